@@ -1,0 +1,44 @@
+"""Federated learning for clients that come in clusters of unequal size.
+
+``cadis.run`` trains a model of yours on a federation of yours; the methods are ``cadis.CADIS``
+and its peers. The command ``cadis run`` does the same from options.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cadis.core import CadisError
+    from cadis.experiment import RunResult, run
+    from cadis.methods import CADIS, FedAvg, FedDyn, FedFA, FedProx, SingleSet
+
+_HOMES = {
+    "CADIS": "methods",
+    "CadisError": "core",
+    "FedAvg": "methods",
+    "FedDyn": "methods",
+    "FedFA": "methods",
+    "FedProx": "methods",
+    "RunResult": "experiment",
+    "SingleSet": "methods",
+    "run": "experiment",
+}
+
+__all__ = [
+    "CADIS",
+    "CadisError",
+    "FedAvg",
+    "FedDyn",
+    "FedFA",
+    "FedProx",
+    "RunResult",
+    "SingleSet",
+    "run",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import on first use: ``cadis --help`` need not wait for torch."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'cadis' has no attribute '{name}'")
+    return getattr(import_module(f"cadis.{_HOMES[name]}"), name)

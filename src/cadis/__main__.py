@@ -1,0 +1,5 @@
+"""``python -m cadis`` is the command ``cadis``."""
+
+from cadis.cli import main
+
+main()

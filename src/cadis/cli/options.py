@@ -1,0 +1,68 @@
+"""Options that are read from the classes that hold them: a new method has its options at once."""
+
+import inspect
+import re
+import types
+from dataclasses import fields
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import click
+
+from cadis.experiment import Settings
+from cadis.methods import METHODS
+
+
+class GeneratedOption(click.Option):
+    """An option that stands for a field of a class; help lists it in its section."""
+
+    def __init__(self, name: str, section: str, **attributes: Any) -> None:
+        super().__init__([f"--{name.replace('_', '-')}"], **attributes)
+        self.section = section
+
+
+def generated_options() -> list[GeneratedOption]:
+    """Options for the method, the settings, and the parameters of all methods.
+
+    Values stay as typed; they are checked when the experiment is put together, where values
+    from files are checked too.
+    """
+    which = f"How to learn: {', '.join(METHODS)}.  [default: cadis]"
+    options = {"method": GeneratedOption("method", "Experiment", metavar="NAME", help=which)}
+    _add_fields(options, Settings, "Experiment", "")
+    for name, method in METHODS.items():
+        _add_fields(options, method, "Parameters of the methods", f"{name}: ")
+    return list(options.values())
+
+
+def _add_fields(options: dict[str, GeneratedOption], kind: type, section: str, prefix: str) -> None:
+    described = described_attributes(kind)
+    hints = get_type_hints(kind, include_extras=True)
+    for field in fields(kind):
+        text = f"{prefix}{described[field.name]}  [default: {_written(field.default)}]"
+        if field.name in options:  # two methods may have a parameter of one name
+            options[field.name].help = f"{options[field.name].help} {text}"
+            continue
+        metavar = _metavar(hints[field.name])
+        options[field.name] = GeneratedOption(field.name, section, metavar=metavar, help=text)
+
+
+def described_attributes(kind: type) -> dict[str, str]:
+    """What a class's docstring says of its attributes."""
+    joined = re.sub(r"\n {8,}", " ", inspect.getdoc(kind) or "")
+    return dict(re.findall(r"^ {4}(\w+): (.+)$", joined, re.MULTILINE))
+
+
+def _written(value: Any) -> str:
+    """A default as a user would type it."""
+    return ":".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _metavar(hint: Any) -> str:
+    """How a type is shown in help."""
+    if get_origin(hint) is Annotated:
+        return _metavar(get_args(hint)[0])
+    if get_origin(hint) is Literal:
+        return "|".join(get_args(hint))
+    if get_origin(hint) in (Union, types.UnionType):
+        return "|".join(_metavar(part) for part in get_args(hint))
+    return {int: "N", float: "X", str: "NAME"}.get(hint, "N:N:...")

@@ -1,0 +1,41 @@
+"""The paper's mathematics: pure functions of tensors. It imports nothing else of the package."""
+
+from cadis.core.aggregation import cluster_weights, example_weights, mean_state, weighted_mean
+from cadis.core.clustering import cluster, rescale, threshold_at
+from cadis.core.distillation import distillation_loss
+from cadis.core.errors import CadisError
+from cadis.core.randomness import derive_seed, generator_for
+from cadis.core.similarity import SimilarityMatrix, instance_similarity
+from cadis.core.state import ClientId, ModelState
+from cadis.core.theory import (
+    balanced_loss,
+    cadis_limit,
+    cosine_bounds,
+    expected_rounds_bound,
+    fedavg_limit,
+    present_classes,
+)
+
+__all__ = [
+    "CadisError",
+    "ClientId",
+    "ModelState",
+    "SimilarityMatrix",
+    "balanced_loss",
+    "cadis_limit",
+    "cluster",
+    "cluster_weights",
+    "cosine_bounds",
+    "derive_seed",
+    "distillation_loss",
+    "example_weights",
+    "expected_rounds_bound",
+    "fedavg_limit",
+    "generator_for",
+    "instance_similarity",
+    "mean_state",
+    "present_classes",
+    "rescale",
+    "threshold_at",
+    "weighted_mean",
+]

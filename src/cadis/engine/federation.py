@@ -1,0 +1,62 @@
+"""A federation: clients with their data, and the examples that the global model is tested on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cadis.core import CadisError, ClientId
+from cadis.data import Examples, Subsets
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Who takes part.
+
+    Attributes:
+        clients: each client's own examples.
+        test: examples that no client has.
+        client_ids: names of the clients; by default their positions.
+        cluster_of_client: the true clusters, where there are any, (n,).
+    """
+
+    clients: Sequence[Examples]
+    test: Examples
+    client_ids: tuple[ClientId, ...] = ()
+    cluster_of_client: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if not self.client_ids:
+            object.__setattr__(self, "client_ids", tuple(range(len(self.clients))))
+
+    def sizes(self) -> list[int]:
+        """How many examples each client has."""
+        if isinstance(self.clients, Subsets):
+            return self.clients.sizes()
+        return [len(client) for client in self.clients]
+
+    def check(self, num_classes: int) -> None:
+        """Refuse a federation that cannot be trained, in one sentence."""
+        if not len(self.clients):
+            raise CadisError("A federation needs at least one client.")
+        if len(set(self.client_ids)) != len(self.clients):
+            raise CadisError("Every client needs an id of its own.")
+        owners = [f"Client {client_id}" for client_id in self.client_ids]
+        for owner, examples in zip(
+            [*owners, "The test set"], [*self.clients, self.test], strict=True
+        ):
+            examples.check(owner)
+            if examples.labels.max() >= num_classes:
+                raise CadisError(
+                    f"{owner} has label {int(examples.labels.max())}, but the model tells only "
+                    f"{num_classes} classes apart, numbered from 0."
+                )
+
+    def pooled(self) -> "Federation":
+        """The same data in the hands of a single client."""
+        everything = Examples(
+            torch.cat([client.inputs for client in self.clients]),
+            torch.cat([client.labels for client in self.clients]),
+        )
+        return Federation([everything], self.test, ("everyone",))

@@ -1,0 +1,102 @@
+"""What is remembered of a round."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from math import isnan
+
+from torch import Tensor
+
+from cadis.core import ClientId, ModelState
+from cadis.methods import TensorState
+from cadis.training import Evaluation
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """An update that was left out, and why."""
+
+    client: ClientId
+    reason: str
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Where the time went.
+
+    Attributes:
+        train: training clients, summed over workers.
+        aggregate: the method's server half.
+        evaluate: testing the global model, summed over workers.
+        total: from the beginning to the end of the round, on the clock.
+    """
+
+    train: float
+    aggregate: float
+    evaluate: float
+    total: float
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """One line of ``history.jsonl``; numbers and lists only.
+
+    Attributes:
+        round: from 1.
+        accuracy: top-1 accuracy of the new global model on the test set.
+        loss: its mean cross-entropy.
+        class_accuracy: accuracy on each class, None where there is no test example.
+        participants: whose updates were aggregated; the lists below are in this order.
+        clusters: their clusters, None for methods that look for none.
+        weights: their weights.
+        similarity: their instance similarities (rows), None for methods that measure none.
+        threshold: the threshold for neighbours, None for methods that have none.
+        rejected: who was left out, and why.
+        seconds: where the time went.
+    """
+
+    round: int
+    accuracy: float
+    loss: float
+    class_accuracy: list[float | None]
+    participants: list[ClientId]
+    clusters: list[int] | None
+    weights: list[float]
+    similarity: list[list[float]] | None
+    threshold: float | None
+    rejected: list[Rejection]
+    seconds: Seconds
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON object."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class EngineState:
+    """All that the next round depends on.
+
+    Attributes:
+        round: rounds done.
+        model: the global model.
+        method_state: the method's memory on the server.
+        client_files: by client number, the file that holds its memory.
+    """
+
+    round: int
+    model: ModelState
+    method_state: TensorState
+    client_files: Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class RoundResult:
+    """A finished round: what to remember, and what to go on from."""
+
+    record: RoundRecord
+    evaluation: Evaluation
+    state: EngineState
+
+
+def as_list(tensor: Tensor) -> list[float | None]:
+    """A vector as a list of numbers, NaN as None."""
+    return [None if isnan(value) else value for value in tensor.tolist()]

@@ -1,0 +1,150 @@
+"""What a worker does: train one client, or test the global model on some examples."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from cadis.core import ModelState, generator_for
+from cadis.data import Examples
+from cadis.engine.federation import Federation
+from cadis.engine.settings import EngineSettings
+from cadis.engine.sharing import overwrite
+from cadis.methods import Method
+from cadis.models import FlatModel
+from cadis.training import Evaluation, evaluate, train_locally
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a worker needs to know, given to it once.
+
+    Attributes:
+        module: the model's architecture.
+        head: name of its classifier layer, or None for the last linear layer.
+        method: whose client half is run.
+        federation: everybody's data.
+        settings: how to train.
+        device: where to train.
+        sent: the global model; shared memory, written by the server between rounds.
+        slots: where trained models are put; shared memory.
+    """
+
+    module: nn.Module
+    head: str | None
+    method: Method
+    federation: Federation
+    settings: EngineSettings
+    device: torch.device
+    sent: ModelState
+    slots: tuple[ModelState, ...]
+
+
+@dataclass(frozen=True)
+class TrainTask:
+    """Train client number ``client`` and put its model into slot ``slot``.
+
+    The client's memory is read from and written to files: it is its own, may be as large as the
+    model, and need not be in memory while others train.
+    """
+
+    round: int
+    client: int
+    slot: int
+    state_before: Path | None
+    state_after: Path
+
+
+@dataclass(frozen=True)
+class TestTask:
+    """Test the global model on the test examples from ``start`` to ``stop``."""
+
+    start: int
+    stop: int
+
+
+Task: TypeAlias = TrainTask | TestTask
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained client, besides its model.
+
+    Attributes:
+        metrics: scalars for the server.
+        finite: whether the model has only finite numbers.
+        keeps_state: whether the client has a memory, now in its file.
+        seconds: the time it took.
+    """
+
+    metrics: dict[str, float]
+    finite: bool
+    keeps_state: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A tested part of the test set."""
+
+    evaluation: Evaluation
+    seconds: float
+
+
+Result: TypeAlias = Trained | Tested
+
+
+class Worker:
+    """Does tasks, one after the other, on one thread."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.model = FlatModel(job.module.to(job.device), job.head)
+
+    def do(self, task: Task) -> Result:
+        """Do a task of either kind."""
+        return self.train(task) if isinstance(task, TrainTask) else self.test(task)
+
+    def train(self, task: TrainTask) -> Trained:
+        """Train one client."""
+        started = time.perf_counter()
+        job = self.job
+        before = {}
+        if task.state_before is not None:
+            before = load_file(task.state_before, device=str(job.device))
+        client_id = job.federation.client_ids[task.client]
+        result = train_locally(
+            self.model,
+            job.method,
+            self._on_device(job.federation.clients[task.client]),
+            job.sent,
+            before,
+            job.settings.local,
+            generator_for(job.settings.seed, "train", task.round, client_id),
+        )
+        trained = self.model.state()
+        overwrite(job.slots[task.slot], trained)
+        if result.client_state:
+            save_file(dict(result.client_state), task.state_after)
+        return Trained(
+            metrics=result.metrics,
+            finite=trained.is_finite(),
+            keeps_state=bool(result.client_state),
+            seconds=time.perf_counter() - started,
+        )
+
+    def test(self, task: TestTask) -> Tested:
+        """Test the global model on a part of the test set."""
+        started = time.perf_counter()
+        self.model.load(self.job.sent)
+        part = self.job.federation.test.take(slice(task.start, task.stop))
+        evaluation = evaluate(self.model, self._on_device(part))
+        return Tested(evaluation, time.perf_counter() - started)
+
+    def _on_device(self, examples: Examples) -> Examples:
+        device = self.job.device
+        return Examples(examples.inputs.to(device), examples.labels.to(device))

@@ -1,0 +1,125 @@
+"""What a finished run says: accuracy, the rare classes, the clusters that were found."""
+
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Any
+
+import torch
+from sklearn.metrics import adjusted_rand_score
+from torch import Tensor
+
+from cadis.core import SimilarityMatrix, cluster, rescale
+from cadis.engine import Federation, RoundRecord
+from cadis.methods import CADIS, Method
+from cadis.training import Evaluation
+
+
+def describe_federation(federation: Federation, num_classes: int) -> dict[str, Any]:
+    """Who has what: one object a client, with its samples per class and its true cluster."""
+    truth = federation.cluster_of_client
+    clusters = [None] * len(federation.clients) if truth is None else truth.tolist()
+    return {
+        "clients": [
+            {
+                "id": client_id,
+                "cluster": true_cluster,
+                "samples": torch.bincount(examples.labels, minlength=num_classes).tolist(),
+            }
+            for client_id, true_cluster, examples in zip(
+                federation.client_ids, clusters, federation.clients, strict=True
+            )
+        ]
+    }
+
+
+def rare_classes(described: dict[str, Any]) -> list[int]:
+    """The classes of the clusters with the fewest clients; none without true clusters."""
+    clients = described["clients"]
+    sizes: dict[int, int] = {}
+    for client in clients:
+        sizes[client["cluster"]] = sizes.get(client["cluster"], 0) + 1
+    if None in sizes or len(set(sizes.values())) < 2:
+        return []
+    rare = [client for client in clients if sizes[client["cluster"]] == min(sizes.values())]
+    return sorted({c for client in rare for c, count in enumerate(client["samples"]) if count})
+
+
+def mean_accuracy(record: RoundRecord, classes: Sequence[int]) -> float | None:
+    """Mean of the accuracies on some classes; None if there are none."""
+    found = [record.class_accuracy[label] for label in classes]
+    tested = [accuracy for accuracy in found if accuracy is not None]
+    return sum(tested) / len(tested) if tested else None
+
+
+def replay(history: Sequence[RoundRecord], method: Method) -> SimilarityMatrix | None:
+    """The similarity matrix after these rounds, from their records; None if none was kept."""
+    if not isinstance(method, CADIS):
+        return None
+    matrix = SimilarityMatrix()
+    for record in history:
+        if record.similarity is not None:
+            matrix = matrix.observe(record.participants, torch.tensor(record.similarity))
+    return matrix.estimate_missing(method.gamma, "off" if method.transitive == "off" else "mean")
+
+
+def clusters_found(matrix: SimilarityMatrix, threshold: float) -> Tensor:
+    """The clusters among all clients seen, in the order of the matrix, (n,)."""
+    return cluster(rescale(matrix.mean, matrix.known), threshold)
+
+
+def cluster_agreement(
+    matrix: SimilarityMatrix, found: Tensor, described: dict[str, Any]
+) -> float | None:
+    """Adjusted Rand index of the found and the true clusters; 1 is perfect, 0 is chance."""
+    truth = {client["id"]: client["cluster"] for client in described["clients"]}
+    true_clusters = [truth[client] for client in matrix.client_ids]
+    if None in true_clusters:
+        return None
+    return float(adjusted_rand_score(true_clusters, found.tolist()))
+
+
+def summarise(
+    method: Method,
+    history: Sequence[RoundRecord],
+    described: dict[str, Any],
+    evaluation: Evaluation,
+) -> dict[str, Any]:
+    """What ``summary.json`` holds: the run in a few numbers, and the last confusion matrix."""
+    last = history[-1]
+    best = max(history, key=lambda record: record.accuracy)
+    rare = rare_classes(described)
+    seconds = [asdict(record.seconds) for record in history]
+    return {
+        "method": method.name,
+        "rounds": last.round,
+        "accuracy": last.accuracy,
+        "loss": last.loss,
+        "best_accuracy": best.accuracy,
+        "best_round": best.round,
+        "rare_classes": rare,
+        "rare_accuracy": mean_accuracy(last, rare),
+        **_summarise_clusters(method, history, described),
+        "confusion": evaluation.confusion.tolist(),
+        "seconds": {name: sum(each[name] for each in seconds) for name in seconds[0]},
+        "versions": {
+            "cadis": version("cadis"),
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        },
+    }
+
+
+def _summarise_clusters(
+    method: Method, history: Sequence[RoundRecord], described: dict[str, Any]
+) -> dict[str, Any]:
+    """How many clusters were found among all clients seen, and how they agree with the truth."""
+    matrix, threshold = replay(history, method), history[-1].threshold
+    if matrix is None or threshold is None:
+        return {}
+    found = clusters_found(matrix, threshold)
+    return {
+        "clusters_found": len(found.unique()),
+        "cluster_agreement": cluster_agreement(matrix, found, described),
+    }

@@ -1,0 +1,195 @@
+"""Running an experiment: every round is on disk as it ends."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from cadis.core import CadisError, ClientId
+from cadis.data import Examples
+from cadis.engine import (
+    Device,
+    Engine,
+    EngineSettings,
+    EngineState,
+    Federation,
+    RoundRecord,
+    RoundResult,
+)
+from cadis.experiment.build import build_federation, build_model
+from cadis.experiment.config import ExperimentConfig, options_of, validated
+from cadis.experiment.measures import describe_federation, summarise
+from cadis.experiment.store import RunFolder
+from cadis.methods import CADIS, Method
+
+OnRound: TypeAlias = Callable[[RoundResult], None]
+
+_MAY_CHANGE = ("rounds", "workers", "device")
+"""What may differ when a run is resumed: none of it changes the rounds themselves."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A finished run.
+
+    Attributes:
+        model: the global model after the last round.
+        history: a record for each round.
+        summary: what ``summary.json`` holds, the confusion matrix included.
+        folder: where everything is kept, if it is.
+    """
+
+    model: nn.Module
+    history: list[RoundRecord]
+    summary: dict[str, Any]
+    folder: Path | None
+
+    @property
+    def accuracy(self) -> float:
+        """Top-1 accuracy after the last round."""
+        return self.history[-1].accuracy
+
+
+def run(
+    model: nn.Module,
+    clients: Sequence[tuple[Tensor, Tensor]],
+    test: tuple[Tensor, Tensor],
+    *,
+    rounds: int,
+    method: Method | None = None,
+    per_round: int | None = None,
+    epochs: int = 5,
+    batch_size: int = 8,
+    lr: float = 0.05,
+    seed: int = 0,
+    workers: int | Literal["auto"] = "auto",
+    device: Device = "auto",
+    head: str | None = None,
+    client_ids: Sequence[ClientId] = (),
+    clusters: Sequence[int] | None = None,
+    out: Path | str | None = None,
+    resume: bool = False,
+    on_round: OnRound | None = None,
+) -> RunResult:
+    """Train a model on a federation of your own.
+
+    Args:
+        model: the initial global model, any module with a linear classifier; it is not changed.
+        clients: inputs and labels of each client.
+        test: inputs and labels that the global model is tested on after every round.
+        rounds: how many rounds.
+        method: how to learn, by default ``CADIS()``.
+        per_round: how many clients take part in a round, by default all.
+        epochs: passes of a client over its data in a round.
+        batch_size: examples in a step of SGD.
+        lr: learning rate of SGD.
+        seed: of everything random but the initial model, which is yours.
+        workers: processes that train clients, or "auto": one for each core.
+        device: "auto", "cpu", "cuda" or "mps".
+        head: name of the classifier layer, by default the model's last linear layer.
+        client_ids: names of the clients, by default their positions.
+        clusters: the true cluster of each client, if known, to compare with what is found.
+        out: a folder to keep everything in; without one, only the result is kept.
+        resume: go on with the run in ``out``.
+        on_round: called with the result of each round.
+    """
+    federation = Federation(
+        clients=[Examples(*client) for client in clients],
+        test=Examples(*test),
+        client_ids=tuple(client_ids),
+        cluster_of_client=None if clusters is None else torch.as_tensor(clusters),
+    )
+    local = {"epochs": epochs, "batch_size": batch_size}
+    given = {
+        "rounds": rounds,
+        "per_round": per_round,
+        "seed": seed,
+        "workers": workers,
+        "device": device,
+    }
+    settings = validated(EngineSettings, given | {"local": {**local, "learning_rate": lr}})
+    chosen = method or CADIS()
+    described = {"model": type(model).__name__, "clients": len(clients)}
+    options = options_of(chosen, described | given | local | {"lr": lr})
+    with _folder_for(out) as folder:
+        engine = Engine(model, federation, chosen, settings, folder.client_folder, head)
+        result = _execute(engine, options, folder, resume, on_round)
+    return result if out is not None else replace(result, folder=None)
+
+
+def run_experiment(
+    config: ExperimentConfig, out: Path, resume: bool = False, on_round: OnRound | None = None
+) -> RunResult:
+    """Run what the options describe, and keep everything in the folder ``out``."""
+    federation = build_federation(config.settings)
+    model = build_model(config.settings, federation)
+    folder = RunFolder(out)
+    settings = config.settings.for_engine()
+    engine = Engine(model, federation, config.method, settings, folder.client_folder)
+    return _execute(engine, config.to_dict(), folder, resume, on_round)
+
+
+def _execute(
+    engine: Engine,
+    options: Mapping[str, Any],
+    folder: RunFolder,
+    resume: bool,
+    on_round: OnRound | None,
+) -> RunResult:
+    state, history = _go_on(engine, options, folder) if resume else (engine.start, [])
+    if not resume:
+        folder.create()
+    folder.write_config(options)
+    described = describe_federation(engine.given, engine.num_classes)
+    folder.write_json("federation.json", described)
+    best = max((record.accuracy for record in history), default=-1.0)
+    for result in engine.rounds(state):
+        state = result.state
+        history.append(result.record)
+        folder.append_history(result.record)
+        if result.record.accuracy > best:
+            best = result.record.accuracy
+            folder.save_model("best.safetensors", engine.model_of(state.model))
+        folder.checkpoint.save(state)
+        if on_round is not None:
+            on_round(result)
+    model = engine.model_of(state.model)
+    folder.save_model("model.safetensors", model)
+    summary = summarise(engine.method, history, described, engine.test(state.model))
+    folder.write_json("summary.json", summary)
+    return RunResult(model, history, summary, folder.path)
+
+
+def _go_on(
+    engine: Engine, options: Mapping[str, Any], folder: RunFolder
+) -> tuple[EngineState, list[RoundRecord]]:
+    """Where the run in the folder stopped; it must have been the same run."""
+    before = folder.read_config()
+    for key in sorted(before.keys() | options.keys()):
+        was, now = before.get(key), options.get(key)
+        if key not in _MAY_CHANGE and was != now:
+            raise CadisError(
+                f"The run in {folder.path} has {key} = {was}, not {now}; "
+                "resume it with the same options, or start a new one."
+            )
+    state = folder.checkpoint.load() or engine.start
+    if state.round > options["rounds"]:
+        raise CadisError(
+            f"The run in {folder.path} has {state.round} rounds already; ask for at least as many."
+        )
+    return state, folder.keep_history(state.round)
+
+
+@contextmanager
+def _folder_for(out: Path | str | None) -> Iterator[RunFolder]:
+    """The folder asked for, or one that is gone afterwards."""
+    if out is not None:
+        yield RunFolder(Path(out))
+        return
+    with tempfile.TemporaryDirectory(prefix="cadis-") as path:
+        yield RunFolder(Path(path))

@@ -1,0 +1,42 @@
+"""One file a method, its client half and its server half together. It imports only the core."""
+
+from cadis.methods.cadis import CADIS
+from cadis.methods.fedavg import FedAvg
+from cadis.methods.feddyn import FedDyn
+from cadis.methods.fedfa import FedFA
+from cadis.methods.fedprox import FedProx
+from cadis.methods.protocol import (
+    Aggregation,
+    ClientDefaults,
+    ClientUpdate,
+    LocalView,
+    Method,
+    Prepared,
+    ServerRound,
+    Step,
+    TensorState,
+)
+from cadis.methods.singleset import SingleSet
+
+METHODS: dict[str, type[Method]] = {
+    method.name: method for method in (CADIS, FedAvg, FedProx, FedFA, FedDyn, SingleSet)
+}
+
+__all__ = [
+    "CADIS",
+    "METHODS",
+    "Aggregation",
+    "ClientDefaults",
+    "ClientUpdate",
+    "FedAvg",
+    "FedDyn",
+    "FedFA",
+    "FedProx",
+    "LocalView",
+    "Method",
+    "Prepared",
+    "ServerRound",
+    "SingleSet",
+    "Step",
+    "TensorState",
+]

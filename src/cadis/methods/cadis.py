@@ -1,0 +1,128 @@
+"""CADIS: clustered aggregation and knowledge-distilled regularisation (CCGRID 2023)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from annotated_types import Ge, Gt, Le
+from torch import Tensor
+
+from cadis.core import (
+    CadisError,
+    SimilarityMatrix,
+    cluster,
+    cluster_weights,
+    distillation_loss,
+    instance_similarity,
+    mean_state,
+    rescale,
+    threshold_at,
+)
+from cadis.core.similarity import TransitiveMode
+from cadis.methods.protocol import (
+    Aggregation,
+    ClientDefaults,
+    ClientUpdate,
+    LocalView,
+    Prepared,
+    ServerRound,
+    Step,
+    TensorState,
+)
+
+
+@dataclass(frozen=True)
+class CADIS(ClientDefaults):
+    """Finds clusters of alike clients from their head updates and gives each an equal voice.
+
+    Attributes:
+        threshold: epsilon at the start: how alike, in the Q-matrix, neighbours must be.
+        threshold_growth: by what factor minus 1 the threshold grows a round.
+        threshold_max: where it stops growing.
+        distillation: lambda, strength of the distillation from the global model; 0 is none.
+        bandwidth: of the kernel, "mean" (the batch's own scale) or a number.
+        transitive: how pairs that never met are estimated: "mean", "sample" or "off".
+        gamma: the largest deviation of a transitive estimate that is admitted.
+        scope: whether clusters are looked for among the participants of a "round", as in the
+            paper, or among all clients of the "federation" seen so far.
+    """
+
+    name: ClassVar[str] = "cadis"
+    threshold: Annotated[float, Ge(0), Le(1)] = 0.8
+    threshold_growth: Annotated[float, Ge(0)] = 0.0005
+    threshold_max: Annotated[float, Ge(0), Le(1)] = 0.985
+    distillation: Annotated[float, Ge(0)] = 1.0
+    bandwidth: Annotated[float, Gt(0)] | Literal["mean"] = "mean"
+    transitive: TransitiveMode = "mean"
+    gamma: Annotated[float, Gt(0)] = 0.1
+    scope: Literal["round", "federation"] = "round"
+
+    def __post_init__(self) -> None:
+        if self.threshold > self.threshold_max:
+            raise CadisError(
+                f"The threshold {self.threshold} is above its maximum {self.threshold_max}; "
+                "raise threshold_max too."
+            )
+
+    @property
+    def needs_view(self) -> bool:
+        """For the teacher's representations, if there is anything to distil."""
+        return self.distillation > 0
+
+    def prepare(self, view: LocalView) -> Prepared:
+        """The teacher's representations: the same in every epoch, so computed once."""
+        return Prepared(per_example={"teacher": view.representation})
+
+    def penalty(self, step: Step) -> Tensor | None:
+        """Distillation: lambda * L_KD / b, as the final loss divides both its sums by n_i."""
+        if not self.needs_view:
+            return None
+        loss = distillation_loss(step.representation, step.per_example["teacher"], self.bandwidth)
+        return self.distillation / len(step.labels) * loss
+
+    def aggregate(
+        self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: TensorState
+    ) -> Aggregation:
+        """Similarities, clusters, weights, mean: Sections III-A to III-C."""
+        ids = [update.client_id for update in updates]
+        similarity = instance_similarity(signatures(server_round, updates))
+        matrix = SimilarityMatrix.from_tensors(state).observe(ids, similarity)
+        matrix = matrix.estimate_missing(self.gamma, self.transitive, server_round.generator)
+        threshold = threshold_at(
+            server_round.number - 1, self.threshold, self.threshold_growth, self.threshold_max
+        )
+        q = rescale(matrix.mean, matrix.known)
+        clusters, cardinality = self._clusters(q, matrix.index_of(ids), threshold)
+        weights = cluster_weights([u.num_examples for u in updates], clusters, cardinality)
+        return Aggregation(
+            state=mean_state([update.state for update in updates], weights),
+            method_state=matrix.to_tensors(),
+            weights=weights,
+            clusters=clusters,
+            similarity=similarity,
+            threshold=threshold,
+        )
+
+    def _clusters(self, q: Tensor, present: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
+        """The participants' labels and the sizes of their clusters, (k,) each."""
+        if self.scope == "round":
+            labels = cluster(q[present[:, None], present], threshold)
+            return labels, torch.bincount(labels)[labels]
+        everyone = cluster(q, threshold)
+        return everyone[present], torch.bincount(everyone)[everyone[present]]
+
+
+def signatures(server_round: ServerRound, updates: Sequence[ClientUpdate]) -> Tensor:
+    """The clients' updates of the classifier layer, W_i - W_g, flat, (k, d)."""
+    return torch.stack(
+        [
+            torch.cat(
+                [
+                    update.state.parameters[part] - server_round.sent.parameters[part]
+                    for part in server_round.head
+                ]
+            )
+            for update in updates
+        ]
+    )

@@ -1,0 +1,61 @@
+"""FedDyn (Acar et al., 2021): dynamic regularisation that aligns local with global optima."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import torch
+from annotated_types import Gt
+from torch import Tensor
+
+from cadis.core import ModelState, mean_state
+from cadis.methods.protocol import (
+    Aggregation,
+    ClientDefaults,
+    ClientUpdate,
+    ServerRound,
+    Step,
+    TensorState,
+)
+
+
+@dataclass(frozen=True)
+class FedDyn(ClientDefaults):
+    """Local loss L - <g_i, w> + alpha / 2 * ||w - w_t||^2, corrected means on the server.
+
+    The client remembers g_i <- g_i - alpha (w_i - w_t); the server remembers
+    h <- h - alpha / n * sum_S (w_i - w_t) over all n clients, and sends
+    w = mean_S(w_i) - h / alpha. Batch-norm buffers are averaged.
+
+    Attributes:
+        alpha: strength of the regularisation.
+    """
+
+    name: ClassVar[str] = "feddyn"
+    alpha: Annotated[float, Gt(0)] = 0.5
+
+    def penalty(self, step: Step) -> Tensor | None:
+        """-<g_i, w> + alpha / 2 * ||w - w_t||^2."""
+        proximal = self.alpha / 2 * (step.parameters - step.received).square().sum()
+        if "gradient" not in step.client_state:
+            return proximal
+        return proximal - step.client_state["gradient"] @ step.parameters
+
+    def finish(self, trained: Tensor, received: Tensor, client_state: TensorState) -> TensorState:
+        """g_i <- g_i - alpha (w_i - w_t)."""
+        before = client_state.get("gradient", torch.zeros_like(received))
+        return {"gradient": before - self.alpha * (trained - received)}
+
+    def aggregate(
+        self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: TensorState
+    ) -> Aggregation:
+        """The plain mean of the participants, corrected by h."""
+        weights = torch.full((len(updates),), 1 / len(updates), dtype=torch.float64)
+        mean = mean_state([update.state for update in updates], weights)
+        sent = server_round.sent.parameters.double()
+        drift = mean.parameters.double() - sent  # the mean of w_i - w_t
+        share = len(updates) / server_round.num_clients
+        correction = state.get("correction", torch.zeros_like(sent)) - self.alpha * share * drift
+        parameters = (mean.parameters.double() - correction / self.alpha).to(mean.parameters.dtype)
+        new = ModelState(parameters, mean.buffers, mean.counters)
+        return Aggregation(new, {"correction": correction}, weights)

@@ -1,0 +1,93 @@
+"""FedFA (Huang et al., 2020): weights by the information in accuracy and participation."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import torch
+from annotated_types import Ge
+from torch import Tensor
+
+from cadis.core import ClientId, mean_state
+from cadis.core.state import ids_from_tensor, ids_to_tensor
+from cadis.methods.protocol import (
+    Aggregation,
+    ClientDefaults,
+    ClientUpdate,
+    LocalView,
+    Prepared,
+    ServerRound,
+    TensorState,
+)
+
+
+@dataclass(frozen=True)
+class FedFA(ClientDefaults):
+    """Weights alpha * A_i + beta * F_i: clients that the global model serves badly count more.
+
+    A_i = -log2(acc_i / sum acc), with the received model's accuracy on the client's own data;
+    F_i = -log2(1 - f_i / sum f), with how often it has taken part; each normalised to sum 1.
+
+    Attributes:
+        alpha: weight of the accuracy information.
+        beta: weight of the participation information.
+    """
+
+    name: ClassVar[str] = "fedfa"
+    alpha: Annotated[float, Ge(0)] = 1.0
+    beta: Annotated[float, Ge(0)] = 0.0
+
+    @property
+    def needs_view(self) -> bool:
+        """For the accuracy."""
+        return True
+
+    def prepare(self, view: LocalView) -> Prepared:
+        """Accuracy of the received model on the client's own training data."""
+        correct = (view.logits.argmax(dim=1) == view.labels).to(torch.float64)
+        return Prepared(metrics={"received_accuracy": correct.mean()})
+
+    def aggregate(
+        self,
+        server_round: ServerRound,  # noqa: ARG002
+        updates: Sequence[ClientUpdate],
+        state: TensorState,
+    ) -> Aggregation:
+        """Average by information."""
+        times = _count_participation(state, [update.client_id for update in updates])
+        accuracy = torch.tensor([_accuracy(update) for update in updates], dtype=torch.float64)
+        taken_part = torch.tensor(
+            [times[update.client_id] for update in updates], dtype=torch.float64
+        )
+        by_accuracy = _share(-torch.log2(accuracy / accuracy.sum()))
+        by_times = _share(-torch.log2(1 - taken_part / taken_part.sum()))
+        weights = _share(self.alpha * by_accuracy + self.beta * by_times)
+        new_state = {
+            "client_ids": ids_to_tensor(list(times)),
+            "times": torch.tensor(list(times.values())),
+        }
+        return Aggregation(mean_state([u.state for u in updates], weights), new_state, weights)
+
+
+def _accuracy(update: ClientUpdate) -> float:
+    """The accuracy, no less than half a sample right: the logarithm of zero is no weight."""
+    return max(update.metrics["received_accuracy"], 0.5 / update.num_examples)
+
+
+def _share(information: Tensor) -> Tensor:
+    """Normalised to sum 1; all equal where there is no information, as with a single client."""
+    total = information.sum()
+    if not torch.isfinite(total) or total <= 0:
+        return torch.full_like(information, 1 / len(information))
+    return information / total
+
+
+def _count_participation(state: TensorState, present: list[ClientId]) -> dict[ClientId, int]:
+    """How often each client has taken part, this round included."""
+    times: dict[ClientId, int] = {}
+    if state:
+        ids = ids_from_tensor(state["client_ids"])
+        times = dict(zip(ids, state["times"].tolist(), strict=True))
+    for client in present:
+        times[client] = times.get(client, 0) + 1
+    return times

@@ -1,0 +1,43 @@
+"""FedProx (Li et al., 2020): FedAvg whose clients are held near the received model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from annotated_types import Ge
+from torch import Tensor
+
+from cadis.methods.fedavg import average_by_examples
+from cadis.methods.protocol import (
+    Aggregation,
+    ClientDefaults,
+    ClientUpdate,
+    ServerRound,
+    Step,
+    TensorState,
+)
+
+
+@dataclass(frozen=True)
+class FedProx(ClientDefaults):
+    """Adds mu / 2 * ||w - w_t||^2 to the local loss; weights as FedAvg.
+
+    Attributes:
+        mu: strength of the proximal term.
+    """
+
+    name: ClassVar[str] = "fedprox"
+    mu: Annotated[float, Ge(0)] = 0.01
+
+    def penalty(self, step: Step) -> Tensor | None:
+        """The proximal term, mu / 2 * ||w - w_t||^2."""
+        return self.mu / 2 * (step.parameters - step.received).square().sum()
+
+    def aggregate(
+        self,
+        server_round: ServerRound,  # noqa: ARG002
+        updates: Sequence[ClientUpdate],
+        state: TensorState,
+    ) -> Aggregation:
+        """Average by number of samples."""
+        return average_by_examples(updates, state)

@@ -1,0 +1,53 @@
+"""How good is a model on examples that nobody trained on?"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cadis.data import Examples
+from cadis.models import FlatModel
+from cadis.training.local import view_of
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A model's confusion matrix and summed loss; those of parts of a test set add up.
+
+    Attributes:
+        confusion: examples by true (row) and predicted class, (classes, classes), int64.
+        total_loss: cross-entropy, summed.
+    """
+
+    confusion: Tensor
+    total_loss: float
+
+    def __add__(self, other: "Evaluation") -> "Evaluation":
+        return Evaluation(self.confusion + other.confusion, self.total_loss + other.total_loss)
+
+    @property
+    def accuracy(self) -> float:
+        """Top-1 accuracy."""
+        return int(self.confusion.trace()) / int(self.confusion.sum())
+
+    @property
+    def loss(self) -> float:
+        """Mean cross-entropy."""
+        return self.total_loss / int(self.confusion.sum())
+
+    @property
+    def class_accuracy(self) -> Tensor:
+        """Accuracy on each class, NaN for a class that was not tested, (classes,)."""
+        return self.confusion.diagonal().double() / self.confusion.sum(dim=1)
+
+
+def evaluate(model: FlatModel, examples: Examples) -> Evaluation:
+    """Test a model."""
+    view = view_of(model, examples)
+    classes = view.logits.shape[1]
+    pairs = examples.labels * classes + view.logits.argmax(dim=1)
+    confusion = torch.bincount(pairs, minlength=classes**2).view(classes, classes).cpu()
+    return Evaluation(
+        confusion, float(F.cross_entropy(view.logits, examples.labels, reduction="sum"))
+    )
