@@ -61,7 +61,7 @@ class Checkpoint:
         try:
             index = json.loads(path.read_text(encoding="utf-8"))
             tensors = load_file(self._folder / index["state"])
-        except (OSError, ValueError, KeyError, SafetensorError) as error:
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             raise CadisError(f"The checkpoint in {self._folder} cannot be read: {error}") from None
         model, method = (
             {

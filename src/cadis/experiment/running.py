@@ -1,6 +1,7 @@
 """Running an experiment: every round is on disk as it ends."""
 
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from cadis.engine import (
     RoundResult,
 )
 from cadis.experiment.build import build_federation, build_model
-from cadis.experiment.config import ExperimentConfig, options_of, validated
+from cadis.experiment.config import ExperimentConfig, options_of, to_toml, validated
 from cadis.experiment.measures import describe_federation, summarise
 from cadis.experiment.store import RunFolder
 from cadis.methods import CADIS, Method
@@ -169,9 +170,9 @@ def _go_on(
     engine: Engine, options: Mapping[str, Any], folder: RunFolder
 ) -> tuple[EngineState, list[RoundRecord]]:
     """Where the run in the folder stopped; it must have been the same run."""
-    before = folder.read_config()
-    for key in sorted(before.keys() | options.keys()):
-        was, now = before.get(key), options.get(key)
+    before, given = folder.read_config(), tomllib.loads(to_toml(options))
+    for key in sorted(before.keys() | given.keys()):
+        was, now = before.get(key), given.get(key)
         if key not in _MAY_CHANGE and was != now:
             raise CadisError(
                 f"The run in {folder.path} has {key} = {was}, not {now}; "

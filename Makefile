@@ -1,0 +1,38 @@
+.DEFAULT_GOAL := help
+.PHONY: help run test check format bench clean
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+$(READY): pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $(READY)
+
+help:  ## Explain the targets.
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
+
+run: $(READY)  ## Run the demo: CADIS on handwritten digits, 20 clients in 5 clusters.
+	@$(BIN)/cadis run
+
+test: $(READY)  ## Run all tests.
+	@$(BIN)/pytest
+
+check: $(READY)  ## Lint, format, types and import rules.
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(READY)  ## Put the code into shape.
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(READY)  ## Measure speed and memory, as ratios (about ten minutes).
+	@$(BIN)/python -m benchmarks
+
+clean:  ## Remove the virtual environment and caches.
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

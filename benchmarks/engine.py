@@ -1,0 +1,100 @@
+"""The engine against the floor, and CADIS's local training against FedAvg's."""
+
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+from statistics import median
+
+import torch
+from torch import Tensor
+
+import cadis
+from benchmarks.floor import Floor, Work
+from benchmarks.measure import Measured, ratio, seconds
+from cadis.core import generator_for
+from cadis.data import Examples
+from cadis.engine import RoundResult
+from cadis.experiment import Settings
+from cadis.experiment.build import build_federation
+from cadis.methods import CADIS, FedAvg, Method
+from cadis.models import FlatModel, cnn, small_cnn
+from cadis.training import LocalSettings, batch_sizes, train_locally
+
+Pair = tuple[Tensor, Tensor]
+WORKERS = 2
+
+
+def random_pictures(count: int, seed: int) -> Pair:
+    """Pictures of the size of MNIST's."""
+    generator = torch.Generator().manual_seed(seed)
+    return (
+        torch.randn(count, 1, 28, 28, generator=generator),
+        torch.randint(0, 10, (count,), generator=generator),
+    )
+
+
+def overhead_on_digits(rounds: int) -> Measured:
+    """The federation that ``cadis run`` runs by default."""
+    settings = Settings()
+    federation = build_federation(settings)
+    clients = [(client.inputs, client.labels) for client in federation.clients]
+    work = Work(small_cnn(1, 8, 8, 10), *clients[0], settings.batch_size, settings.lr)
+    test = federation.test.inputs, federation.test.labels
+    value = _overhead(work, clients, test, settings.per_round, rounds)
+    return Measured(
+        "engine / floor, default digits", value, 1.15, note=f"{rounds} rounds of FedAvg"
+    )
+
+
+def overhead_on_cnn(rounds: int) -> Measured:
+    """100 clients of 290 pictures, 10 a round, the FedAvg CNN."""
+    clients = [random_pictures(290, seed) for seed in range(100)]
+    work = Work(cnn(1, 28, 28, 10), *clients[0], batch_size=8, learning_rate=0.001)
+    value = _overhead(work, clients, random_pictures(1000, 1000), 10, rounds)
+    return Measured("engine / floor, FedAvg CNN", value, 1.15, note=f"{rounds} rounds of FedAvg")
+
+
+def _overhead(work: Work, clients: list[Pair], test: Pair, per_round: int, rounds: int) -> float:
+    """Median of (a whole round of ``cadis.run``, all files included) / (its steps alone)."""
+    sizes = [batch_sizes(len(labels), work.batch_size) for _, labels in clients]
+    ratios: list[float] = []
+    with closing(Floor(work, WORKERS)) as floor, tempfile.TemporaryDirectory() as folder:
+        ended = time.perf_counter()
+
+        def on_round(result: RoundResult) -> None:
+            nonlocal ended
+            took = time.perf_counter() - ended
+            steps = 5 * sum(len(sizes[int(client)]) for client in result.record.participants)
+            ratios.append(took / seconds(lambda: floor.run(steps)))
+            ended = time.perf_counter()
+
+        cadis.run(
+            work.module,
+            clients,
+            test,
+            rounds=rounds + 1,
+            method=FedAvg(),
+            per_round=per_round,
+            batch_size=work.batch_size,
+            lr=work.learning_rate,
+            workers=WORKERS,
+            device="cpu",
+            out=Path(folder) / "run",
+            on_round=on_round,
+        )
+    return median(ratios[1:])  # the first round starts the workers
+
+
+def distillation(times: int) -> Measured:
+    """A client's local training with CADIS / with FedAvg, on the FedAvg CNN."""
+    torch.set_num_threads(1)
+    model, examples = FlatModel(cnn(1, 28, 28, 10)), Examples(*random_pictures(290, 0))
+    received, local = model.state(), LocalSettings(5, 8, 0.001)
+
+    def train(method: Method) -> None:
+        train_locally(model, method, examples, received, {}, local, generator_for(0))
+
+    value = ratio(lambda: train(CADIS()), lambda: train(FedAvg()), times)
+    note = f"{times} pairs of 5 epochs on 290 pictures"
+    return Measured("CADIS / FedAvg, local training", value, 1.2, note=note)

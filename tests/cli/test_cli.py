@@ -1,0 +1,152 @@
+"""The command as a user types it, in a process of its own where that matters."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cadis.cli import commands
+from cadis.methods import METHODS
+
+QUICK = ["--rounds", "3", "--epochs", "1", "--per-round", "4", "--workers", "1"]
+
+
+def cadis(*arguments: str) -> Result:
+    return CliRunner().invoke(commands, ["run", *arguments])
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "cadis", *arguments]
+
+
+def test_a_run_from_options(tmp_path: Path) -> None:
+    result = cadis(*QUICK, "--out", str(tmp_path / "run"), "--threshold", "0.7")
+    assert result.exit_code == 0, result.output
+    assert "round 3/3" in result.output
+    assert "accuracy" in result.output
+    assert "threshold = 0.7" in (tmp_path / "run" / "config.toml").read_text()
+    assert len(list((tmp_path / "run" / "figures").glob("*.png"))) == 4
+
+
+def test_a_run_from_a_file_and_again_from_what_it_left(tmp_path: Path) -> None:
+    (tmp_path / "e.toml").write_text(
+        'method = "fedprox"\nrounds = 9\nepochs = 1\nper_round = 4\nworkers = 1\n'
+        "[fedprox]\nmu = 0.2\n"
+    )
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert cadis(str(tmp_path / "e.toml"), "--rounds", "2", "--out", str(first)).exit_code == 0
+    assert "mu = 0.2" in (first / "config.toml").read_text()
+    assert "rounds = 2" in (first / "config.toml").read_text()
+    assert cadis(str(first / "config.toml"), "--out", str(second)).exit_code == 0
+    assert (first / "model.safetensors").read_bytes() == (second / "model.safetensors").read_bytes()
+
+
+def test_default_folders_are_numbered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert cadis(*QUICK, "--method", "fedavg").exit_code == 0
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {
+        "fedavg-digits",
+        "fedavg-digits-2",
+    }
+
+
+def test_one_and_two_workers_leave_the_same_model(tmp_path: Path) -> None:
+    for workers in ("1", "2"):
+        out = str(tmp_path / workers)
+        assert cadis(*QUICK[:-1], workers, "--out", out).exit_code == 0
+    models = [(tmp_path / workers / "model.safetensors").read_bytes() for workers in ("1", "2")]
+    assert models[0] == models[1]
+
+
+@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
+def test_killed_and_resumed_it_ends_the_same(stop: signal.Signals, tmp_path: Path) -> None:
+    options = ["--rounds", "8", "--epochs", "1", "--per-round", "4", "--workers", "2"]
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    assert cadis(*options, "--out", str(whole)).exit_code == 0
+    process = subprocess.Popen(
+        command("run", *options, "--out", str(cut)),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    )
+    history = cut / "history.jsonl"
+    deadline = time.monotonic() + 120
+    while not history.exists() or len(history.read_text().splitlines()) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.kill(process.pid, stop)
+    message = process.communicate(timeout=60)[1].decode()
+    if stop is signal.SIGINT:
+        assert process.returncode == 130
+        assert f"cadis run --resume --out {cut}" in message
+    assert not (cut / "summary.json").exists()
+    result = cadis("--resume", "--out", str(cut))
+    assert result.exit_code == 0, result.output
+    assert (whole / "model.safetensors").read_bytes() == (cut / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--method", "magic"], "There is no method 'magic'"),
+        (["--clients", "5", "--per-round", "9"], "9 clients cannot take part in a round"),
+        (["--rounds", "0"], "rounds should be greater than 0"),
+        (["--clients", "4"], "4 clients cannot form 5 clusters"),
+        (["--clients", "2000"], "2000 clients are too many"),
+        (["--method", "fedavg", "--mu", "1"], "no option, or parameter of fedavg 'mu'"),
+        (["--resume"], "--resume wants the folder"),
+        (["no.toml"], "no.toml cannot be read"),
+        (["--device", "cuda"], "no 'cuda' device"),
+    ],
+)
+def test_wrong_input_is_a_sentence_and_leaves_nothing(
+    arguments: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = cadis(*arguments)
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert "Traceback" not in result.output
+    assert result.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unwritable_folder_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = cadis(*QUICK, "--out", str(tmp_path / "file" / "run"))
+    assert result.exit_code == 2
+    assert "cannot be written" in result.stderr
+    missing = cadis("--resume", "--out", str(tmp_path / "none"))
+    assert missing.exit_code == 2
+    assert "no run in the folder" in missing.stderr
+
+
+def test_help_lists_every_method_and_parameter() -> None:
+    text = cadis("--help").output
+    for method in METHODS.values():
+        assert method.name in text
+        for parameter in fields(method):  # type: ignore[arg-type]
+            assert f"--{parameter.name.replace('_', '-')} " in text
+
+
+def test_top_help_does_not_wait_for_torch() -> None:
+    check = (
+        "import sys; sys.argv = ['cadis', '--help']\n"
+        "from cadis.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert end.code == 0\n"
+        "assert 'torch' not in sys.modules and 'matplotlib' not in sys.modules"
+    )
+    result = subprocess.run([sys.executable, "-c", check], capture_output=True, check=True)
+    assert b"Commands:" in result.stdout
+
+
+def test_module_and_version() -> None:
+    result = subprocess.run(command("--version"), capture_output=True, check=True)
+    assert result.stdout.startswith(b"cadis, version ")

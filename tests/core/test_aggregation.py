@@ -1,0 +1,91 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cadis.core import CadisError, cluster_weights, weighted_mean
+
+counts = st.lists(st.tuples(st.integers(1, 500), st.integers(0, 3)), min_size=1, max_size=12)
+
+
+def test_weights_by_hand() -> None:
+    weights = cluster_weights([10, 30, 20], [0, 0, 1])
+    alpha = [10 / 60 / 2, 30 / 60 / 2, 20 / 60 / 1]
+    assert weights.tolist() == pytest.approx([a / sum(alpha) for a in alpha])
+
+
+@given(counts)
+def test_weights_match_brute_force(pairs: list[tuple[int, int]]) -> None:
+    examples, labels = [n for n, _ in pairs], [label for _, label in pairs]
+    alpha = [n / labels.count(label) for n, label in pairs]
+    weights = cluster_weights(examples, labels)
+    assert weights.tolist() == pytest.approx([a / sum(alpha) for a in alpha])
+    assert weights.sum().item() == pytest.approx(1)
+
+
+def test_clusters_of_equal_clients_have_equal_voices() -> None:
+    labels = [0] * 7 + [1] * 2 + [2]
+    weights = cluster_weights([50] * 10, labels)
+    for label in range(3):
+        voice = sum(w for w, own in zip(weights.tolist(), labels, strict=True) if own == label)
+        assert voice == pytest.approx(1 / 3)
+
+
+def test_cardinality_may_be_that_of_the_federation() -> None:
+    assert cluster_weights([1, 1], [0, 1], cardinality=[3, 1]).tolist() == [0.25, 0.75]
+
+
+def test_mean_by_hand_with_buffers() -> None:
+    states = [
+        {"w": torch.tensor([1.0, 2.0]), "running": torch.tensor([4.0]), "steps": torch.tensor(7)},
+        {"w": torch.tensor([3.0, 6.0]), "running": torch.tensor([0.0]), "steps": torch.tensor(5)},
+    ]
+    mean = weighted_mean(states, [0.25, 0.75])
+    assert mean["w"].tolist() == [0.25 * 1 + 0.75 * 3, 0.25 * 2 + 0.75 * 6]
+    assert mean["running"].tolist() == [1.0]
+    assert mean["steps"].item() == 7
+    assert mean["steps"].dtype == torch.int64
+
+
+@given(st.integers(1, 9), st.integers(0, 10**6))
+def test_mean_matches_brute_force(k: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    states = [{"w": torch.randn(2, 3, generator=generator)} for _ in range(k)]
+    weights = torch.rand(k, generator=generator).double()
+    weights /= weights.sum()
+    mean = weighted_mean(states, weights)["w"]
+    for row in range(2):
+        for column in range(3):
+            terms = [
+                float(w) * state["w"][row, column].item()
+                for w, state in zip(weights, states, strict=True)
+            ]
+            assert mean[row, column].item() == pytest.approx(sum(terms), rel=1e-6, abs=1e-7)
+
+
+@given(st.integers(1, 9), st.integers(0, 10**6))
+def test_mean_of_equal_states_is_that_state_exactly(k: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    state = {"w": torch.randn(50, generator=generator)}
+    weights = torch.rand(k, generator=generator).double() + 0.01
+    mean = weighted_mean([state] * k, weights / weights.sum())
+    assert torch.equal(mean["w"], state["w"])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64, torch.int32, torch.bool])
+def test_types_are_kept(dtype: torch.dtype) -> None:
+    states = [{"x": torch.tensor([1, 0]).to(dtype)}, {"x": torch.tensor([0, 0]).to(dtype)}]
+    assert weighted_mean(states, [0.5, 0.5])["x"].dtype == dtype
+
+
+def test_inputs_are_not_changed() -> None:
+    states = [{"w": torch.ones(2)}, {"w": torch.zeros(2)}]
+    weighted_mean(states, [0.5, 0.5])
+    assert states[0]["w"].tolist() == [1, 1]
+
+
+def test_states_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(CadisError, match="names: b"):
+        weighted_mean([{"a": torch.ones(1)}, {"a": torch.ones(1), "b": torch.ones(1)}], [0.5, 0.5])
+    with pytest.raises(CadisError, match="1 weights cannot average 0"):
+        weighted_mean([], [1.0])

@@ -1,0 +1,121 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cadis.core import distillation_loss
+
+Rows = list[list[float]]
+
+
+def conditional(rows: Rows, bandwidth: float | None) -> Rows:
+    """p_{j|i} by loops; p_{i|i} is left at 0."""
+    size = len(rows)
+    square = [[math.dist(a, b) ** 2 for b in rows] for a in rows]
+    pairs = [square[i][j] for i in range(size) for j in range(size) if i != j]
+    h2 = bandwidth**2 if bandwidth else sum(pairs) / len(pairs)
+    kernel = [[math.exp(-square[i][j] / (2 * h2)) for j in range(size)] for i in range(size)]
+    return [
+        [kernel[i][j] / (sum(kernel[i]) - kernel[i][i]) if j != i else 0 for j in range(size)]
+        for i in range(size)
+    ]
+
+
+def brute_force(student: Rows, teacher: Rows, bandwidth: float | None) -> float:
+    p, q = conditional(student, bandwidth), conditional(teacher, bandwidth)
+    size = len(p)
+    return sum(
+        q[i][j] * math.log(q[i][j] / p[i][j]) for i in range(size) for j in range(size) if i != j
+    )
+
+
+@given(st.integers(2, 8), st.integers(1, 5), st.integers(0, 10**6), st.sampled_from([None, 1.7]))
+def test_loss_matches_brute_force(b: int, d: int, seed: int, bandwidth: float | None) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    student = torch.randn(b, d, generator=generator).double()
+    teacher = torch.randn(b, d + 1, generator=generator).double()
+    loss = distillation_loss(student, teacher, bandwidth or "mean")
+    expected = brute_force(student.tolist(), teacher.tolist(), bandwidth)
+    assert loss.item() == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    assert loss.item() > -1e-12
+
+
+def test_loss_by_hand() -> None:
+    teacher = torch.tensor([[0.0], [1.0], [2.0]]).double()
+    student = torch.tensor([[0.0], [2.0], [2.0]]).double()
+
+    def row(near: float, far: float) -> list[float]:
+        a, b = math.exp(-(near**2) / 2), math.exp(-(far**2) / 2)
+        return [a / (a + b), b / (a + b)]
+
+    def kl(q: list[float], p: list[float]) -> float:
+        return sum(x * math.log(x / y) for x, y in zip(q, p, strict=True))
+
+    first = kl(row(1, 2), row(2, 2))
+    second = kl(row(1, 1), row(2, 0))
+    third = kl(row(2, 1), row(2, 0))
+    loss = distillation_loss(student, teacher, bandwidth=1.0)
+    assert loss.item() == pytest.approx(first + second + third)
+
+
+@given(st.integers(1, 9), st.integers(0, 10**6))
+def test_distilling_from_itself_is_exactly_zero(b: int, seed: int) -> None:
+    features = torch.randn(b, 6, generator=torch.Generator().manual_seed(seed))
+    assert distillation_loss(features, features.clone()).item() == 0
+    assert distillation_loss(features, features.clone(), 0.5).item() == 0
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_tiny_batches_have_no_geometry(size: int) -> None:
+    student = torch.randn(size, 3, requires_grad=True)
+    loss = distillation_loss(student, torch.randn(size, 3))
+    assert loss.item() == 0
+    loss.backward()
+    assert student.grad is not None
+    assert student.grad.abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("bandwidth", ["mean", 0.1])
+@pytest.mark.parametrize(
+    "student",
+    [
+        torch.ones(4, 3) * 0.1,
+        torch.zeros(4, 3),
+        torch.tensor([[0.0], [1e-30], [1.0], [1e30]]),
+        torch.tensor([[-1e38], [1e38], [0.0], [0.0]]),
+        torch.tensor([[1.0, 2.0], [1.0, 2.0], [1.0, 2.0], [5.0, 5.0]]),
+    ],
+)
+def test_degenerate_batches_stay_finite(student: torch.Tensor, bandwidth: float) -> None:
+    teacher = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    for one, other in ((student, teacher), (teacher, student)):
+        leaf = one.clone().requires_grad_()
+        loss = distillation_loss(leaf, other, bandwidth)
+        loss.backward()
+        assert loss.isfinite()
+        assert leaf.grad is not None
+        assert leaf.grad.isfinite().all()
+
+
+def test_mean_bandwidth_ignores_scale_and_place() -> None:
+    generator = torch.Generator().manual_seed(0)
+    student = torch.randn(6, 4, generator=generator).double()
+    teacher = torch.randn(6, 4, generator=generator).double()
+    loss = distillation_loss(student, teacher)
+    torch.testing.assert_close(distillation_loss(1000 * student + 5, teacher), loss)
+
+
+def test_gradient_matches_finite_differences() -> None:
+    generator = torch.Generator().manual_seed(0)
+    student = torch.randn(5, 3, generator=generator).double().requires_grad_()
+    teacher = torch.randn(5, 3, generator=generator).double()
+    assert torch.autograd.gradcheck(lambda x: distillation_loss(x, teacher, 1.3), (student,))
+
+
+def test_works_stacked() -> None:
+    students, teachers = torch.randn(3, 5, 4), torch.randn(3, 5, 4)
+    stacked = torch.func.vmap(distillation_loss)(students, teachers)
+    alone = torch.stack([distillation_loss(s, t) for s, t in zip(students, teachers, strict=True)])
+    torch.testing.assert_close(stacked, alone)

@@ -1,0 +1,198 @@
+import os
+import signal
+from collections.abc import Callable
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from cadis.core import CadisError, weighted_mean
+from cadis.data import Examples
+from cadis.engine import (
+    Engine,
+    EngineError,
+    EngineSettings,
+    Federation,
+    RoundResult,
+    choose_device,
+    loop,
+    sample_participants,
+)
+from cadis.engine.settings import choose_workers
+from cadis.methods import CADIS, FedAvg, FedDyn, FedFA, Method, SingleSet
+from cadis.models import FlatModel
+from cadis.training import train_locally
+from support import blobs, run_rounds, same, small_federation, small_model, small_settings
+
+
+def identical(first: list[RoundResult], second: list[RoundResult]) -> bool:
+    """Whether two runs had the same models and the same records, but for the time they took."""
+
+    def told(result: RoundResult) -> dict[str, object]:
+        return {k: v for k, v in result.record.to_json().items() if k != "seconds"}
+
+    models = (
+        same(mine, theirs)
+        for one, other in zip(first, second, strict=True)
+        for mine, theirs in zip(
+            vars(one.state.model).values(), vars(other.state.model).values(), strict=True
+        )
+    )
+    return all(models) and [told(r) for r in first] == [told(r) for r in second]
+
+
+@pytest.mark.parametrize(
+    "method", [FedAvg(), FedFA(beta=0.5), FedDyn(), CADIS(transitive="sample")]
+)
+def test_one_and_two_workers_give_the_same_bits(method: Method, tmp_path: Path) -> None:
+    model = small_model(batch_norm=True, dropout=0.2)
+    alone = run_rounds(method, tmp_path, small_settings(4, workers=1), model)
+    together = run_rounds(method, tmp_path, small_settings(4, workers=2), model)
+    assert identical(alone, together)
+
+
+def test_started_anew_workers_give_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on systems that cannot fork."""
+    forked = run_rounds(FedDyn(), tmp_path, small_settings(2, workers=2))
+    monkeypatch.setattr(loop, "process_context", lambda: get_context("spawn"))
+    spawned = run_rounds(FedDyn(), tmp_path, small_settings(2, workers=2))
+    assert identical(forked, spawned)
+
+
+def test_a_round_is_what_a_plain_loop_does(tmp_path: Path) -> None:
+    (result,) = run_rounds(FedAvg(), tmp_path, small_settings(rounds=1, per_round=5))
+    federation, states, sizes = small_federation(), [], []
+    from cadis.core import generator_for
+
+    for client in range(5):
+        model = FlatModel(small_model())
+        examples = federation.clients[client]
+        generator = generator_for(7, "train", 1, client)
+        train_locally(
+            model, FedAvg(), examples, model.state(), {}, small_settings().local, generator
+        )
+        states.append({"w": model.state().parameters})
+        sizes.append(len(examples))
+    mean = weighted_mean(states, [size / sum(sizes) for size in sizes])
+    torch.testing.assert_close(result.state.model.parameters, mean["w"], rtol=0, atol=1e-7)
+
+
+def test_sampling_is_without_replacement_and_from_seed_and_round() -> None:
+    drawn = [sample_participants(3, number, 50, 20) for number in range(30)]
+    assert all(len(set(d)) == 20 and d == sorted(d) for d in drawn)
+    assert set().union(*map(set, drawn)) == set(range(50))
+    assert drawn[4] == sample_participants(3, 4, 50, 20)
+    assert drawn[4] != drawn[5]
+    assert drawn[4] != sample_participants(4, 4, 50, 20)
+
+
+@pytest.mark.parametrize("method", [FedAvg(), FedDyn(), FedFA(beta=1), CADIS(), SingleSet()])
+def test_going_on_equals_never_having_stopped(method: Method, tmp_path: Path) -> None:
+    whole = run_rounds(method, tmp_path, small_settings(rounds=5))
+    first = run_rounds(method, tmp_path, small_settings(rounds=2))
+    rest = run_rounds(method, tmp_path, small_settings(rounds=5), start=first[-1].state)
+    assert identical(whole, first + rest)
+
+
+def test_a_client_that_diverges_is_left_out_by_name(tmp_path: Path) -> None:
+    federation = small_federation()
+    clients = list(federation.clients)
+    clients[3] = Examples(clients[3].inputs * torch.nan, clients[3].labels)
+    broken = Federation(clients, federation.test, ("a", "b", "c", "d", "e"))
+    for workers in (1, 2):
+        settings = small_settings(rounds=2, workers=workers, per_round=5)
+        engine = Engine(small_model(), broken, CADIS(), settings, tmp_path)
+        for result in engine.rounds(engine.start):
+            assert result.record.participants == ["a", "b", "c", "e"]
+            assert [r.client for r in result.record.rejected] == ["d"]
+            assert "not a number" in result.record.rejected[0].reason
+            assert sum(result.record.weights) == pytest.approx(1)
+            assert result.state.model.is_finite()
+
+
+def test_a_round_in_which_everybody_diverges_ends_the_run(tmp_path: Path) -> None:
+    federation = small_federation()
+    clients = [Examples(c.inputs * torch.nan, c.labels) for c in federation.clients]
+    engine = Engine(
+        small_model(), Federation(clients, federation.test), FedAvg(), small_settings(), tmp_path
+    )
+    with pytest.raises(EngineError, match=r"Round 1: every client.*smaller learning rate"):
+        list(engine.rounds(engine.start))
+
+
+class Failing(nn.Module):
+    """A model that does something terrible when it is trained."""
+
+    def __init__(self, deed: Callable[[], None]) -> None:
+        super().__init__()
+        self.head, self.deed = nn.Linear(16, 5), deed
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.deed()
+        logits: torch.Tensor = self.head(x.flatten(1))
+        return logits
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fail() -> None:
+    raise ZeroDivisionError("by design")
+
+
+def test_a_worker_that_dies_ends_the_run(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="worker process died"):
+        run_rounds(FedAvg(), tmp_path, small_settings(workers=2), Failing(die))
+
+
+def test_an_error_in_a_worker_is_told(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="ZeroDivisionError: by design"):
+        run_rounds(FedAvg(), tmp_path, small_settings(workers=2), Failing(fail))
+
+
+def test_the_users_model_and_threads_are_left_alone(tmp_path: Path) -> None:
+    model, threads = small_model(), torch.get_num_threads()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    run_rounds(FedAvg(), tmp_path, model=model)
+    assert torch.get_num_threads() == threads
+    assert all(torch.equal(model.state_dict()[name], tensor) for name, tensor in before.items())
+
+
+def test_federations_that_cannot_be_trained(tmp_path: Path) -> None:
+    federation = small_federation()
+    empty = Examples(torch.zeros(0, 1, 4, 4), torch.zeros(0).long())
+    cases = {
+        "Client 1 has no samples": Federation([blobs(3, [0], 0), empty], federation.test),
+        "at least one client": Federation([], federation.test),
+        "an id of its own": Federation(federation.clients, federation.test, (0, 0, 1, 2, 3)),
+        "label 7, but the model tells only 5": Federation(
+            [Examples(torch.zeros(1, 1, 4, 4), torch.tensor([7]))], federation.test
+        ),
+        "The test set has no samples": Federation(federation.clients, empty),
+    }
+    for sentence, broken in cases.items():
+        with pytest.raises(CadisError, match=sentence):
+            Engine(small_model(), broken, FedAvg(), small_settings(), tmp_path)
+
+
+def test_more_participants_than_clients(tmp_path: Path) -> None:
+    with pytest.raises(CadisError, match=r"9 clients cannot take part .* at most 5"):
+        run_rounds(FedAvg(), tmp_path, small_settings(per_round=9))
+
+
+def test_devices_and_workers() -> None:
+    cpu = torch.device("cpu")
+    assert choose_device("cpu") == cpu
+    if not torch.cuda.is_available():
+        with pytest.raises(CadisError, match="no 'cuda' device"):
+            choose_device("cuda")
+    assert choose_workers(8, cpu, per_round=3) == 3
+    assert choose_workers(8, torch.device("cuda"), per_round=3) == 1
+    assert choose_workers("auto", cpu, per_round=10**6) >= 1
+    assert EngineSettings(1).workers == "auto"

@@ -1,0 +1,92 @@
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from cadis.core import CadisError
+from cadis.experiment import Settings, method_from, read_toml, resolve
+from cadis.experiment.config import to_toml
+from cadis.methods import CADIS, METHODS, FedDyn, FedProx
+
+
+def test_defaults() -> None:
+    config = resolve({}, {})
+    assert config.method == CADIS()
+    assert config.settings == Settings()
+
+
+def test_options_win_over_the_file() -> None:
+    file = {"method": "cadis", "rounds": 3, "lr": 0.2, "cadis": {"gamma": 0.2, "distillation": 0.5}}
+    config = resolve(file, {"rounds": "5", "gamma": "0.3"})
+    assert config.settings == Settings(rounds=5, lr=0.2)
+    assert config.method == CADIS(gamma=0.3, distillation=0.5)
+
+
+def test_a_file_may_hold_parameters_of_several_methods() -> None:
+    file = {"fedprox": {"mu": 0.5}, "feddyn": {"alpha": 0.1}}
+    assert resolve(file, {"method": "fedprox"}).method == FedProx(mu=0.5)
+    assert resolve(file, {"method": "feddyn"}).method == FedDyn(alpha=0.1)
+    assert resolve(file, {}).method == CADIS()
+
+
+def test_values_as_typed() -> None:
+    given = {
+        "ratio": "2:1",
+        "workers": "2",
+        "device": "cpu",
+        "bandwidth": "0.5",
+        "scope": "federation",
+    }
+    config = resolve({}, given)
+    assert config.settings.ratio == (2, 1)
+    assert config.settings.workers == 2
+    assert config.method == CADIS(bandwidth=0.5, scope="federation")
+    assert resolve({}, {"workers": "auto", "bandwidth": "mean"}) == resolve({}, {})
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_resolved_config_is_written_and_read_back(name: str) -> None:
+    config = resolve({}, {"method": name, "seed": "4", "ratio": "2:1"})
+    again = tomllib.loads(to_toml(config.to_dict()))
+    assert resolve(again, {}) == config
+    assert method_from(again) == config.method
+
+
+@pytest.mark.parametrize(
+    ("file", "given", "sentence"),
+    [
+        ({}, {"method": "cadiss"}, "There is no method 'cadiss'; did you mean 'cadis'?"),
+        ({}, {"method": "magic"}, "There is no method 'magic'; there are: cadis, fedavg"),
+        ({"roundz": 3}, {}, "There is no option 'roundz'; did you mean 'rounds'?"),
+        ({"cadis": {"gama": 3}}, {}, "no parameter of cadis 'gama'; did you mean 'gamma'?"),
+        ({"nothing": {"x": 3}}, {}, "There is no method 'nothing'"),
+        ({}, {"method": "fedavg", "mu": "1"}, "no option, or parameter of fedavg 'mu'"),
+        ({}, {"rounds": "0"}, "rounds should be greater than 0, not '0'."),
+        ({}, {"rounds": "many"}, "rounds should be a valid integer"),
+        ({"lr": "fast"}, {}, "lr should be a valid number"),
+        ({}, {"lr": "-1"}, "lr should be greater than 0"),
+        ({}, {"device": "tpu"}, "device should be 'auto', 'cpu', 'cuda' or 'mps', not 'tpu'."),
+        ({}, {"transitive": "yes"}, "transitive should be 'mean', 'sample' or 'off'"),
+        ({}, {"ratio": "3:x"}, "ratio should be a valid integer"),
+        ({}, {"dataset": "digit"}, "no dataset 'digit'; did you mean 'digits'?"),
+        ({}, {"model": "gpt"}, "There is no model 'gpt'"),
+        ({}, {"threshold": "0.99"}, "The threshold 0.99 is above its maximum 0.985"),
+        ({}, {"threshold": "1.5"}, "threshold should be less than or equal to 1"),
+        ({}, {"distillation": "nan"}, "distillation should be"),
+    ],
+)
+def test_wrong_options_are_one_sentence(
+    file: dict[str, object], given: dict[str, str], sentence: str
+) -> None:
+    with pytest.raises(CadisError) as caught:
+        resolve(file, given)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(CadisError, match="cannot be read: No such file"):
+        read_toml(tmp_path / "none.toml")
+    (tmp_path / "bad.toml").write_text("rounds = ")
+    with pytest.raises(CadisError, match="not valid TOML"):
+        read_toml(tmp_path / "bad.toml")

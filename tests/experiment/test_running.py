@@ -1,0 +1,159 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+import cadis
+from cadis.core import CadisError
+from cadis.engine import RoundResult
+from cadis.experiment import RunFolder, RunResult
+from cadis.experiment.measures import rare_classes
+from cadis.methods import CADIS, FedDyn, Method
+from support import small_federation, small_model
+
+
+def own_run(out: Path | None = None, rounds: int = 4, **options: object) -> RunResult:
+    federation = small_federation()
+    clients = [(client.inputs, client.labels) for client in federation.clients]
+    test = federation.test.inputs, federation.test.labels
+    settings = {"per_round": 3, "epochs": 2, "batch_size": 4, "lr": 0.1, "workers": 1} | options
+    return cadis.run(small_model(), clients, test, rounds=rounds, out=out, **settings)  # type: ignore[arg-type]
+
+
+def stopping_after(rounds: int) -> "object":
+    def on_round(result: RoundResult) -> None:
+        if result.record.round == rounds:
+            raise KeyboardInterrupt
+
+    return on_round
+
+
+def files_of(folder: Path) -> dict[str, Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def test_a_run_leaves_everything(tmp_path: Path) -> None:
+    result = own_run(tmp_path / "run", clusters=[0, 0, 0, 1, 2])
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert names == {
+        "config.toml",
+        "federation.json",
+        "history.jsonl",
+        "summary.json",
+        "model.safetensors",
+        "best.safetensors",
+        "checkpoint",
+    }
+    folder = RunFolder(tmp_path / "run")
+    assert folder.read_history() == result.history
+    assert folder.read_json("summary.json") == result.summary
+    assert result.summary["rounds"] == 4
+    assert result.summary["rare_classes"] == [2, 3, 4]
+    assert torch.tensor(result.summary["confusion"]).sum() == 25
+    keys = json.loads((tmp_path / "run" / "history.jsonl").read_text().splitlines()[0]).keys()
+    assert {"round", "accuracy", "loss", "class_accuracy", "participants", "clusters"} <= keys
+    assert {"weights", "threshold", "rejected", "seconds"} <= keys
+
+
+def test_stored_models_are_the_last_and_the_best(tmp_path: Path) -> None:
+    result = own_run(tmp_path / "run", rounds=6)
+    federation = small_federation()
+    best = max(record.accuracy for record in result.history)
+    for name, accuracy in (("model", result.accuracy), ("best", best)):
+        model = small_model()
+        model.load_state_dict(load_file(tmp_path / "run" / f"{name}.safetensors"))
+        model.eval()
+        right = model(federation.test.inputs).argmax(dim=1) == federation.test.labels
+        assert right.float().mean().item() == pytest.approx(accuracy)
+
+
+@pytest.mark.parametrize("method", [CADIS(), FedDyn()])
+@pytest.mark.parametrize("stop", [1, 3])
+def test_an_interrupted_run_goes_on_bit_for_bit(method: Method, stop: int, tmp_path: Path) -> None:
+    own_run(tmp_path / "whole", method=method)
+    with pytest.raises(KeyboardInterrupt):
+        own_run(tmp_path / "cut", method=method, on_round=stopping_after(stop))
+    with (tmp_path / "cut" / "history.jsonl").open("a") as file:
+        file.write('{"round": 99, "acc')  # killed while writing
+    own_run(tmp_path / "cut", method=method, resume=True, workers=2)
+    whole, cut = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "cut")
+    for name in ("model.safetensors", "best.safetensors"):
+        assert (whole.path / name).read_bytes() == (cut.path / name).read_bytes()
+    for mine, theirs in zip(whole.read_history(), cut.read_history(), strict=True):
+        assert mine.accuracy == theirs.accuracy
+        assert mine.loss == theirs.loss
+        assert mine.weights == theirs.weights
+
+
+def test_a_finished_run_can_be_prolonged(tmp_path: Path) -> None:
+    own_run(tmp_path / "long", rounds=5)
+    own_run(tmp_path / "short", rounds=2)
+    result = own_run(tmp_path / "short", rounds=5, resume=True)
+    assert [record.round for record in result.history] == [1, 2, 3, 4, 5]
+    first, second = files_of(tmp_path / "long"), files_of(tmp_path / "short")
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    again = own_run(tmp_path / "short", rounds=5, resume=True)  # nothing left to do
+    assert again.summary["confusion"] == result.summary["confusion"]
+
+
+def test_resuming_something_else_is_refused(tmp_path: Path) -> None:
+    own_run(tmp_path / "run", rounds=2)
+    with pytest.raises(CadisError, match=r"has lr = 0.1, not 0.2"):
+        own_run(tmp_path / "run", rounds=2, lr=0.2, resume=True)
+    with pytest.raises(CadisError, match="has 2 rounds already"):
+        own_run(tmp_path / "run", rounds=1, resume=True)
+    with pytest.raises(CadisError, match="no run in the folder"):
+        own_run(tmp_path / "nowhere", resume=True)
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(CadisError, match="is not empty"):
+        own_run(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_without_a_folder_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    result = own_run(rounds=2, method=FedDyn())
+    assert result.folder is None
+    assert list(tmp_path.iterdir()) == []
+    assert result.model(torch.zeros(1, 1, 4, 4)).shape == (1, 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"rounds": 0}, "rounds should be greater than 0"),
+        ({"per_round": 6}, "6 clients cannot take part"),
+        ({"lr": 0}, "learning_rate should be greater than 0"),
+        ({"head": "nose"}, "no nn.Linear layer 'nose'"),
+        ({"client_ids": ["a", "a", "b", "c", "d"]}, "an id of its own"),
+    ],
+)
+def test_wrong_input_writes_nothing(
+    options: dict[str, object], sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(CadisError, match=sentence):
+        own_run(tmp_path / "run", **options)  # type: ignore[arg-type]
+    assert not (tmp_path / "run").exists()
+
+
+def test_named_clients(tmp_path: Path) -> None:
+    names = ["anna", "ben", "carla", "dora", "emil"]
+    result = own_run(tmp_path / "run", client_ids=names)
+    assert {name for record in result.history for name in record.participants} <= set(names)
+
+
+def test_rare_classes_by_hand() -> None:
+    def client(cluster: int | None, samples: list[int]) -> dict[str, object]:
+        return {"id": 0, "cluster": cluster, "samples": samples}
+
+    skewed = [client(0, [3, 1, 0]), client(0, [2, 2, 0]), client(1, [0, 0, 5])]
+    assert rare_classes({"clients": skewed}) == [2]
+    assert rare_classes({"clients": skewed[1:]}) == []  # clusters of one size
+    assert rare_classes({"clients": [client(None, [1, 1, 1])]}) == []

@@ -1,0 +1,121 @@
+from pathlib import Path
+
+import pytest
+import torch
+from sklearn.metrics import adjusted_rand_score
+
+from cadis.core import CadisError, ModelState, distillation_loss, generator_for
+from cadis.engine import Engine
+from cadis.experiment import Settings
+from cadis.experiment.build import build_federation, build_model
+from cadis.methods import CADIS, ClientUpdate, FedAvg, LocalView, ServerRound, Step
+from cadis.methods.cadis import signatures
+from cadis.models import FlatModel
+from cadis.training import LocalSettings, train_locally, view_of
+from support import blobs, run_rounds, same, small_model
+
+NOTHING, ZERO = torch.zeros(0), torch.zeros(0).long()
+
+
+def server_round(number: int = 1) -> ServerRound:
+    sent = ModelState(torch.tensor([5.0, 1.0, 1.0]), NOTHING, ZERO)
+    return ServerRound(number, sent, (slice(1, 3),), 6, generator_for(0))
+
+
+def update(client: str, parameters: list[float], examples: int = 10) -> ClientUpdate:
+    return ClientUpdate(client, examples, ModelState(torch.tensor(parameters), NOTHING, ZERO))
+
+
+def test_signature_is_the_update_of_the_head() -> None:
+    taken = signatures(server_round(), [update("a", [9.0, 3.0, 0.0])])
+    assert taken.tolist() == [[3.0 - 1.0, 0.0 - 1.0]]
+
+
+def test_round_by_hand() -> None:
+    """Two alike and one stranger: the stranger gets as much say as the two together."""
+    updates = [
+        update("a", [0.0, 2.0, 1.0], 10),
+        update("b", [0.0, 3.0, 1.1], 30),
+        update("c", [0.0, 1.0, 4.0], 20),
+    ]
+    result = CADIS(threshold=0.8).aggregate(server_round(), updates, {})
+    assert result.clusters is not None
+    assert result.clusters.tolist() == [0, 0, 1]
+    alpha = [10 / 2, 30 / 2, 20 / 1]
+    assert result.weights.tolist() == pytest.approx([a / sum(alpha) for a in alpha])
+    expected = (5 * 2.0 + 15 * 3.0 + 20 * 1.0) / 40
+    assert result.state.parameters[1].item() == pytest.approx(expected)
+
+
+def test_threshold_rises_round_by_round() -> None:
+    method = CADIS(threshold=0.5, threshold_growth=0.1, threshold_max=0.6)
+    thresholds = [
+        method.aggregate(server_round(n), [update("a", [0.0, 2.0, 1.0])], {}).threshold
+        for n in (1, 2, 3)
+    ]
+    assert thresholds == pytest.approx([0.5, 0.55, 0.6])
+
+
+def test_scope_of_the_federation_counts_the_absent() -> None:
+    """'a' and 'b' are alike; when 'b' is away, its cluster still has two members."""
+    method = CADIS(scope="federation")
+    first = [update(name, [0.0, 2.0, 1.0 + n / 99]) for n, name in enumerate("ab")]
+    first.append(update("c", [0.0, 1.0, 4.0]))
+    state = method.aggregate(server_round(1), first, {}).method_state
+    second = [update("a", [0.0, 2.0, 1.0]), update("c", [0.0, 1.0, 4.0])]
+    result = method.aggregate(server_round(2), second, state)
+    assert result.weights.tolist() == pytest.approx([1 / 3, 2 / 3])
+    alone = CADIS(scope="round").aggregate(server_round(2), second, state)
+    assert alone.weights.tolist() == pytest.approx([1 / 2, 1 / 2])
+
+
+def test_penalty_is_the_distillation_loss_per_sample() -> None:
+    student, teacher = torch.rand(5, 3), torch.rand(5, 3)
+    labels = torch.zeros(5).long()
+    prepared = CADIS().prepare(LocalView(teacher, teacher, labels))
+    unused = torch.zeros(1)
+    step = Step(unused, student, labels, unused, unused, prepared.per_example, {})
+    penalty = CADIS(distillation=0.3).penalty(step)
+    assert penalty is not None
+    assert penalty.item() == pytest.approx(0.3 * distillation_loss(student, teacher).item() / 5)
+
+
+def test_with_singletons_and_no_distillation_it_is_fedavg(tmp_path: Path) -> None:
+    alone = CADIS(threshold=1.0, threshold_max=1.0, distillation=0)
+    results = run_rounds(alone, tmp_path)
+    assert all(len(set(r.record.clusters or [])) == 3 for r in results)
+    fedavg = run_rounds(FedAvg(), tmp_path)
+    assert same(results[-1].state.model.parameters, fedavg[-1].state.model.parameters)
+
+
+def test_distillation_keeps_the_received_geometry() -> None:
+    examples = blobs(40, [0, 1], seed=3)
+    model = FlatModel(small_model())
+    received = model.state()
+    teacher = view_of(model, examples).representation
+
+    def drift(method: CADIS) -> float:
+        settings = LocalSettings(epochs=5, batch_size=8, learning_rate=0.01)
+        train_locally(model, method, examples, received, {}, settings, generator_for(0))
+        return float(distillation_loss(view_of(model, examples).representation, teacher))
+
+    assert drift(CADIS(distillation=1)) < 0.5 * drift(CADIS(distillation=0))
+
+
+def test_a_threshold_above_its_maximum_is_refused() -> None:
+    with pytest.raises(CadisError, match="threshold_max"):
+        CADIS(threshold=0.99)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_recovers_the_clusters_of_the_digits(seed: int, tmp_path: Path) -> None:
+    """Multi-cluster digits at the default threshold: perfect from the first round on."""
+    settings = Settings(seed=seed, rounds=3)
+    federation = build_federation(settings)
+    model = build_model(settings, federation)
+    engine = Engine(model, federation, CADIS(), settings.for_engine(), tmp_path)
+    truth = federation.cluster_of_client
+    assert truth is not None
+    for result in engine.rounds(engine.start):
+        present = [int(client) for client in result.record.participants]
+        assert adjusted_rand_score(truth[present], result.record.clusters) == 1.0

@@ -1,0 +1,133 @@
+import pytest
+import torch
+from torch import nn
+
+from cadis.core import CadisError
+from cadis.models import MODELS, FlatModel, cnn, find_head
+from support import small_model
+
+
+class Tied(nn.Module):
+    """Shares a weight, freezes a layer, has buffers of several types."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4, bias=False)
+        self.second = nn.Linear(4, 4, bias=False)
+        self.second.weight = self.first.weight
+        self.frozen = nn.Linear(4, 4)
+        self.frozen.requires_grad_(False)
+        self.head = nn.Linear(4, 2, bias=False)
+        self.register_buffer("flags", torch.tensor([True, False]))
+        self.register_buffer("table", torch.ones(3, dtype=torch.float64))
+        self.register_buffer("scratch", torch.zeros(2), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.head(self.frozen(self.second(self.first(x))))
+        return logits
+
+
+@pytest.mark.parametrize(
+    "build", [small_model, lambda: small_model(batch_norm=True), lambda: cnn(3, 8, 8, 4)]
+)
+def test_taking_over_changes_no_output(build: "type[nn.Module]") -> None:
+    plain, taken = build(), build()
+    taken.load_state_dict(plain.state_dict())
+    flat = FlatModel(taken)
+    channels, size = next(plain.parameters()).shape[1], 4 if flat.num_classes == 5 else 8
+    inputs = torch.randn(6, channels, size, size)
+    logits, representation = flat.forward(inputs)
+    torch.testing.assert_close(logits, plain(inputs), rtol=1e-4, atol=1e-5)
+    head = find_head(taken)
+    torch.testing.assert_close(head(representation), logits)
+
+
+def test_state_and_back() -> None:
+    source, target = (
+        FlatModel(small_model(batch_norm=True)),
+        FlatModel(small_model(batch_norm=True)),
+    )
+    source.module.train()
+    source.module(torch.randn(8, 1, 4, 4))
+    with torch.no_grad():
+        source.vector.mul_(1.5)
+    target.load(source.state())
+    for name, tensor in source.module.state_dict().items():
+        assert torch.equal(target.module.state_dict()[name], tensor), name
+
+
+def test_a_state_is_a_copy() -> None:
+    model = FlatModel(small_model())
+    state = model.state()
+    before = state.parameters.clone()
+    with torch.no_grad():
+        model.vector.zero_()
+    assert torch.equal(state.parameters, before)
+
+
+def test_vector_and_parameters_share_memory_but_not_gradients() -> None:
+    model = FlatModel(small_model())
+    with torch.no_grad():
+        model.vector.fill_(2)
+    assert all((p == 2).all() for p in model.module.parameters())
+    loss = model.vector.sum()
+    gradients = torch.autograd.grad(loss, [*model.parameters, model.vector], allow_unused=True)
+    assert gradients[-1] is not None
+    assert all(g is None for g in gradients[:-1])
+
+
+def test_head_lies_where_the_layout_says() -> None:
+    model = FlatModel(small_model())
+    head = find_head(model.module)
+    weight, bias = (model.vector[part] for part in model.layout.head)
+    assert torch.equal(weight, head.weight.flatten())
+    assert torch.equal(bias, head.bias)
+
+
+def test_tied_frozen_and_odd_tensors() -> None:
+    module = Tied()
+    model = FlatModel(module)
+    assert model.vector.numel() == 16 + 8  # the shared weight once, and the head
+    assert len(model.layout.head) == 1
+    state = model.state()
+    assert state.buffers.numel() == 16 + 4 + 3
+    assert state.counters.tolist() == [1, 0]
+    with torch.no_grad():
+        model.vector.add_(1)
+    assert module.first.weight is module.second.weight
+    model.load(state)
+    assert module.get_buffer("flags").dtype == torch.bool
+    assert module.get_buffer("table").dtype == torch.float64
+
+
+def test_finding_the_head() -> None:
+    model = small_model()
+    linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
+    assert find_head(model) is linear[1]
+    assert find_head(model, "5") is linear[0]
+    with pytest.raises(CadisError, match=r"no nn.Linear layer 'top'; it has: 5, 7"):
+        find_head(model, "top")
+    with pytest.raises(CadisError, match=r"no nn.Linear layer that could be"):
+        find_head(nn.Conv2d(1, 1, 1))
+
+
+def test_models_that_cannot_be_trained() -> None:
+    with pytest.raises(CadisError, match="no trainable parameters"):
+        FlatModel(small_model().requires_grad_(False))
+    frozen_head = small_model()
+    find_head(frozen_head).requires_grad_(False)
+    with pytest.raises(CadisError, match="frozen"):
+        FlatModel(frozen_head)
+    mixed = small_model()
+    find_head(mixed).double()
+    with pytest.raises(CadisError, match="several types"):
+        FlatModel(mixed)
+
+
+def test_fedavg_cnn_has_the_published_size() -> None:
+    assert sum(p.numel() for p in cnn(1, 28, 28, 10).parameters()) == 1_663_370
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_fit_their_inputs(name: str) -> None:
+    assert MODELS[name](3, 12, 16, 7)(torch.zeros(2, 3, 12, 16)).shape == (2, 7)

@@ -1,0 +1,74 @@
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+import cadis
+from cadis.experiment import RunFolder
+from cadis.methods import CADIS, FedAvg, Method
+from cadis.report import draw_figures, progress, summary_table
+from cadis.report.story import Story
+from support import small_federation, small_model
+
+
+def finished(folder: Path, method: Method, clusters: list[int] | None) -> RunFolder:
+    federation = small_federation()
+    clients = [(client.inputs, client.labels) for client in federation.clients]
+    test = federation.test.inputs, federation.test.labels
+    options = {"per_round": 3, "workers": 1, "epochs": 2, "lr": 0.1, "clusters": clusters}
+    cadis.run(small_model(), clients, test, rounds=4, method=method, out=folder, **options)  # type: ignore[arg-type]
+    return RunFolder(folder)
+
+
+@pytest.mark.parametrize("clusters", [None, [0, 0, 0, 1, 2]])
+@pytest.mark.parametrize("method", [CADIS(), CADIS(transitive="off"), FedAvg()])
+def test_figures_are_drawn(method: Method, clusters: list[int] | None, tmp_path: Path) -> None:
+    drawn = draw_figures(finished(tmp_path / "run", method, clusters))
+    names = {"accuracy.png", "confusion.png"}
+    names |= {"similarity.png", "clusters.png"} if method.name == "cadis" else set()
+    assert {path.name for path in drawn} == names
+    for path in drawn:
+        content = path.read_bytes()
+        assert content.startswith(b"\x89PNG")
+        assert len(content) > 8000
+
+
+def test_grouped_together_by_hand(tmp_path: Path) -> None:
+    story = Story.read(finished(tmp_path / "run", CADIS(), [0, 0, 0, 1, 2]))
+    shares = story.grouped_together()
+    for row, one in enumerate(story.ordered_clients):
+        for column, other in enumerate(story.ordered_clients):
+            shared = [r for r in story.history if {one, other} <= set(r.participants)]
+            together = [
+                r.clusters[r.participants.index(one)] == r.clusters[r.participants.index(other)]
+                for r in shared
+                if r.clusters is not None
+            ]
+            expected = sum(together) / len(together) if together else torch.nan
+            assert shares[row, column].item() == pytest.approx(expected, nan_ok=True)
+
+
+def test_summary_table_tells_the_run(tmp_path: Path) -> None:
+    folder = finished(tmp_path / "run", CADIS(), [0, 0, 0, 1, 2])
+    console = Console(width=90, record=True)
+    console.print(summary_table(folder.read_json("summary.json")))
+    text = console.export_text()
+    assert "CADIS after 4 rounds" in text
+    assert "rare classes (2, 3, 4)" in text
+    assert "adjusted Rand" in text
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_tells_rounds_and_accuracy(terminal: bool, tmp_path: Path) -> None:
+    console = Console(width=90, record=True, force_terminal=terminal)
+    federation = small_federation()
+    clients = [(client.inputs, client.labels) for client in federation.clients]
+    test = federation.test.inputs, federation.test.labels
+    with progress(console, 3) as on_round:
+        cadis.run(small_model(), clients, test, rounds=3, workers=1, on_round=on_round)
+    text = console.export_text()
+    assert "3/3" in text
+    assert "accuracy 0." in text
+    assert "clusters" in text
+    assert not list(tmp_path.iterdir())

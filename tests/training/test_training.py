@@ -1,0 +1,132 @@
+"""The fast loop against a plain one that uses torch's own optimiser."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from cadis.core import generator_for
+from cadis.methods import FedAvg, FedDyn, FedProx, Method, TensorState
+from cadis.models import FlatModel
+from cadis.training import LocalSettings, batch_sizes, evaluate, train_locally
+from support import blobs, small_model
+
+SETTINGS = LocalSettings(epochs=3, batch_size=4, learning_rate=0.05)
+
+
+def plain_loop(method: Method, memory: TensorState) -> nn.Module:
+    """Local training as one would write it from the paper."""
+    examples, model = blobs(13, [0, 3], seed=1), small_model()
+    start = torch.cat([p.detach().flatten() for p in model.parameters()])
+    optimiser = torch.optim.SGD(model.parameters(), lr=SETTINGS.learning_rate)
+    generator = generator_for(5)
+    torch.randint(2**62, (), generator=generator)
+    for _ in range(SETTINGS.epochs):
+        order = torch.randperm(13, generator=generator)
+        for batch in (order[:4], order[4:8], order[8:13]):  # the last one joined the others
+            loss = F.cross_entropy(model(examples.inputs[batch]), examples.labels[batch])
+            w = torch.cat([p.flatten() for p in model.parameters()])
+            if isinstance(method, FedProx):
+                loss = loss + method.mu / 2 * ((w - start) ** 2).sum()
+            if isinstance(method, FedDyn):
+                loss = loss - memory["gradient"] @ w + method.alpha / 2 * ((w - start) ** 2).sum()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+    return model
+
+
+def flat_order(memory: torch.Tensor, model: FlatModel) -> torch.Tensor:
+    """A vector in the model's usual order, in the order of its flat vector."""
+    other = FlatModel(small_model())
+    with torch.no_grad():
+        sizes = [p.numel() for p in other.parameters]
+        for parameter, part in zip(other.parameters, memory.split(sizes), strict=True):
+            parameter.copy_(part.view(parameter.shape))
+    assert other.layout == model.layout
+    return other.vector.detach()
+
+
+@pytest.mark.parametrize("method", [FedAvg(), FedProx(mu=0.7), FedDyn(alpha=0.3)])
+def test_matches_a_plain_loop(method: Method) -> None:
+    model = FlatModel(small_model())
+    size = model.vector.numel()
+    memory = torch.randn(size, generator=torch.Generator().manual_seed(2)) / 10
+    plain = plain_loop(method, {"gradient": memory})
+    client_state = {"gradient": flat_order(memory, model)}
+    train_locally(
+        model,
+        method,
+        blobs(13, [0, 3], seed=1),
+        model.state(),
+        client_state,
+        SETTINGS,
+        generator_for(5),
+    )
+    for ours, theirs in zip(model.module.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_training_learns() -> None:
+    model = FlatModel(small_model())
+    settings = LocalSettings(epochs=20, batch_size=8, learning_rate=0.1)
+    examples = blobs(80, [0, 1, 2, 3, 4], seed=0)
+    before = evaluate(model, examples).accuracy
+    train_locally(model, FedAvg(), examples, model.state(), {}, settings, generator_for(0))
+    assert before < 0.5
+    assert evaluate(model, examples).accuracy > 0.95
+
+
+def test_global_randomness_is_left_alone() -> None:
+    model = FlatModel(small_model(dropout=0.5))
+    torch.manual_seed(3)
+    expected = torch.rand(3)
+    torch.manual_seed(3)
+    train_locally(model, FedAvg(), blobs(8, [0], 0), model.state(), {}, SETTINGS, generator_for(0))
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_batch_norm_trains_on_a_last_batch_of_one() -> None:
+    model = FlatModel(
+        nn.Sequential(nn.Flatten(), nn.Linear(16, 3), nn.BatchNorm1d(3), nn.Linear(3, 5))
+    )
+    train_locally(
+        model, FedAvg(), blobs(9, [0, 1], 0), model.state(), {}, SETTINGS, generator_for(0)
+    )
+    assert model.state().is_finite()
+
+
+@pytest.mark.parametrize(
+    ("examples", "sizes"),
+    [(8, [4, 4]), (9, [4, 5]), (10, [4, 4, 2]), (5, [5]), (3, [3]), (1, [1]), (4, [4])],
+)
+def test_batch_sizes(examples: int, sizes: list[int]) -> None:
+    assert batch_sizes(examples, 4) == sizes
+
+
+def test_batches_of_one() -> None:
+    assert batch_sizes(3, 1) == [1, 1, 1]
+
+
+def test_evaluation_by_hand() -> None:
+    class Fixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(3, 3, bias=False)
+            nn.init.eye_(self.head.weight)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            logits: torch.Tensor = self.head(x)
+            return logits
+
+    from cadis.data import Examples
+
+    logits = torch.tensor([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0], [5.0, 0.0, 0.0], [0.0, 3.0, 0.0]])
+    labels = torch.tensor([0, 1, 1, 1])
+    result = evaluate(FlatModel(Fixed()), Examples(logits, labels))
+    assert result.confusion.tolist() == [[1, 0, 0], [1, 2, 0], [0, 0, 0]]
+    assert result.accuracy == 3 / 4
+    assert result.class_accuracy[:2].tolist() == pytest.approx([1, 2 / 3])
+    assert result.class_accuracy[2].isnan()
+    log_p = torch.log_softmax(logits, dim=1)
+    assert result.loss == pytest.approx(-sum(log_p[i, labels[i]].item() for i in range(4)) / 4)
