@@ -38,7 +38,7 @@ def test_round_by_hand() -> None:
         update("b", [0.0, 3.0, 1.1], 30),
         update("c", [0.0, 1.0, 4.0], 20),
     ]
-    result = CADIS(threshold=0.8).aggregate(server_round(), updates, {})
+    result = CADIS(threshold=0.7).aggregate(server_round(), updates, {})
     assert result.clusters is not None
     assert result.clusters.tolist() == [0, 0, 1]
     alpha = [10 / 2, 30 / 2, 20 / 1]

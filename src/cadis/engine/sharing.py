@@ -3,15 +3,17 @@
 import mmap
 import multiprocessing
 import sys
-from multiprocessing.context import ForkContext, SpawnContext
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import Tensor
 
 from cadis.core import ModelState
 
-Context: TypeAlias = ForkContext | SpawnContext
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkContext, SpawnContext
+
+Context: TypeAlias = "ForkContext | SpawnContext"
 
 
 def process_context() -> Context:

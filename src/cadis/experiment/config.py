@@ -45,10 +45,10 @@ class Settings:
     clients: Annotated[int, Gt(0)] = 20
     ratio: Annotated[tuple[Annotated[int, Gt(0)], ...], MinLen(1)] = (3, 3, 2, 1, 1)
     per_round: Annotated[int, Gt(0)] = 10
-    rounds: Annotated[int, Gt(0)] = 60
+    rounds: Annotated[int, Gt(0)] = 80
     epochs: Annotated[int, Gt(0)] = 5
     batch_size: Annotated[int, Gt(0)] = 8
-    lr: Annotated[float, Gt(0)] = 0.05
+    lr: Annotated[float, Gt(0)] = 0.1
     seed: int = 0
     workers: Annotated[int, Gt(0)] | Literal["auto"] = "auto"
     device: Device = "auto"

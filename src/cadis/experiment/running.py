@@ -66,7 +66,7 @@ def run(
     per_round: int | None = None,
     epochs: int = 5,
     batch_size: int = 8,
-    lr: float = 0.05,
+    lr: float = 0.1,
     seed: int = 0,
     workers: int | Literal["auto"] = "auto",
     device: Device = "auto",
