@@ -34,6 +34,7 @@ MEASUREMENTS: list[Callable[[], Measured]] = [
     lambda: distillation(times=5),
     lambda: server(num_clients=100, rounds=100, limit=5, times=30),
     lambda: server(num_clients=1000, rounds=1000, limit=50, times=30),
+    lambda: server(num_clients=1000, rounds=6000, limit=50, times=30),
     lambda: memory("fedavg"),
     lambda: memory("feddyn"),
     help_page,

@@ -11,6 +11,9 @@ from benchmarks.measure import Measured
 from cadis.methods import METHODS
 from cadis.models import cnn
 
+FEW, MANY, ROUNDS = 50, 250, 25
+"""In so many rounds everybody of the many takes part about once."""
+
 MODEL_MEGABYTES = 4 * 1_663_370 / 2**20
 
 
@@ -25,7 +28,7 @@ def peak(num_clients: int, method: str) -> float:
         cnn(1, 28, 28, 10),
         clients,
         clients[0],
-        rounds=num_clients // 10,
+        rounds=ROUNDS,
         per_round=10,
         method=METHODS[method](),
         epochs=1,
@@ -39,14 +42,13 @@ def peak(num_clients: int, method: str) -> float:
 
 def memory(method: str) -> Measured:
     """Memory for a further client / size of the model."""
-    few, many = 50, 250
 
     def measured(number: int) -> float:
         command = [sys.executable, "-m", "benchmarks.memory", str(number), method]
         return float(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
 
-    value = (measured(many) - measured(few)) / (many - few) / MODEL_MEGABYTES
-    note = f"{few} against {many} clients"
+    value = (measured(MANY) - measured(FEW)) / (MANY - FEW) / MODEL_MEGABYTES
+    note = f"{FEW} against {MANY} clients, {ROUNDS} rounds"
     return Measured(f"memory a client / model, {method}", value, 0.05, note=note)
 
 

@@ -1,9 +1,9 @@
 """From similarities to clusters: the Q-matrix, the threshold and Eq. 13."""
 
 import torch
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
+
+from cadis.core.unknown import nan_where_unknown
 
 
 def rescale(similarity: Tensor, known: Tensor) -> Tensor:
@@ -19,12 +19,10 @@ def rescale(similarity: Tensor, known: Tensor) -> Tensor:
     Returns:
         q_ij, NaN where nothing is known, (n, n).
     """
-    known = known | torch.eye(len(known), dtype=torch.bool)
-    lowest = torch.where(known, similarity, torch.inf).min()
-    highest = torch.where(known, similarity, -torch.inf).max()
-    spread = highest - lowest
-    scaled = (similarity - lowest) / spread if spread > 0 else torch.ones_like(similarity)
-    return torch.where(known, scaled, torch.nan)
+    values = nan_where_unknown(similarity, known.clone().fill_diagonal_(True))
+    lowest = values.nan_to_num(nan=torch.inf).min()
+    spread = values.nan_to_num(nan=-torch.inf).max() - lowest
+    return (values - lowest) / spread if spread > 0 else values * 0 + 1
 
 
 def cluster(q: Tensor, threshold: float) -> Tensor:
@@ -39,10 +37,16 @@ def cluster(q: Tensor, threshold: float) -> Tensor:
     """
     if not len(q):
         return torch.zeros(0, dtype=torch.long)
-    edges = csr_array((q >= threshold).numpy())
-    _, labels = connected_components(edges, directed=False)
-    first_seen = {label: number for number, label in enumerate(dict.fromkeys(labels.tolist()))}
-    return torch.tensor([first_seen[label] for label in labels.tolist()], dtype=torch.long)
+    edges = (q >= threshold).fill_diagonal_(True)
+    edges = edges | edges.T
+    labels = torch.arange(len(q))
+    while True:  # everybody takes the least label around; ends after about log(n) turns
+        least = torch.where(edges, labels, len(q)).amin(dim=1)
+        least = least[least]
+        if torch.equal(least, labels):
+            numbered: Tensor = torch.unique(labels, return_inverse=True)[1]
+            return numbered
+        labels = least
 
 
 def threshold_at(round: int, start: float, growth: float, maximum: float) -> float:  # noqa: A002

@@ -4,39 +4,27 @@ from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 Bandwidth: TypeAlias = float | Literal["mean"]
 
-_FARTHEST = 1e14
-"""Features are held within so many bandwidths: their squares never overflow to NaN."""
+_FARTHEST, _NEVER = 1e15, -1e37
+"""What keeps every number finite: the largest distance, and the exponent that means "never"."""
 
 
-def log_conditional(features: Tensor, bandwidth: Bandwidth = "mean") -> Tensor:
-    """Log p_{j|i}: how likely each sample i is to have j as its neighbour, by a Gaussian kernel.
+def log_conditional(squares: Tensor, h2: Tensor) -> Tensor:
+    """Log p_{j|i}: how likely sample i is to have j as its neighbour, by a Gaussian kernel.
 
     Args:
-        features: representations of a batch, (b, d).
-        bandwidth: the kernel's h, or "mean" for h^2 = the mean squared distance of the batch's
-            own pairs, held constant. The paper does not give h; the mean adapts itself to the
-            scale of the features, so that nothing need be tuned.
+        squares: squared distances of a batch's samples, (..., b, b).
+        h2: the squared bandwidth of the kernel, h^2, (..., 1, 1).
 
     Returns:
-        Log-probabilities over j != i, (b, b - 1).
+        Log-probabilities over j; for j = i, which does not count, that of "never", (..., b, b).
     """
-    centred = features - features.detach().mean(dim=0)
-    scaled = _in_bandwidths(centred, bandwidth)
-    gram = scaled @ scaled.T  # (b, b)
-    norms = gram.diagonal()
-    distances = _off_diagonal(norms[:, None] + norms[None, :] - 2 * gram).clamp_min(0)
-    if bandwidth == "mean":
-        mean = distances.detach().sum() / max(distances.numel(), 1)
-        distances = distances / mean.clamp_min(torch.finfo(mean.dtype).tiny)
-    return torch.log_softmax(distances / -2, dim=1)
-
-
-def divergence(teacher: Tensor, student: Tensor) -> Tensor:
-    """KL(Q || P), summed over i and j, of log-probabilities (b, b - 1)."""
-    return (teacher.exp() * (teacher - student)).sum()
+    exponents = squares / (-2 * h2)
+    exponents.diagonal(dim1=-2, dim2=-1).fill_(_NEVER)
+    return torch.log_softmax(exponents, dim=-1)
 
 
 def distillation_loss(student: Tensor, teacher: Tensor, bandwidth: Bandwidth = "mean") -> Tensor:
@@ -45,27 +33,50 @@ def distillation_loss(student: Tensor, teacher: Tensor, bandwidth: Bandwidth = "
     Exactly 0 if both are the same, and for batches of one or two samples, which have no
     geometry to distil.
 
+    The gradient is written out, which is twice as fast as recording every step of it: the
+    derivative by the squared distance of i and j is (q_{j|i} - p_{j|i}) / (2 h^2), so by x_i it
+    is sum_j (q_{j|i} - p_{j|i} + q_{i|j} - p_{i|j})(x_i - x_j) / h^2.
+
     Args:
         student: representations by the local model, (b, d).
         teacher: representations of the same samples by the received global model, (b, d').
-        bandwidth: see :func:`log_conditional`.
+        bandwidth: the kernel's h, or "mean" for h^2 = the mean squared distance of each model's
+            own pairs in the batch, held constant. The paper does not give h; the mean adapts
+            itself to the scale of the features, so that nothing need be tuned.
 
     Returns:
-        The sum over the batch, a scalar, differentiable in ``student``.
+        KL(Q || P), summed over i and j, a scalar, differentiable (once) in ``student``.
     """
-    target = log_conditional(teacher.detach(), bandwidth)
-    return divergence(target, log_conditional(student, bandwidth))
+    with torch.no_grad():
+        squares = _squared_distances(student, teacher)  # (2, b, b): the student's, the teacher's
+        h2 = _squared_bandwidths(squares, bandwidth)  # (2, 1, 1)
+        logs = log_conditional(squares, h2)
+        (log_p, log_q), (p, q) = logs, logs.exp()
+        value = (q * (log_q - log_p)).sum()
+        pull = q - p
+        pull = (pull + pull.T) / h2[0]  # (b, b)
+        moved = (student - student[:1]).clamp(-_FARTHEST, _FARTHEST)
+        gradient = pull.sum(dim=1, keepdim=True) * moved - pull @ moved  # (b, d)
+    return _with_gradient(value, gradient, student)
 
 
-def _in_bandwidths(centred: Tensor, bandwidth: Bandwidth) -> Tensor:
-    """Features in units of h; if h is yet to be measured, in units of the largest of them."""
-    if bandwidth == "mean":
-        largest = centred.detach().abs().amax()
-        return centred / largest.clamp_min(torch.finfo(centred.dtype).tiny)
-    return (centred / bandwidth).clamp(-_FARTHEST, _FARTHEST)
+def _squared_distances(student: Tensor, teacher: Tensor) -> Tensor:
+    """Squared distances of all pairs in both batches, held finite, (2, b, b)."""
+    width = max(student.shape[1], teacher.shape[1])
+    both = torch.stack([F.pad(rows, (0, width - rows.shape[1])) for rows in (student, teacher)])
+    exact = "donot_use_mm_for_euclid_dist"  # alike rows are at distance 0, not almost
+    return torch.cdist(both, both, compute_mode=exact).clamp_max(_FARTHEST).square()
 
 
-def _off_diagonal(matrix: Tensor) -> Tensor:
-    """A square matrix without its diagonal, (b, b) -> (b, b - 1)."""
-    size = len(matrix)
-    return matrix.flatten()[1:].view(size - 1, size + 1)[:, :-1].reshape(size, size - 1)
+def _squared_bandwidths(squares: Tensor, bandwidth: Bandwidth) -> Tensor:
+    """h^2 of both models, (2, 1, 1)."""
+    if bandwidth != "mean":
+        return torch.full_like(squares[:, :1, :1], bandwidth**2)
+    size = squares.shape[-1]
+    h2 = squares.sum(dim=(1, 2), keepdim=True) / max(size * (size - 1), 1)
+    return h2.clamp_min(torch.finfo(h2.dtype).tiny)
+
+
+def _with_gradient(value: Tensor, gradient: Tensor, variable: Tensor) -> Tensor:
+    """A scalar of this value, whose derivative by ``variable`` is this gradient."""
+    return value + (gradient * (variable - variable.detach())).sum()

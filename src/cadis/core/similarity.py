@@ -10,6 +10,7 @@ from torch import Tensor
 from cadis.core.errors import CadisError
 from cadis.core.state import ClientId, ids_from_tensor, ids_to_tensor
 from cadis.core.transitive import Estimates, bring_up_to_date
+from cadis.core.unknown import nan_where_unknown
 
 TransitiveMode: TypeAlias = Literal["mean", "sample", "off"]
 
@@ -96,7 +97,7 @@ class SimilarityMatrix:
         """
         observed = self.count > 0
         if mode == "off":
-            mean = torch.where(observed, self.mean, 0)
+            mean = nan_where_unknown(self.mean, observed).nan_to_num()
             return SimilarityMatrix(self.client_ids, mean, self.count, observed)
         estimates = self._estimates
         if estimates is None or estimates.gamma != gamma:
@@ -106,7 +107,8 @@ class SimilarityMatrix:
         if mode == "sample":
             draws = _symmetric_normal(values, generator)
             values = (values + estimates.deviation * draws).clamp(-1, 1)
-        mean = torch.where(observed, self.mean, values.nan_to_num())
+        direct = nan_where_unknown(self.mean, observed)
+        mean = direct.nan_to_num() + values.nan_to_num()  # where one is known, the other is not
         known = observed | ~estimates.mean.isnan()
         return replace(self, mean=mean, known=known, _estimates=estimates)
 

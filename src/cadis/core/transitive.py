@@ -6,6 +6,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from cadis.core.unknown import nan_where_unknown
+
+_AT_ONCE = 200_000
+"""About so many numbers are worked on at once, which still fit into the cache."""
+
 
 @dataclass(frozen=True)
 class Estimates:
@@ -76,32 +81,38 @@ def bring_up_to_date(estimates: Estimates, similarity: Tensor, observed: Tensor)
         observed: which pairs were observed, the diagonal included, (n, n).
     """
     mean, deviation = estimates.mean.clone(), estimates.deviation.clone()
-    for row in estimates.outdated.nonzero()[:, 0].tolist():
-        missing, row_mean, row_deviation = _estimate_row(row, similarity, observed, estimates.gamma)
-        for matrix, values in ((mean, row_mean), (deviation, row_deviation)):
-            matrix[row, :] = torch.nan
-            matrix[:, row] = torch.nan
-            matrix[row, missing] = values
-            matrix[missing, row] = values
+    direct = nan_where_unknown(similarity, observed)
+    outdated = estimates.outdated.nonzero()[:, 0]
+    helpers = int(observed[outdated].sum(dim=1).max()) if len(outdated) else 0
+    at_once = max(1, _AT_ONCE // max(1, len(observed) * helpers))
+    for rows in outdated.split(at_once):
+        values = _estimate_rows(rows, direct, estimates.gamma)
+        for matrix, new in zip((mean, deviation), values, strict=True):
+            new[observed[rows]] = torch.nan
+            matrix[rows] = new
+            matrix[:, rows] = new.T
     return Estimates(estimates.gamma, mean, deviation, torch.zeros_like(estimates.outdated))
 
 
-def _estimate_row(
-    row: int, similarity: Tensor, observed: Tensor, gamma: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Whom client i never met, and mean and deviation of the similarity to each, (j,).
+def _estimate_rows(rows: Tensor, direct: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
+    """Mean and deviation of the similarity of some clients i to all clients j, (i, j) each.
 
     A helper p was observed with both. It suggests the normal distribution with mean
     s_ip s_jp and deviation sqrt((1 - s_ip^2)(1 - s_jp^2)) / 3, and counts if that deviation is
     below gamma. The average of the helpers' independent draws is itself one normal draw.
+
+    Args:
+        rows: the clients i.
+        direct: observed similarities, NaN where there are none, (n, n).
+        gamma: the largest deviation.
     """
-    missing = (~observed[row]).nonzero()[:, 0]  # (j,)
-    helpers = observed[row].nonzero()[:, 0]  # (p,); p = i is no helper: it never met j
-    mine = similarity[row, helpers]  # (p,)
-    theirs = similarity[missing[:, None], helpers]  # (j, p)
-    variance = (1 - mine**2) * (1 - theirs**2) / 9
-    admitted = observed[missing[:, None], helpers] & (variance.sqrt() < gamma)
-    number = admitted.sum(dim=1)  # (j,); divided by 0 it gives NaN, "no helper"
-    mean = (mine * theirs * admitted).sum(dim=1) / number
-    deviation = (variance * admitted).sum(dim=1).sqrt() / number
-    return missing, mean, deviation
+    helpers = (~direct[rows].isnan()).any(dim=0).nonzero()[:, 0]
+    theirs = direct[helpers]  # s_pj, (p, j); the matrix is symmetric
+    rest = 1 - theirs.square()  # (p, j)
+    variance = rest.T[rows][:, :, None] * (rest / 9)  # (i, p, j), NaN if p did not meet both
+    admitted = (variance < gamma**2).to(direct.dtype)
+    theirs, rest = theirs.nan_to_num(), rest.nan_to_num()
+    number = admitted.sum(dim=1)  # (i, j); divided by 0 it gives NaN, "no helper"
+    mean = (theirs.T[rows][:, None] @ (admitted * theirs))[:, 0] / number
+    total = (rest.T[rows][:, None] @ (admitted * rest))[:, 0] / 9
+    return mean, total.sqrt() / number

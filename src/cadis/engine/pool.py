@@ -4,6 +4,7 @@ import signal
 import traceback
 from collections import deque
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Protocol
@@ -45,70 +46,84 @@ class InProcess:
 
 
 class Processes:
-    """Worker processes. Pipes carry only names of tasks; data and models lie in shared memory."""
+    """Worker processes. Pipes carry only names of tasks; data and models lie in shared memory.
+
+    All workers take tasks from one pipe, a few of which lie ready there, so that nobody waits
+    for the server to wake up.
+    """
 
     def __init__(self, job: Job, workers: int, context: Context) -> None:
+        reader, self._tasks = context.Pipe(duplex=False)
+        self._turn = context.Lock()
+        inherited = self._tasks if context.get_start_method() == "fork" else None
         self._processes: list[BaseProcess] = []
-        self._pipes: list[Connection] = []
-        forked = context.get_start_method() == "fork"
-        for number in range(workers):
-            ours, theirs = context.Pipe()
-            self._pipes.append(ours)
-            inherited = list(self._pipes) if forked else []
+        self._results: list[Connection] = []
+        for _ in range(workers):
+            ours, theirs = context.Pipe(duplex=False)
             process = context.Process(
-                target=_serve, args=(job, theirs, inherited), name=f"cadis-{number}", daemon=True
+                target=_serve, args=(job, reader, self._turn, theirs, inherited), daemon=True
             )
             process.start()
             theirs.close()
+            self._results.append(ours)
             self._processes.append(process)
+        reader.close()
 
     def run(self, tasks: Sequence[Task]) -> list[Result]:
         """Hand out tasks in order, each to whoever is free."""
         results: dict[int, Result] = {}
         todo = deque(enumerate(tasks))
-        doing: dict[Connection, int] = {}
-        idle = list(self._pipes)
-        while todo or doing:
-            while idle and todo:
-                pipe = idle.pop()
-                doing[pipe], task = todo.popleft()
-                pipe.send(task)
-            for pipe in [pipe for pipe in wait(doing) if isinstance(pipe, Connection)]:
-                results[doing.pop(pipe)] = self._receive(pipe)
-                idle.append(pipe)
+        under_way = 0
+        while todo or under_way:
+            while todo and under_way < 2 * len(self._processes):
+                self._tasks.send(todo.popleft())
+                under_way += 1
+            for pipe in wait(self._results):
+                number, answer = _receive(pipe)  # type: ignore[arg-type]
+                results[number] = answer
+                under_way -= 1
         return [results[number] for number in range(len(tasks))]
 
     def close(self) -> None:
         """End the workers, whatever they are doing."""
-        for pipe, process in zip(self._pipes, self._processes, strict=True):
+        for pipe, process in zip(self._results, self._processes, strict=True):
             process.terminate()
             process.join()
             process.close()
             pipe.close()
-
-    def _receive(self, pipe: Connection) -> Result:
-        try:
-            answer = pipe.recv()
-        except EOFError:
-            raise EngineError("A worker process died; was it killed, or out of memory?") from None
-        if isinstance(answer, EngineError):
-            raise answer
-        return answer  # type: ignore[no-any-return]
+        self._tasks.close()
 
 
-def _serve(job: Job, pipe: Connection, inherited: list[Connection]) -> None:
-    """A worker process: do tasks until the pipe is closed, which the server's end also does."""
-    for theirs in inherited:  # else this process would keep them open when the server ends
-        theirs.close()
+def _receive(pipe: Connection) -> tuple[int, Result]:
+    try:
+        number, answer = pipe.recv()
+    except EOFError:
+        raise EngineError("A worker process died; was it killed, or out of memory?") from None
+    if isinstance(answer, EngineError):
+        raise answer
+    return number, answer
+
+
+def _serve(
+    job: Job,
+    tasks: Connection,
+    turn: AbstractContextManager[bool],
+    results: Connection,
+    inherited: Connection | None,
+) -> None:
+    """A worker process: do tasks until there will be no more, as when the server has ended."""
+    if inherited is not None:  # the server's end; if it stayed open here, the pipe never ended
+        inherited.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server to handle
     torch.set_num_threads(1)
     worker = Worker(job)
     while True:
         try:
-            task = pipe.recv()
+            with turn:
+                number, task = tasks.recv()
         except EOFError:
             return
         try:
-            pipe.send(worker.do(task))
+            results.send((number, worker.do(task)))
         except Exception:  # whatever it was, the server must hear of it
-            pipe.send(EngineError(traceback.format_exc()))
+            results.send((number, EngineError(traceback.format_exc())))

@@ -71,7 +71,7 @@ class FlatModel:
         self.module = module
         self._head = find_head(module, head)
         self.layout = Layout.of(module, self._head)
-        self.parameters = [p for p in module.parameters() if p.requires_grad]
+        self.parameters: list[Tensor] = [p for p in module.parameters() if p.requires_grad]
         memory = torch.cat([torch.empty_like(p).flatten() for p in self.parameters])
         for parameter, view in zip(self.parameters, self._views(memory), strict=True):
             parameter.data = view.copy_(parameter.data)

@@ -14,7 +14,8 @@ from cadis.data import Examples
 from cadis.methods import LocalView, Method, Prepared, Step, TensorState
 from cadis.models import FlatModel, channels_last
 
-_LARGE_BATCH = 256
+_LARGE_BATCH = 64
+"""Examples that are evaluated at once: enough to be efficient, few enough for the cache."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,11 @@ def train_locally(
                     client_state=client_state,
                 )
             )
-            _descend(model, loss if penalty is None else loss + penalty, settings.learning_rate)
+            if penalty is None:
+                _descend(model.parameters, loss, settings.learning_rate)
+            else:
+                leaves = [*model.parameters, model.vector]  # a penalty may be on either
+                _descend(leaves, loss + penalty, settings.learning_rate)
     new_state = method.finish(model.vector.detach(), start, client_state)
     metrics = {name: float(value) for name, value in prepared.metrics.items()}
     return LocalResult(metrics, new_state)
@@ -95,9 +100,8 @@ def view_of(model: FlatModel, examples: Examples) -> LocalView:
     return LocalView(torch.cat(logits), torch.cat(representations), examples.labels)
 
 
-def _descend(model: FlatModel, loss: Tensor, learning_rate: float) -> None:
-    """One step of SGD on the parameters, and on their vector where a penalty uses it."""
-    leaves = [*model.parameters, model.vector]
+def _descend(leaves: list[Tensor], loss: Tensor, learning_rate: float) -> None:
+    """One step of SGD on the leaves that the loss depends on."""
     gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
     with torch.no_grad():
         for leaf, gradient in zip(leaves, gradients, strict=True):
