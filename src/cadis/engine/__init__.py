@@ -3,8 +3,9 @@
 from cadis.engine.checkpoint import Checkpoint, replace_file
 from cadis.engine.errors import EngineError
 from cadis.engine.federation import Federation
-from cadis.engine.loop import Engine, sample_participants
+from cadis.engine.loop import Engine
 from cadis.engine.record import EngineState, Rejection, RoundRecord, RoundResult, Seconds
+from cadis.engine.server import sample_participants
 from cadis.engine.settings import Device, EngineSettings, choose_device
 
 __all__ = [

@@ -1,13 +1,13 @@
 """What is remembered of a round."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import isnan
+from math import isfinite, isnan
 
 from torch import Tensor
 
 from cadis.core import ClientId, ModelState
-from cadis.methods import TensorState
+from cadis.methods import Aggregation, ClientUpdate, TensorState
 from cadis.training import Evaluation
 
 
@@ -43,7 +43,7 @@ class RoundRecord:
     Attributes:
         round: from 1.
         accuracy: top-1 accuracy of the new global model on the test set.
-        loss: its mean cross-entropy.
+        loss: its mean cross-entropy, None if that is infinite.
         class_accuracy: accuracy on each class, None where there is no test example.
         participants: whose updates were aggregated; the lists below are in this order.
         clusters: their clusters, None for methods that look for none.
@@ -56,7 +56,7 @@ class RoundRecord:
 
     round: int
     accuracy: float
-    loss: float
+    loss: float | None
     class_accuracy: list[float | None]
     participants: list[ClientId]
     clusters: list[int] | None
@@ -97,6 +97,31 @@ class RoundResult:
     state: EngineState
 
 
-def as_list(tensor: Tensor) -> list[float | None]:
-    """A vector as a list of numbers, NaN as None."""
-    return [None if isnan(value) else value for value in tensor.tolist()]
+def record_of(
+    number: int,
+    updates: Sequence[ClientUpdate],
+    aggregation: Aggregation,
+    evaluation: Evaluation,
+    rejected: list[Rejection],
+    seconds: Seconds,
+) -> RoundRecord:
+    """A round in numbers and lists."""
+    similarity = aggregation.similarity
+    return RoundRecord(
+        round=number,
+        accuracy=evaluation.accuracy,
+        loss=evaluation.loss if isfinite(evaluation.loss) else None,
+        class_accuracy=[None if isnan(a) else a for a in evaluation.class_accuracy.tolist()],
+        participants=[update.client_id for update in updates],
+        clusters=None if aggregation.clusters is None else aggregation.clusters.tolist(),
+        weights=aggregation.weights.tolist(),
+        similarity=None if similarity is None else _rounded(similarity),
+        threshold=aggregation.threshold,
+        rejected=rejected,
+        seconds=seconds,
+    )
+
+
+def _rounded(matrix: Tensor) -> list[list[float]]:
+    """Rows of numbers with as many digits as are worth keeping."""
+    return [[round(value, 6) for value in row] for row in matrix.tolist()]

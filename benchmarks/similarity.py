@@ -1,0 +1,90 @@
+"""What the defaults of CADIS rest on: ``python -m benchmarks.similarity RUN`` (a run of CADIS).
+
+Prints which thresholds separate the true clusters, and how far the similarity matrix is from the
+one at the end of the run, with and without transitive learning.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from sklearn.metrics import adjusted_rand_score
+from torch import Tensor
+
+from cadis.core import ClientId, SimilarityMatrix, cluster, rescale
+from cadis.engine import RoundRecord
+from cadis.experiment import RunFolder
+
+THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+GAMMAS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.34)
+ROUNDS = (5, 10, 20, 40, 60, 100)
+
+
+def growing(history: list[RoundRecord]) -> Iterator[SimilarityMatrix]:
+    """The matrix after each round, observations only."""
+    matrix = SimilarityMatrix()
+    for record in history:
+        matrix = matrix.observe(record.participants, torch.tensor(record.similarity))
+        yield matrix
+
+
+def separation(history: list[RoundRecord], truth: dict[ClientId, int]) -> Table:
+    """For each threshold, how well the participants' clusters agree with the truth."""
+    agreement = dict.fromkeys(THRESHOLDS, 0.0)
+    for record, matrix in zip(history, growing(history), strict=True):
+        rows = matrix.index_of(record.participants)
+        complete = matrix.estimate_missing(0.2, "mean")
+        q = rescale(complete.mean, complete.known)[rows[:, None], rows]
+        true = [truth[client] for client in record.participants]
+        for threshold in THRESHOLDS:
+            found = cluster(q, threshold).tolist()
+            agreement[threshold] += adjusted_rand_score(true, found) / len(history)
+    table = Table(title="Adjusted Rand index, mean over rounds, by threshold")
+    for threshold in THRESHOLDS:
+        table.add_column(f"{threshold}")
+    table.add_row(*(f"{value:.3f}" for value in agreement.values()))
+    return table
+
+
+def error(matrix: SimilarityMatrix, final: SimilarityMatrix) -> float:
+    """Mean squared error over the pairs that the final matrix knows; unknown counts as 0."""
+    rows = final.index_of(matrix.client_ids)
+    values = torch.eye(len(final.client_ids))
+    values[rows[:, None], rows] = torch.where(matrix.known, matrix.mean, 0)
+    known: Tensor = final.count > 0
+    return float((values - final.mean)[known].square().mean())
+
+
+def convergence(history: list[RoundRecord]) -> Table:
+    """The error after some rounds, without transitive learning and by gamma."""
+    matrices = list(growing(history))
+    rounds = [number for number in ROUNDS if number <= len(history)]
+    table = Table(title="Mean squared error of the similarity matrix, by round")
+    for title in ("gamma", *map(str, rounds)):
+        table.add_column(title)
+    for gamma in (None, *GAMMAS):
+        completed = (
+            matrices[number - 1].estimate_missing(gamma or 1, "mean" if gamma else "off")
+            for number in rounds
+        )
+        errors = (f"{error(matrix, matrices[-1]):.4f}" for matrix in completed)
+        table.add_row("off" if gamma is None else f"{gamma}", *errors)
+    return table
+
+
+def main(path: str) -> None:
+    """Read a run and print."""
+    folder = RunFolder(Path(path))
+    history = folder.read_history()
+    clients = folder.read_json("federation.json")["clients"]
+    truth = {client["id"]: client["cluster"] for client in clients}
+    console = Console(width=100)
+    console.print(separation(history, truth))
+    console.print(convergence(history))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,120 @@
+"""The server's side of a round: whom to ask for what, and what to make of the answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from cadis.core import ModelState, generator_for
+from cadis.engine.errors import EngineError
+from cadis.engine.federation import Federation
+from cadis.engine.record import EngineState, Rejection
+from cadis.engine.worker import TestTask, Trained, TrainTask
+from cadis.methods import Aggregation, ClientUpdate, Method, ServerRound
+
+_TEST_PART = 256
+"""Examples of the test set that are tested as one task, at the most."""
+
+
+def sample_participants(seed: int, number: int, num_clients: int, per_round: int) -> list[int]:
+    """Who takes part in a round: k of n without replacement, from (seed, round), in order."""
+    generator = generator_for(seed, "participants", number)
+    return sorted(torch.randperm(num_clients, generator=generator)[:per_round].tolist())
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a round's updates.
+
+    Attributes:
+        aggregation: the new global model, and why.
+        updates: what it was made of.
+        rejected: who was left out, and why.
+        client_files: by client number, where the clients' memories are now.
+    """
+
+    aggregation: Aggregation
+    updates: list[ClientUpdate]
+    rejected: list[Rejection]
+    client_files: dict[int, str]
+
+
+@dataclass(frozen=True)
+class Server:
+    """What the server knows all the time.
+
+    Attributes:
+        method: how the federation learns.
+        federation: who takes part.
+        head: where the classifier layer lies among the model's parameters.
+        seed: of everything random.
+        client_folder: where the clients' memories are kept.
+    """
+
+    method: Method
+    federation: Federation
+    head: tuple[slice, ...]
+    seed: int
+    client_folder: Path
+
+    def train_tasks(self, number: int, present: list[int], state: EngineState) -> list[TrainTask]:
+        """A task for each participant, in their order."""
+        files = state.client_files
+        return [
+            TrainTask(
+                round=number,
+                client=client,
+                slot=slot,
+                state_before=self.client_folder / files[client] if client in files else None,
+                state_after=self.client_folder / _file_name(number, client),
+            )
+            for slot, client in enumerate(present)
+        ]
+
+    def test_tasks(self) -> list[TestTask]:
+        """Equal parts of the test set, whatever the number of workers."""
+        size = len(self.federation.test)
+        parts = torch.arange(size).tensor_split(-(-size // _TEST_PART))
+        return [TestTask(int(part[0]), int(part[-1]) + 1) for part in parts]
+
+    def aggregate(
+        self,
+        number: int,
+        state: EngineState,
+        present: Sequence[int],
+        trained: Sequence[Trained],
+        models: Sequence[ModelState],
+    ) -> Outcome:
+        """The new global model from the finite updates; the rest is left out by name."""
+        sizes = self.federation.sizes()
+        updates, rejected, files = [], [], dict(state.client_files)
+        for client, answer, model in zip(present, trained, models, strict=True):
+            client_id = self.federation.client_ids[client]
+            if not answer.finite:
+                rejected.append(Rejection(client_id, "its model is infinite or not a number"))
+                continue
+            updates.append(ClientUpdate(client_id, sizes[client], model, answer.metrics))
+            if answer.keeps_state:
+                files[client] = _file_name(number, client)
+        if not updates:
+            raise EngineError(_diverged(number, "every client's model"))
+        server_round = ServerRound(
+            number=number,
+            sent=state.model,
+            head=self.head,
+            num_clients=len(self.federation.clients),
+            generator=generator_for(self.seed, "aggregate", number),
+        )
+        aggregation = self.method.aggregate(server_round, updates, state.method_state)
+        if not aggregation.state.is_finite():
+            raise EngineError(_diverged(number, "the global model"))
+        return Outcome(aggregation, updates, rejected, files)
+
+
+def _file_name(number: int, client: int) -> str:
+    return f"client-{client}-round-{number}.safetensors"
+
+
+def _diverged(number: int, what: str) -> str:
+    return f"Round {number}: {what} became infinite or not a number; try a smaller learning rate."
