@@ -166,7 +166,7 @@ def head_update_after_training(classes: list[int], seed: int) -> Tensor:
         Examples(train.inputs[chosen], train.labels[chosen]),
         before,
         {},
-        LocalSettings(epochs=3, batch_size=8, learning_rate=0.05),
+        LocalSettings(epochs=3, batch_size=8, lr=0.05),
         generator_for(seed),
     )
     weight, bias = model.layout.head

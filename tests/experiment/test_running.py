@@ -130,7 +130,7 @@ def test_without_a_folder_nothing_is_left(tmp_path: Path, monkeypatch: pytest.Mo
     [
         ({"rounds": 0}, "rounds should be greater than 0"),
         ({"per_round": 6}, "6 clients cannot take part"),
-        ({"lr": 0}, "learning_rate should be greater than 0"),
+        ({"lr": 0}, "lr should be greater than 0"),
         ({"head": "nose"}, "no nn.Linear layer 'nose'"),
         ({"client_ids": ["a", "a", "b", "c", "d"]}, "an id of its own"),
     ],

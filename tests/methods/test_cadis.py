@@ -95,7 +95,7 @@ def test_distillation_keeps_the_received_geometry() -> None:
     teacher = view_of(model, examples).representation
 
     def drift(method: CADIS) -> float:
-        settings = LocalSettings(epochs=5, batch_size=8, learning_rate=0.01)
+        settings = LocalSettings(epochs=5, batch_size=8, lr=0.01)
         train_locally(model, method, examples, received, {}, settings, generator_for(0))
         return float(distillation_loss(view_of(model, examples).representation, teacher))
 

@@ -11,14 +11,14 @@ from cadis.models import FlatModel
 from cadis.training import LocalSettings, batch_sizes, evaluate, train_locally
 from support import blobs, small_model
 
-SETTINGS = LocalSettings(epochs=3, batch_size=4, learning_rate=0.05)
+SETTINGS = LocalSettings(epochs=3, batch_size=4, lr=0.05)
 
 
 def plain_loop(method: Method, memory: TensorState) -> nn.Module:
     """Local training as one would write it from the paper."""
     examples, model = blobs(13, [0, 3], seed=1), small_model()
     start = torch.cat([p.detach().flatten() for p in model.parameters()])
-    optimiser = torch.optim.SGD(model.parameters(), lr=SETTINGS.learning_rate)
+    optimiser = torch.optim.SGD(model.parameters(), lr=SETTINGS.lr)
     generator = generator_for(5)
     torch.randint(2**62, (), generator=generator)
     for _ in range(SETTINGS.epochs):
@@ -69,7 +69,7 @@ def test_matches_a_plain_loop(method: Method) -> None:
 
 def test_training_learns() -> None:
     model = FlatModel(small_model())
-    settings = LocalSettings(epochs=20, batch_size=8, learning_rate=0.1)
+    settings = LocalSettings(epochs=20, batch_size=8, lr=0.1)
     examples = blobs(80, [0, 1, 2, 3, 4], seed=0)
     before = evaluate(model, examples).accuracy
     train_locally(model, FedAvg(), examples, model.state(), {}, settings, generator_for(0))

@@ -30,7 +30,7 @@ class _RunCommand(click.Command):
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
-            if record is not None:
+            if record is not None and isinstance(parameter, click.Option):
                 title = getattr(parameter, "section", "This run")
                 sections.setdefault(title, []).append(record)
         for title, records in sections.items():

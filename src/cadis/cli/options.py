@@ -38,7 +38,9 @@ def _add_fields(options: dict[str, GeneratedOption], kind: type, section: str, p
     described = described_attributes(kind)
     hints = get_type_hints(kind, include_extras=True)
     for field in fields(kind):
-        text = f"{prefix}{described[field.name]}  [default: {_written(field.default)}]"
+        text = described[field.name]
+        text = f"{prefix}{text}" if prefix else f"{text[0].upper()}{text[1:]}"
+        text = f"{text}  [default: {_written(field.default)}]"
         if field.name in options:  # two methods may have a parameter of one name
             options[field.name].help = f"{options[field.name].help} {text}"
             continue

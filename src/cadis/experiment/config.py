@@ -26,8 +26,8 @@ class Settings:
     """Everything about an experiment but the method and its parameters.
 
     Attributes:
-        dataset: what is learned.
-        model: what learns it.
+        dataset: what is learned: digits.
+        model: what learns it: small-cnn or cnn.
         clients: number of clients, n.
         ratio: relative number of clients of the clusters; each cluster has classes of its own.
         per_round: clients that take part in a round, k.
@@ -35,9 +35,9 @@ class Settings:
         epochs: passes of a client over its data in a round.
         batch_size: examples in a step of SGD.
         lr: learning rate of SGD.
-        seed: of everything random; the same seed gives the same result.
-        workers: processes that train clients, or "auto": one for each core.
-        device: where to train, "auto", "cpu", "cuda" or "mps".
+        seed: seed of everything random; the same seed gives the same result.
+        workers: processes that train clients, or "auto" for one on each core.
+        device: where to train; "auto" takes an accelerator if there is one.
     """
 
     dataset: str = "digits"
@@ -158,7 +158,7 @@ def validated(kind: type[_T], values: Mapping[str, Any]) -> _T:
         first = error.errors()[0]
         if first["type"] == "value_error":  # our own sentence, about more than one field
             raise CadisError(str(first["ctx"]["error"])) from None
-        name = ".".join(part for part in first["loc"] if part in names)
+        name = [part for part in first["loc"] if part in names][-1]
         problem = first["msg"].removeprefix("Input ")
         raise CadisError(f"{name} {problem}, not {first['input']!r}.") from None
 

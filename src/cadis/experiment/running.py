@@ -105,7 +105,7 @@ def run(
         client_ids=tuple(client_ids),
         cluster_of_client=None if clusters is None else torch.as_tensor(clusters),
     )
-    local = {"epochs": epochs, "batch_size": batch_size}
+    local = {"epochs": epochs, "batch_size": batch_size, "lr": lr}
     given = {
         "rounds": rounds,
         "per_round": per_round,
@@ -113,10 +113,10 @@ def run(
         "workers": workers,
         "device": device,
     }
-    settings = validated(EngineSettings, given | {"local": {**local, "learning_rate": lr}})
+    settings = validated(EngineSettings, given | {"local": local})
     chosen = method or CADIS()
     described = {"model": type(model).__name__, "clients": len(clients)}
-    options = options_of(chosen, described | given | local | {"lr": lr})
+    options = options_of(chosen, described | given | local)
     with _folder_for(out) as folder:
         engine = Engine(model, federation, chosen, settings, folder.client_folder, head)
         result = _execute(engine, options, folder, resume, on_round)

@@ -1,13 +1,13 @@
 """One file a method, its client half and its server half together. It imports only the core."""
 
 from cadis.methods.cadis import CADIS
+from cadis.methods.defaults import Defaults
 from cadis.methods.fedavg import FedAvg
 from cadis.methods.feddyn import FedDyn
 from cadis.methods.fedfa import FedFA
 from cadis.methods.fedprox import FedProx
 from cadis.methods.protocol import (
     Aggregation,
-    ClientDefaults,
     ClientUpdate,
     LocalView,
     Method,
@@ -26,8 +26,8 @@ __all__ = [
     "CADIS",
     "METHODS",
     "Aggregation",
-    "ClientDefaults",
     "ClientUpdate",
+    "Defaults",
     "FedAvg",
     "FedDyn",
     "FedFA",

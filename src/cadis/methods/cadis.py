@@ -20,9 +20,9 @@ from cadis.core import (
     threshold_at,
 )
 from cadis.core.similarity import TransitiveMode
+from cadis.methods.defaults import Defaults
 from cadis.methods.protocol import (
     Aggregation,
-    ClientDefaults,
     ClientUpdate,
     LocalView,
     Prepared,
@@ -33,7 +33,7 @@ from cadis.methods.protocol import (
 
 
 @dataclass(frozen=True)
-class CADIS(ClientDefaults):
+class CADIS(Defaults):
     """Finds clusters of alike clients from their head updates and gives each an equal voice.
 
     Departure: the paper starts epsilon at 0.9 or more and raises it after every round. With
@@ -46,11 +46,11 @@ class CADIS(ClientDefaults):
         threshold_growth: by which part of itself the threshold grows a round.
         threshold_max: where it stops growing.
         distillation: lambda, strength of the distillation from the global model; 0 is none.
-        bandwidth: of the kernel, "mean" (the batch's own scale) or a number.
-        transitive: how pairs that never met are estimated: "mean", "sample" or "off".
+        bandwidth: width h of the kernel, "mean" for the batch's own mean distance.
+        transitive: how pairs that never met are estimated: the expectation, a draw, or not.
         gamma: the largest deviation of a transitive estimate that is admitted.
-        scope: whether clusters are looked for among the participants of a "round", as in the
-            paper, or among all clients of the "federation" seen so far.
+        scope: where clusters are looked for: among the participants of a round, as in the
+            paper, or among all clients of the federation seen so far.
     """
 
     name: ClassVar[str] = "cadis"

@@ -9,9 +9,9 @@ from annotated_types import Gt
 from torch import Tensor
 
 from cadis.core import ModelState, mean_state
+from cadis.methods.defaults import Defaults
 from cadis.methods.protocol import (
     Aggregation,
-    ClientDefaults,
     ClientUpdate,
     ServerRound,
     Step,
@@ -20,7 +20,7 @@ from cadis.methods.protocol import (
 
 
 @dataclass(frozen=True)
-class FedDyn(ClientDefaults):
+class FedDyn(Defaults):
     """Local loss L - <g_i, w> + alpha / 2 * ||w - w_t||^2, corrected means on the server.
 
     The client remembers g_i <- g_i - alpha (w_i - w_t); the server remembers

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from cadis.core import ClientId, mean_state
 from cadis.core.state import ids_from_tensor, ids_to_tensor
+from cadis.methods.defaults import Defaults
 from cadis.methods.protocol import (
     Aggregation,
-    ClientDefaults,
     ClientUpdate,
     LocalView,
     Prepared,
@@ -22,7 +22,7 @@ from cadis.methods.protocol import (
 
 
 @dataclass(frozen=True)
-class FedFA(ClientDefaults):
+class FedFA(Defaults):
     """Weights alpha * A_i + beta * F_i: clients that the global model serves badly count more.
 
     A_i = -log2(acc_i / sum acc), with the received model's accuracy on the client's own data;

@@ -1,25 +1,17 @@
 """FedProx (Li et al., 2020): FedAvg whose clients are held near the received model."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from annotated_types import Ge
 from torch import Tensor
 
-from cadis.methods.fedavg import average_by_examples
-from cadis.methods.protocol import (
-    Aggregation,
-    ClientDefaults,
-    ClientUpdate,
-    ServerRound,
-    Step,
-    TensorState,
-)
+from cadis.methods.defaults import Defaults
+from cadis.methods.protocol import Step
 
 
 @dataclass(frozen=True)
-class FedProx(ClientDefaults):
+class FedProx(Defaults):
     """Adds mu / 2 * ||w - w_t||^2 to the local loss; weights as FedAvg.
 
     Attributes:
@@ -32,12 +24,3 @@ class FedProx(ClientDefaults):
     def penalty(self, step: Step) -> Tensor | None:
         """The proximal term, mu / 2 * ||w - w_t||^2."""
         return self.mu / 2 * (step.parameters - step.received).square().sum()
-
-    def aggregate(
-        self,
-        server_round: ServerRound,  # noqa: ARG002
-        updates: Sequence[ClientUpdate],
-        state: TensorState,
-    ) -> Aggregation:
-        """Average by number of samples."""
-        return average_by_examples(updates, state)

@@ -121,7 +121,12 @@ class Aggregation:
 
 
 class Method(Protocol):
-    """The two halves. ``cadis.methods.ClientDefaults`` has a client half that adds nothing."""
+    """The two halves. ``cadis.methods.Defaults`` has both as plain averaging has them.
+
+    Attributes:
+        name: as users type it.
+        pools_clients: whether one client is to hold everybody's data (centralised training).
+    """
 
     name: ClassVar[str]
     pools_clients: ClassVar[bool]
@@ -143,31 +148,3 @@ class Method(Protocol):
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: TensorState
     ) -> Aggregation:
         """Server: the new global model from one or more finite updates."""
-
-
-class ClientDefaults:
-    """A client half that is plain SGD. Methods override what they need, once; no chains."""
-
-    pools_clients: ClassVar[bool] = False
-
-    @property
-    def needs_view(self) -> bool:
-        """No."""
-        return False
-
-    def prepare(self, view: LocalView) -> Prepared:  # noqa: ARG002
-        """Nothing to prepare."""
-        return Prepared()
-
-    def penalty(self, step: Step) -> Tensor | None:  # noqa: ARG002
-        """No penalty."""
-        return None
-
-    def finish(
-        self,
-        trained: Tensor,  # noqa: ARG002
-        received: Tensor,  # noqa: ARG002
-        client_state: TensorState,
-    ) -> TensorState:
-        """Nothing to remember."""
-        return client_state

@@ -108,11 +108,12 @@ def draw_clusters(story: Story, path: Path) -> Path:
         found = torch.where(torch.ones_like(found).triu(1) > 0, truth[:, None] == truth, found)
     with figure(path, 6.0, 5.2) as drawing:
         axes = drawing.subplots()
-        _heat_map(drawing, axes, found.numpy(), "share of the rounds they shared")
+        _heat_map(drawing, axes, found.numpy(), "part of their common rounds")
         _mark_clients(axes, clients, story)
         side = "Below the diagonal: g" if has_truth else "G"
         above = "; above it: the truth" if has_truth else ""
-        axes.set_title(f"{side}rouped together by CADIS{above}\n(grey: never took part together)")
+        never = "\n(grey: never took part together)" if found.isnan().any() else ""
+        axes.set_title(f"{side}rouped together by CADIS{above}{never}")
     return path
 
 

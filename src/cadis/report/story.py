@@ -65,10 +65,9 @@ class Story:
     @cached_property
     def ordered_clients(self) -> list[ClientId]:
         """Clients seen, those of a true (else a found) cluster side by side."""
-        truth = self.true_cluster
-        return sorted(
-            self.found_cluster, key=lambda client: (truth[client] or 0, self.found_cluster[client])
-        )
+        truth, found = self.true_cluster, self.found_cluster
+        seen = [client for client in truth if client in found]  # in the federation's order
+        return sorted(seen, key=lambda client: (truth[client] or 0, found[client]))
 
     def grouped_together(self) -> torch.Tensor:
         """Of the rounds that two clients shared, the part in which they were in one cluster.

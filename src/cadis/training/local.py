@@ -25,12 +25,12 @@ class LocalSettings:
     Attributes:
         epochs: E, passes over the client's data.
         batch_size: b.
-        learning_rate: eta.
+        lr: eta, the learning rate.
     """
 
     epochs: Annotated[int, Gt(0)] = 5
     batch_size: Annotated[int, Gt(0)] = 8
-    learning_rate: Annotated[float, Gt(0)] = 0.001
+    lr: Annotated[float, Gt(0)] = 0.001
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,10 @@ def train_locally(
                 )
             )
             if penalty is None:
-                _descend(model.parameters, loss, settings.learning_rate)
+                _descend(model.parameters, loss, settings.lr)
             else:
                 leaves = [*model.parameters, model.vector]  # a penalty may be on either
-                _descend(leaves, loss + penalty, settings.learning_rate)
+                _descend(leaves, loss + penalty, settings.lr)
     new_state = method.finish(model.vector.detach(), start, client_state)
     metrics = {name: float(value) for name, value in prepared.metrics.items()}
     return LocalResult(metrics, new_state)
