@@ -25,6 +25,10 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "cadis", *arguments]
 
 
+def children_of(process: int) -> list[int]:
+    return list(map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split()))
+
+
 def test_a_run_from_options(tmp_path: Path) -> None:
     result = cadis(*QUICK, "--out", str(tmp_path / "run"), "--threshold", "0.7")
     assert result.exit_code == 0, result.output
@@ -65,6 +69,7 @@ def test_one_and_two_workers_leave_the_same_model(tmp_path: Path) -> None:
     assert models[0] == models[1]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 @pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
 def test_killed_and_resumed_it_ends_the_same(stop: signal.Signals, tmp_path: Path) -> None:
     options = ["--rounds", "8", "--epochs", "1", "--per-round", "4", "--workers", "2"]
@@ -80,11 +85,17 @@ def test_killed_and_resumed_it_ends_the_same(stop: signal.Signals, tmp_path: Pat
     while not history.exists() or len(history.read_text().splitlines()) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.01)
+    workers = children_of(process.pid)
+    assert len(workers) == 2
     os.kill(process.pid, stop)
     message = process.communicate(timeout=60)[1].decode()
     if stop is signal.SIGINT:
         assert process.returncode == 130
         assert f"cadis run --resume --out {cut}" in message
+    while any(Path(f"/proc/{worker}").exists() for worker in workers):  # nobody is left behind
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert "Traceback" not in message
     assert not (cut / "summary.json").exists()
     result = cadis("--resume", "--out", str(cut))
     assert result.exit_code == 0, result.output

@@ -121,9 +121,13 @@ def _serve(
         try:
             with turn:
                 number, task = tasks.recv()
-        except EOFError:
+            results.send((number, _answer(worker, task)))
+        except (EOFError, BrokenPipeError):
             return
-        try:
-            results.send((number, worker.do(task)))
-        except Exception:  # whatever it was, the server must hear of it
-            results.send((number, EngineError(traceback.format_exc())))
+
+
+def _answer(worker: Worker, task: Task) -> Result | EngineError:
+    try:
+        return worker.do(task)
+    except Exception:  # whatever it was, the server must hear of it
+        return EngineError(traceback.format_exc())
