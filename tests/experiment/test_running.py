@@ -108,6 +108,8 @@ def test_resuming_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CadisError, match="no run in the folder"):
         own_run(tmp_path / "nowhere", resume=True)
     assert not (tmp_path / "nowhere").exists()
+    with pytest.raises(CadisError, match="has other clients or data"):
+        own_run(tmp_path / "run", rounds=2, clusters=[0, 0, 0, 1, 2], resume=True)
 
 
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
@@ -133,6 +135,8 @@ def test_without_a_folder_nothing_is_left(tmp_path: Path, monkeypatch: pytest.Mo
         ({"lr": 0}, "lr should be greater than 0"),
         ({"head": "nose"}, "no nn.Linear layer 'nose'"),
         ({"client_ids": ["a", "a", "b", "c", "d"]}, "an id of its own"),
+        ({"clusters": [0, 1]}, "True clusters are given for 2 clients, but there are 5"),
+        ({"method": CADIS(gamma=-1)}, "gamma should be greater than 0"),
     ],
 )
 def test_wrong_input_writes_nothing(
@@ -141,6 +145,14 @@ def test_wrong_input_writes_nothing(
     with pytest.raises(CadisError, match=sentence):
         own_run(tmp_path / "run", **options)  # type: ignore[arg-type]
     assert not (tmp_path / "run").exists()
+
+
+def test_arrays_of_numpy_will_do() -> None:
+    federation = small_federation()
+    clients = [(client.inputs.numpy(), client.labels.numpy()) for client in federation.clients]
+    test = federation.test.inputs.numpy(), federation.test.labels.numpy()
+    result = cadis.run(small_model(), clients, test, rounds=1, workers=1)  # type: ignore[arg-type]
+    assert len(result.history) == 1
 
 
 def test_named_clients(tmp_path: Path) -> None:

@@ -42,6 +42,12 @@ class Federation:
             raise CadisError("A federation needs at least one client.")
         if len(set(self.client_ids)) != len(self.clients):
             raise CadisError("Every client needs an id of its own.")
+        truth = self.cluster_of_client
+        if truth is not None and len(truth) != len(self.clients):
+            raise CadisError(
+                f"True clusters are given for {len(truth)} clients, but there are "
+                f"{len(self.clients)}; give one for each."
+            )
         owners = [f"Client {client_id}" for client_id in self.client_ids]
         for owner, examples in zip(
             [*owners, "The test set"], [*self.clients, self.test], strict=True

@@ -1,7 +1,7 @@
 """The round loop: sample, train, aggregate, test."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from copy import deepcopy
 from functools import reduce
@@ -64,7 +64,7 @@ class Engine:
         self._per_round = self._check_per_round()
         self._steps = [len(batch_sizes(n, settings.local.batch_size)) for n in pooled.sizes()]
 
-    def rounds(self, state: EngineState) -> Iterator[RoundResult]:
+    def rounds(self, state: EngineState) -> Generator[RoundResult, None, None]:
         """Run the rounds that follow ``state``, up to the number in the settings."""
         context = process_context()
         job = Job(

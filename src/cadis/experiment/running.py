@@ -3,7 +3,7 @@
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -23,7 +23,13 @@ from cadis.engine import (
     RoundResult,
 )
 from cadis.experiment.build import build_federation, build_model
-from cadis.experiment.config import ExperimentConfig, options_of, to_toml, validated
+from cadis.experiment.config import (
+    ExperimentConfig,
+    options_of,
+    parameters_of,
+    to_toml,
+    validated,
+)
 from cadis.experiment.measures import describe_federation, summarise
 from cadis.experiment.store import RunFolder
 from cadis.methods import CADIS, Method
@@ -100,8 +106,8 @@ def run(
         on_round: called with the result of each round.
     """
     federation = Federation(
-        clients=[Examples(*client) for client in clients],
-        test=Examples(*test),
+        clients=[Examples(*map(torch.as_tensor, client)) for client in clients],
+        test=Examples(*map(torch.as_tensor, test)),
         client_ids=tuple(client_ids),
         cluster_of_client=None if clusters is None else torch.as_tensor(clusters),
     )
@@ -115,6 +121,7 @@ def run(
     }
     settings = validated(EngineSettings, given | {"local": local})
     chosen = method or CADIS()
+    validated(type(chosen), parameters_of(chosen))
     described = {"model": type(model).__name__, "clients": len(clients)}
     options = options_of(chosen, described | given | local)
     with _folder_for(out) as folder:
@@ -142,23 +149,27 @@ def _execute(
     resume: bool,
     on_round: OnRound | None,
 ) -> RunResult:
-    state, history = _go_on(engine, options, folder) if resume else (engine.start, [])
-    if not resume:
+    described = describe_federation(engine.given, engine.num_classes)
+    state = engine.start
+    history: list[RoundRecord] = []
+    if resume:
+        state, history = _go_on(engine, options, described, folder)
+    else:
         folder.create()
     folder.write_config(options)
-    described = describe_federation(engine.given, engine.num_classes)
     folder.write_json("federation.json", described)
     best = max((record.accuracy for record in history), default=-1.0)
-    for result in engine.rounds(state):
-        state = result.state
-        history.append(result.record)
-        folder.append_history(result.record)
-        if result.record.accuracy > best:
-            best = result.record.accuracy
-            folder.save_model("best.safetensors", engine.model_of(state.model))
-        folder.checkpoint.save(state)
-        if on_round is not None:
-            on_round(result)
+    with closing(engine.rounds(state)) as rounds:
+        for result in rounds:
+            state = result.state
+            history.append(result.record)
+            folder.append_history(result.record)
+            if result.record.accuracy > best:
+                best = result.record.accuracy
+                folder.save_model("best.safetensors", engine.model_of(state.model))
+            folder.checkpoint.save(state)
+            if on_round is not None:
+                on_round(result)
     model = engine.model_of(state.model)
     folder.save_model("model.safetensors", model)
     summary = summarise(engine.method, history, described, engine.test(state.model))
@@ -167,7 +178,7 @@ def _execute(
 
 
 def _go_on(
-    engine: Engine, options: Mapping[str, Any], folder: RunFolder
+    engine: Engine, options: Mapping[str, Any], described: dict[str, Any], folder: RunFolder
 ) -> tuple[EngineState, list[RoundRecord]]:
     """Where the run in the folder stopped; it must have been the same run."""
     before, given = folder.read_config(), tomllib.loads(to_toml(options))
@@ -178,7 +189,11 @@ def _go_on(
                 f"The run in {folder.path} has {key} = {was}, not {now}; "
                 "resume it with the same options, or start a new one."
             )
+    if folder.read_json("federation.json") != described:
+        raise CadisError(f"The run in {folder.path} has other clients or data; start a new one.")
     state = folder.checkpoint.load() or engine.start
+    if state.model.parameters.shape != engine.start.model.parameters.shape:
+        raise CadisError(f"The run in {folder.path} has a model of another size; start a new one.")
     if state.round > options["rounds"]:
         raise CadisError(
             f"The run in {folder.path} has {state.round} rounds already; ask for at least as many."

@@ -44,8 +44,8 @@ class FedFA(Defaults):
 
     def prepare(self, view: LocalView) -> Prepared:
         """Accuracy of the received model on the client's own training data."""
-        correct = (view.logits.argmax(dim=1) == view.labels).to(torch.float64)
-        return Prepared(metrics={"received_accuracy": correct.mean()})
+        correct = view.logits.argmax(dim=1) == view.labels
+        return Prepared(metrics={"received_accuracy": correct.float().mean()})
 
     def aggregate(
         self,
