@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cadis.core import CadisError
+    from cadis.engine import EngineError
     from cadis.experiment import RunResult, run
     from cadis.methods import CADIS, FedAvg, FedDyn, FedFA, FedProx, SingleSet
 
 _HOMES = {
     "CADIS": "methods",
     "CadisError": "core",
+    "EngineError": "engine",
     "FedAvg": "methods",
     "FedDyn": "methods",
     "FedFA": "methods",
@@ -27,6 +29,7 @@ _HOMES = {
 __all__ = [
     "CADIS",
     "CadisError",
+    "EngineError",
     "FedAvg",
     "FedDyn",
     "FedFA",

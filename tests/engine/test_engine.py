@@ -152,8 +152,13 @@ def test_a_worker_that_dies_ends_the_run(tmp_path: Path) -> None:
 
 
 def test_an_error_in_a_worker_is_told(tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="ZeroDivisionError: by design"):
-        run_rounds(FedAvg(), tmp_path, small_settings(workers=2), Failing(fail))
+    for workers in (1, 2):
+        settings = small_settings(workers=workers)
+        with pytest.raises(
+            EngineError, match=r"client \d failed: ZeroDivisionError: by design"
+        ) as told:
+            run_rounds(FedAvg(), tmp_path, settings, Failing(fail))
+        assert "raise ZeroDivisionError" in told.value.__notes__[0]
 
 
 def test_the_users_model_and_threads_are_left_alone(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ def test_values_as_typed() -> None:
     assert config.settings.ratio == (2, 1)
     assert config.settings.workers == 2
     assert config.method == CADIS(bandwidth=0.5, scope="federation")
+    assert resolve({}, {"method": "CADIS"}) == resolve({}, {})
     assert resolve({}, {"workers": "auto", "bandwidth": "mean"}) == resolve({}, {})
 
 

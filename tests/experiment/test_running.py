@@ -137,6 +137,9 @@ def test_without_a_folder_nothing_is_left(tmp_path: Path, monkeypatch: pytest.Mo
         ({"client_ids": ["a", "a", "b", "c", "d"]}, "an id of its own"),
         ({"clusters": [0, 1]}, "True clusters are given for 2 clients, but there are 5"),
         ({"method": CADIS(gamma=-1)}, "gamma should be greater than 0"),
+        ({"method": "magic"}, "There is no method 'magic'"),
+        ({"method": CADIS}, r"such as CADIS\(\), not its class"),
+        ({"head": "5"}, "classifier layer has 7 outputs, but the model has"),
     ],
 )
 def test_wrong_input_writes_nothing(
@@ -147,9 +150,37 @@ def test_wrong_input_writes_nothing(
     assert not (tmp_path / "run").exists()
 
 
+def test_data_that_do_not_fit_the_model_are_refused_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
+    federation = small_federation()
+    test = federation.test.inputs, federation.test.labels
+    good = federation.clients[0].inputs, federation.clients[0].labels
+    cases = {
+        "Client 1 has inputs of shape": [good, (torch.zeros(3, 9), torch.zeros(3).long())],
+        "Client 0 has inputs of .* type torch.float64": [(good[0].double(), good[1])],
+        "Client 0 is not a pair": [good[0]],
+    }
+    for sentence, clients in cases.items():
+        with pytest.raises(CadisError, match=sentence):
+            cadis.run(small_model(), clients, test, rounds=1, out=tmp_path / "r")  # type: ignore[arg-type]
+    with pytest.raises(CadisError, match="cannot be applied to inputs of shape"):
+        cadis.run(torch.nn.Linear(3, 5), [good], test, rounds=1, out=tmp_path / "r")
+    with pytest.raises(CadisError, match="folder of the run to resume"):
+        cadis.run(small_model(), [good], test, rounds=1, resume=True)
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_run_that_got_nowhere_makes_room(tmp_path: Path) -> None:
+    with pytest.raises(cadis.EngineError, match="smaller learning rate"):
+        own_run(tmp_path / "run", lr=1e30)
+    assert (tmp_path / "run" / "config.toml").exists()
+    assert own_run(tmp_path / "run", rounds=1, method="fedavg").summary["rejected"] == 0
+
+
 def test_arrays_of_numpy_will_do() -> None:
     federation = small_federation()
-    clients = [(client.inputs.numpy(), client.labels.numpy()) for client in federation.clients]
+    clients = ((client.inputs.numpy(), client.labels.numpy()) for client in federation.clients)
     test = federation.test.inputs.numpy(), federation.test.labels.numpy()
     result = cadis.run(small_model(), clients, test, rounds=1, workers=1)  # type: ignore[arg-type]
     assert len(result.history) == 1

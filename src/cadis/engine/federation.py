@@ -53,6 +53,11 @@ class Federation:
             [*owners, "The test set"], [*self.clients, self.test], strict=True
         ):
             examples.check(owner)
+            if _kind(examples) != _kind(self.test):
+                raise CadisError(
+                    f"{owner} has inputs of {_kind(examples)}, but the test set has inputs of "
+                    f"{_kind(self.test)}; make them alike."
+                )
             if examples.labels.max() >= num_classes:
                 raise CadisError(
                     f"{owner} has label {int(examples.labels.max())}, but the model tells only "
@@ -66,3 +71,8 @@ class Federation:
             torch.cat([client.labels for client in self.clients]),
         )
         return Federation([everything], self.test, ("everyone",))
+
+
+def _kind(examples: Examples) -> str:
+    """Shape of one input, and type."""
+    return f"shape {tuple(examples.inputs.shape[1:])} and type {examples.inputs.dtype}"

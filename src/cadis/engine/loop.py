@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from cadis.core import CadisError, ModelState
+from cadis.data import Examples
 from cadis.engine.federation import Federation
 from cadis.engine.pool import Pool, open_pool
 from cadis.engine.record import EngineState, RoundResult, Seconds, record_of
@@ -21,7 +22,7 @@ from cadis.engine.sharing import overwrite, process_context, shared_copy
 from cadis.engine.worker import Job, Tested, Trained, TrainTask
 from cadis.methods import Method
 from cadis.models import FlatModel
-from cadis.training import Evaluation, batch_sizes, evaluate
+from cadis.training import Evaluation, batch_sizes, evaluate, view_of
 
 
 class Engine:
@@ -56,6 +57,7 @@ class Engine:
         self._module, self._head, self._settings = deepcopy(module), head, settings
         model = FlatModel(deepcopy(module), head)
         federation.check(model.num_classes)
+        _check_fit(model, federation.test)
         self.given, self.method, self.num_classes = federation, method, model.num_classes
         self.start = EngineState(0, model.state(), {}, {})
         pooled = federation.pooled() if method.pools_clients else federation
@@ -139,6 +141,23 @@ class Engine:
                 f"ask for at most {number}."
             )
         return asked
+
+
+def _check_fit(model: FlatModel, examples: Examples) -> None:
+    """Refuse a model that cannot be applied to the inputs, or whose classifier is another layer."""
+    try:
+        logits = view_of(model, examples.take(slice(0, 2))).logits
+    except Exception as error:  # whatever a model may raise
+        shape = tuple(examples.inputs.shape[1:])
+        raise CadisError(
+            f"The model cannot be applied to inputs of shape {shape} and type "
+            f"{examples.inputs.dtype}: {error}"
+        ) from error
+    if logits.shape[1:] != (model.num_classes,):
+        raise CadisError(
+            f"The classifier layer has {model.num_classes} outputs, but the model has "
+            f"{tuple(logits.shape[1:])}; name the right layer as head."
+        )
 
 
 @contextmanager

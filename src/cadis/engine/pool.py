@@ -1,7 +1,6 @@
 """Doing tasks: in this process, or in worker processes with one torch thread each."""
 
 import signal
-import traceback
 from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -129,5 +128,5 @@ def _serve(
 def _answer(worker: Worker, task: Task) -> Result | EngineError:
     try:
         return worker.do(task)
-    except Exception:  # whatever it was, the server must hear of it
-        return EngineError(traceback.format_exc())
+    except EngineError as error:  # the server must hear of it
+        return error

@@ -40,7 +40,7 @@ def choose_device(device: Device) -> torch.device:
     if device == "auto":
         return torch.device(next((name for name, there in available.items() if there), "cpu"))
     if not available.get(device, True):
-        raise CadisError(f"There is no '{device}' device on this machine; use --device cpu.")
+        raise CadisError(f"There is no '{device}' device on this machine; use the device 'cpu'.")
     return torch.device(device)
 
 

@@ -1,6 +1,7 @@
 """What a worker does: train one client, or test the global model on some examples."""
 
 import time
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -11,6 +12,7 @@ from torch import nn
 
 from cadis.core import ModelState, generator_for
 from cadis.data import Examples
+from cadis.engine.errors import EngineError
 from cadis.engine.federation import Federation
 from cadis.engine.settings import EngineSettings
 from cadis.engine.sharing import overwrite
@@ -106,8 +108,16 @@ class Worker:
         self.model = FlatModel(job.module.to(job.device), job.head)
 
     def do(self, task: Task) -> Result:
-        """Do a task of either kind."""
-        return self.train(task) if isinstance(task, TrainTask) else self.test(task)
+        """Do a task of either kind; whatever goes wrong is told with whom it went wrong."""
+        try:
+            return self.train(task) if isinstance(task, TrainTask) else self.test(task)
+        except Exception as error:
+            who = "Testing the global model"
+            if isinstance(task, TrainTask):
+                who = f"Training client {self.job.federation.client_ids[task.client]}"
+            failure = EngineError(f"{who} failed: {type(error).__name__}: {error}")
+            failure.add_note(traceback.format_exc())  # survives the way through a pipe
+            raise failure from error
 
     def train(self, task: TrainTask) -> Trained:
         """Train one client."""

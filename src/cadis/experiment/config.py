@@ -126,7 +126,7 @@ def resolve(file: Mapping[str, Any], given: Mapping[str, Any]) -> ExperimentConf
     flat = {name: value for name, value in file.items() if name not in tables}
     names = names_of(Settings)
     check_names("option", flat, ["method", *names])
-    method = given.get("method", flat.get("method", "cadis"))
+    method = str(given.get("method", flat.get("method", "cadis"))).lower()
     check_names("method", [method], METHODS)
     for name, table in tables.items():
         check_names(f"parameter of {name}", table, names_of(METHODS[name]))

@@ -100,6 +100,7 @@ def summarise(
         "best_round": best.round,
         "rare_classes": rare,
         "rare_accuracy": mean_accuracy(last, rare),
+        "rejected": sum(len(record.rejected) for record in history),
         **_summarise_clusters(method, history, described),
         "confusion": evaluation.confusion.tolist(),
         "seconds": {name: sum(each[name] for each in seconds) for name in seconds[0]},

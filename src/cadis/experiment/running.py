@@ -2,7 +2,7 @@
 
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from cadis.engine import (
 from cadis.experiment.build import build_federation, build_model
 from cadis.experiment.config import (
     ExperimentConfig,
+    check_names,
     options_of,
     parameters_of,
     to_toml,
@@ -32,7 +33,7 @@ from cadis.experiment.config import (
 )
 from cadis.experiment.measures import describe_federation, summarise
 from cadis.experiment.store import RunFolder
-from cadis.methods import CADIS, Method
+from cadis.methods import METHODS, Method
 
 OnRound: TypeAlias = Callable[[RoundResult], None]
 
@@ -64,11 +65,11 @@ class RunResult:
 
 def run(
     model: nn.Module,
-    clients: Sequence[tuple[Tensor, Tensor]],
+    clients: Iterable[tuple[Tensor, Tensor]],
     test: tuple[Tensor, Tensor],
     *,
     rounds: int,
-    method: Method | None = None,
+    method: Method | str = "cadis",
     per_round: int | None = None,
     epochs: int = 5,
     batch_size: int = 8,
@@ -90,7 +91,7 @@ def run(
         clients: inputs and labels of each client.
         test: inputs and labels that the global model is tested on after every round.
         rounds: how many rounds.
-        method: how to learn, by default ``CADIS()``.
+        method: how to learn: a method such as ``CADIS(threshold=0.8)``, or the name of one.
         per_round: how many clients take part in a round, by default all.
         epochs: passes of a client over its data in a round.
         batch_size: examples in a step of SGD.
@@ -105,9 +106,11 @@ def run(
         resume: go on with the run in ``out``.
         on_round: called with the result of each round.
     """
+    if resume and out is None:
+        raise CadisError("Give the folder of the run to resume as out.")
     federation = Federation(
-        clients=[Examples(*map(torch.as_tensor, client)) for client in clients],
-        test=Examples(*map(torch.as_tensor, test)),
+        clients=[_examples(client, f"Client {n}") for n, client in enumerate(clients)],
+        test=_examples(test, "The test set"),
         client_ids=tuple(client_ids),
         cluster_of_client=None if clusters is None else torch.as_tensor(clusters),
     )
@@ -120,9 +123,8 @@ def run(
         "device": device,
     }
     settings = validated(EngineSettings, given | {"local": local})
-    chosen = method or CADIS()
-    validated(type(chosen), parameters_of(chosen))
-    described = {"model": type(model).__name__, "clients": len(clients)}
+    chosen = _method(method)
+    described = {"model": type(model).__name__, "clients": len(federation.clients)}
     options = options_of(chosen, described | given | local)
     with _folder_for(out) as folder:
         engine = Engine(model, federation, chosen, settings, folder.client_folder, head)
@@ -140,6 +142,22 @@ def run_experiment(
     settings = config.settings.for_engine()
     engine = Engine(model, federation, config.method, settings, folder.client_folder)
     return _execute(engine, config.to_dict(), folder, resume, on_round)
+
+
+def _method(method: Method | str) -> Method:
+    """A method with its parameters checked, also from its name."""
+    if isinstance(method, str):
+        check_names("method", [method], METHODS)
+        return METHODS[method]()
+    if isinstance(method, type):
+        raise CadisError(f"Give a method such as {method.__name__}(), not its class.")
+    return validated(type(method), parameters_of(method))
+
+
+def _examples(pair: Sequence[Tensor], owner: str) -> Examples:
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise CadisError(f"{owner} is not a pair of inputs and labels.")
+    return Examples(*map(torch.as_tensor, pair))
 
 
 def _execute(

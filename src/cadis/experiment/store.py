@@ -1,6 +1,7 @@
 """What a run leaves behind: a folder that reports read."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,12 +47,16 @@ class RunFolder:
         return (self.path / "config.toml").exists()
 
     def create(self) -> None:
-        """Make the folder; refuse one that holds something already, or cannot be written."""
+        """Make the folder; refuse one that holds something already, or cannot be written.
+
+        A run that ended before its first round was done makes room.
+        """
         try:
+            if self.holds_run() and not self.read_history():  # it never got anywhere
+                shutil.rmtree(self.path)
             if self.path.is_dir() and any(self.path.iterdir()):
                 raise CadisError(
-                    f"The folder {self.path} is not empty; choose another, or go on with the run "
-                    "in it by --resume."
+                    f"The folder {self.path} is not empty; choose another, or resume the run in it."
                 )
             self.checkpoint.create()
         except OSError as error:

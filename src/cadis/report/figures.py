@@ -41,7 +41,8 @@ def draw_accuracy(story: Story, path: Path) -> Path:
     with figure(path, 6.4, 3.8) as drawing:
         axes = drawing.subplots()
         everything = [record.accuracy for record in story.history]
-        axes.plot(rounds, everything, color=colour, label="all classes")
+        marker = "." if len(rounds) < 10 else None  # a single round is no line
+        axes.plot(rounds, everything, color=colour, marker=marker, label="all classes")
         if story.rare:
             rare = [mean_accuracy(record, story.rare) for record in story.history]
             classes = ", ".join(map(str, story.rare))

@@ -63,8 +63,11 @@ def summary_table(summary: dict[str, Any]) -> Table:
     if "clusters_found" in summary:
         table.add_row("clusters found", str(summary["clusters_found"]))
         if summary["cluster_agreement"] is not None:
-            agreement = f"{summary['cluster_agreement']:.2f}"
+            agreement = f"{summary['cluster_agreement']:.3f}"
             table.add_row("  agreement with the true ones (adjusted Rand)", agreement)
+    if summary["rejected"]:
+        label = "[red]updates left out, infinite or not a number (see history.jsonl)[/red]"
+        table.add_row(label, f"[red]{summary['rejected']}[/red]")
     table.add_row("seconds", f"{summary['seconds']['total']:.1f}")
     return table
 
