@@ -110,7 +110,7 @@ def test_killed_and_resumed_it_ends_the_same(stop: signal.Signals, tmp_path: Pat
         (["--rounds", "0"], "rounds should be greater than 0"),
         (["--clients", "4"], "4 clients cannot form 5 clusters"),
         (["--clients", "2000"], "2000 clients are too many"),
-        (["--method", "fedavg", "--mu", "1"], "no option, or parameter of fedavg 'mu'"),
+        (["--method", "fedavg", "--mu", "1"], "'mu' is a parameter of fedprox"),
         (["--resume"], "--resume wants the folder"),
         (["no.toml"], "no.toml cannot be read"),
         (["--device", "cuda"], "no 'cuda' device"),

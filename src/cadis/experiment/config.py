@@ -125,18 +125,30 @@ def resolve(file: Mapping[str, Any], given: Mapping[str, Any]) -> ExperimentConf
     check_names("method", tables, METHODS)
     flat = {name: value for name, value in file.items() if name not in tables}
     names = names_of(Settings)
+    for name in flat:
+        if owners := _owners(name):
+            raise CadisError(f"'{name}' belongs to {owners}; put it into a table of that name.")
     check_names("option", flat, ["method", *names])
     method = str(given.get("method", flat.get("method", "cadis"))).lower()
     check_names("method", [method], METHODS)
     for name, table in tables.items():
         check_names(f"parameter of {name}", table, names_of(METHODS[name]))
     own = {key: value for key, value in given.items() if key not in (*names, "method")}
-    check_names(f"option, or parameter of {method}", own, [*names_of(METHODS[method]), *names])
+    for name in own:
+        owners = _owners(name)
+        if owners and name not in names_of(METHODS[method]):
+            raise CadisError(f"'{name}' is a parameter of {owners}, not of {method}.")
+    check_names("option", own, names_of(METHODS[method]))
     chosen = {key: value for key, value in (flat | dict(given)).items() if key in names}
     settings = validated(Settings, _split_lists(chosen))
     check_names("dataset", [settings.dataset], DATASETS)
     check_names("model", [settings.model], MODELS)
     return ExperimentConfig(validated(METHODS[method], tables.get(method, {}) | own), settings)
+
+
+def _owners(name: str) -> str:
+    """The methods that have a parameter of this name."""
+    return " and ".join(m for m, kind in METHODS.items() if name in names_of(kind))
 
 
 def check_names(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
