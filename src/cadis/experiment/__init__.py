@@ -1,5 +1,6 @@
 """Experiments: options, running them, and the folders that reports read."""
 
+from cadis.experiment.api import run
 from cadis.experiment.config import ExperimentConfig, Settings, method_from, read_toml, resolve
 from cadis.experiment.measures import (
     cluster_agreement,
@@ -8,7 +9,7 @@ from cadis.experiment.measures import (
     rare_classes,
     replay,
 )
-from cadis.experiment.running import RunResult, run, run_experiment
+from cadis.experiment.running import RunResult, run_experiment
 from cadis.experiment.store import RunFolder
 
 __all__ = [

@@ -1,39 +1,20 @@
 """Running an experiment: every round is on disk as it ends."""
 
-import tempfile
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from cadis.core import CadisError, ClientId
-from cadis.data import Examples
-from cadis.engine import (
-    Device,
-    Engine,
-    EngineSettings,
-    EngineState,
-    Federation,
-    RoundRecord,
-    RoundResult,
-)
+from cadis.core import CadisError
+from cadis.engine import Engine, EngineState, RoundRecord, RoundResult
 from cadis.experiment.build import build_federation, build_model
-from cadis.experiment.config import (
-    ExperimentConfig,
-    check_names,
-    options_of,
-    parameters_of,
-    to_toml,
-    validated,
-)
+from cadis.experiment.config import ExperimentConfig, to_toml
 from cadis.experiment.measures import describe_federation, summarise
 from cadis.experiment.store import RunFolder
-from cadis.methods import METHODS, Method
 
 OnRound: TypeAlias = Callable[[RoundResult], None]
 
@@ -63,75 +44,6 @@ class RunResult:
         return self.history[-1].accuracy
 
 
-def run(
-    model: nn.Module,
-    clients: Iterable[tuple[Tensor, Tensor]],
-    test: tuple[Tensor, Tensor],
-    *,
-    rounds: int,
-    method: Method | str = "cadis",
-    per_round: int | None = None,
-    epochs: int = 5,
-    batch_size: int = 8,
-    lr: float = 0.1,
-    seed: int = 0,
-    workers: int | Literal["auto"] = "auto",
-    device: Device = "auto",
-    head: str | None = None,
-    client_ids: Sequence[ClientId] = (),
-    clusters: Sequence[int] | None = None,
-    out: Path | str | None = None,
-    resume: bool = False,
-    on_round: OnRound | None = None,
-) -> RunResult:
-    """Train a model on a federation of your own.
-
-    Args:
-        model: the initial global model, any module with a linear classifier; it is not changed.
-        clients: inputs and labels of each client.
-        test: inputs and labels that the global model is tested on after every round.
-        rounds: how many rounds.
-        method: how to learn: a method such as ``CADIS(threshold=0.8)``, or the name of one.
-        per_round: how many clients take part in a round, by default all.
-        epochs: passes of a client over its data in a round.
-        batch_size: examples in a step of SGD.
-        lr: learning rate of SGD.
-        seed: of everything random but the initial model, which is yours.
-        workers: processes that train clients, or "auto": one for each core.
-        device: "auto", "cpu", "cuda" or "mps".
-        head: name of the classifier layer, by default the model's last linear layer.
-        client_ids: names of the clients, by default their positions.
-        clusters: the true cluster of each client, if known, to compare with what is found.
-        out: a folder to keep everything in; without one, only the result is kept.
-        resume: go on with the run in ``out``.
-        on_round: called with the result of each round.
-    """
-    if resume and out is None:
-        raise CadisError("Give the folder of the run to resume as out.")
-    federation = Federation(
-        clients=[_examples(client, f"Client {n}") for n, client in enumerate(clients)],
-        test=_examples(test, "The test set"),
-        client_ids=tuple(client_ids),
-        cluster_of_client=None if clusters is None else torch.as_tensor(clusters),
-    )
-    local = {"epochs": epochs, "batch_size": batch_size, "lr": lr}
-    given = {
-        "rounds": rounds,
-        "per_round": per_round,
-        "seed": seed,
-        "workers": workers,
-        "device": device,
-    }
-    settings = validated(EngineSettings, given | {"local": local})
-    chosen = _method(method)
-    described = {"model": type(model).__name__, "clients": len(federation.clients)}
-    options = options_of(chosen, described | given | local)
-    with _folder_for(out) as folder:
-        engine = Engine(model, federation, chosen, settings, folder.client_folder, head)
-        result = _execute(engine, options, folder, resume, on_round)
-    return result if out is not None else replace(result, folder=None)
-
-
 def run_experiment(
     config: ExperimentConfig, out: Path, resume: bool = False, on_round: OnRound | None = None
 ) -> RunResult:
@@ -141,32 +53,25 @@ def run_experiment(
     folder = RunFolder(out)
     settings = config.settings.for_engine()
     engine = Engine(model, federation, config.method, settings, folder.client_folder)
-    return _execute(engine, config.to_dict(), folder, resume, on_round)
+    return execute(engine, config.to_dict(), folder, resume, on_round)
 
 
-def _method(method: Method | str) -> Method:
-    """A method with its parameters checked, also from its name."""
-    if isinstance(method, str):
-        check_names("method", [method], METHODS)
-        return METHODS[method]()
-    if isinstance(method, type):
-        raise CadisError(f"Give a method such as {method.__name__}(), not its class.")
-    return validated(type(method), parameters_of(method))
-
-
-def _examples(pair: Sequence[Tensor], owner: str) -> Examples:
-    if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise CadisError(f"{owner} is not a pair of inputs and labels.")
-    return Examples(*map(torch.as_tensor, pair))
-
-
-def _execute(
+def execute(
     engine: Engine,
     options: Mapping[str, Any],
     folder: RunFolder,
     resume: bool,
     on_round: OnRound | None,
 ) -> RunResult:
+    """Run an engine, or go on with its run, and keep everything in a folder.
+
+    Args:
+        engine: what to run.
+        options: what ``config.toml`` is to hold.
+        folder: where to keep it.
+        resume: whether to go on with the run in the folder.
+        on_round: called with the result of each round.
+    """
     described = describe_federation(engine.given, engine.num_classes)
     state = engine.start
     history: list[RoundRecord] = []
@@ -217,13 +122,3 @@ def _go_on(
             f"The run in {folder.path} has {state.round} rounds already; ask for at least as many."
         )
     return state, folder.keep_history(state.round)
-
-
-@contextmanager
-def _folder_for(out: Path | str | None) -> Iterator[RunFolder]:
-    """The folder asked for, or one that is gone afterwards."""
-    if out is not None:
-        yield RunFolder(Path(out))
-        return
-    with tempfile.TemporaryDirectory(prefix="cadis-") as path:
-        yield RunFolder(Path(path))

@@ -1,0 +1,114 @@
+"""``cadis.run``: a model and a federation of one's own."""
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from cadis.core import CadisError, ClientId
+from cadis.data import Examples
+from cadis.engine import Device, Engine, EngineSettings, Federation
+from cadis.experiment.config import check_names, options_of, parameters_of, validated
+from cadis.experiment.running import OnRound, RunResult, execute
+from cadis.experiment.store import RunFolder
+from cadis.methods import METHODS, Method
+
+
+def run(
+    model: nn.Module,
+    clients: Iterable[tuple[Tensor, Tensor]],
+    test: tuple[Tensor, Tensor],
+    *,
+    rounds: int,
+    method: Method | str = "cadis",
+    per_round: int | None = None,
+    epochs: int = 5,
+    batch_size: int = 8,
+    lr: float = 0.1,
+    seed: int = 0,
+    workers: int | Literal["auto"] = "auto",
+    device: Device = "auto",
+    head: str | None = None,
+    client_ids: Sequence[ClientId] = (),
+    clusters: Sequence[int] | None = None,
+    out: Path | str | None = None,
+    resume: bool = False,
+    on_round: OnRound | None = None,
+) -> RunResult:
+    """Train a model on a federation of your own.
+
+    Args:
+        model: the initial global model, any module with a linear classifier; it is not changed.
+        clients: inputs and labels of each client.
+        test: inputs and labels that the global model is tested on after every round.
+        rounds: how many rounds.
+        method: how to learn: a method such as ``CADIS(threshold=0.8)``, or the name of one.
+        per_round: how many clients take part in a round, by default all.
+        epochs: passes of a client over its data in a round.
+        batch_size: examples in a step of SGD.
+        lr: learning rate of SGD.
+        seed: of everything random but the initial model, which is yours.
+        workers: processes that train clients, or "auto": one for each core.
+        device: "auto", "cpu", "cuda" or "mps".
+        head: name of the classifier layer, by default the model's last linear layer.
+        client_ids: names of the clients, by default their positions.
+        clusters: the true cluster of each client, if known, to compare with what is found.
+        out: a folder to keep everything in; without one, only the result is kept.
+        resume: go on with the run in ``out``.
+        on_round: called with the result of each round.
+    """
+    if resume and out is None:
+        raise CadisError("Give the folder of the run to resume as out.")
+    federation = Federation(
+        clients=[_examples(client, f"Client {n}") for n, client in enumerate(clients)],
+        test=_examples(test, "The test set"),
+        client_ids=tuple(client_ids),
+        cluster_of_client=None if clusters is None else torch.as_tensor(clusters),
+    )
+    local = {"epochs": epochs, "batch_size": batch_size, "lr": lr}
+    given = {
+        "rounds": rounds,
+        "per_round": per_round,
+        "seed": seed,
+        "workers": workers,
+        "device": device,
+    }
+    settings = validated(EngineSettings, given | {"local": local})
+    chosen = _method(method)
+    described = {"model": type(model).__name__, "clients": len(federation.clients)}
+    options = options_of(chosen, described | given | local)
+    with _folder_for(out) as folder:
+        engine = Engine(model, federation, chosen, settings, folder.client_folder, head)
+        result = execute(engine, options, folder, resume, on_round)
+    return result if out is not None else replace(result, folder=None)
+
+
+def _method(method: Method | str) -> Method:
+    """A method with its parameters checked, also from its name."""
+    if isinstance(method, str):
+        check_names("method", [method], METHODS)
+        return METHODS[method]()
+    if isinstance(method, type):
+        raise CadisError(f"Give a method such as {method.__name__}(), not its class.")
+    return validated(type(method), parameters_of(method))
+
+
+def _examples(pair: Sequence[Tensor], owner: str) -> Examples:
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise CadisError(f"{owner} is not a pair of inputs and labels.")
+    return Examples(*map(torch.as_tensor, pair))
+
+
+@contextmanager
+def _folder_for(out: Path | str | None) -> Iterator[RunFolder]:
+    """The folder asked for, or one that is gone afterwards."""
+    if out is not None:
+        yield RunFolder(Path(out))
+        return
+    with tempfile.TemporaryDirectory(prefix="cadis-") as path:
+        yield RunFolder(Path(path))
