@@ -96,18 +96,17 @@ class SimilarityMatrix:
             generator: the source of the draws; only "sample" needs it.
         """
         observed = self.count > 0
+        direct = nan_where_unknown(self.mean, observed)
         if mode == "off":
-            mean = nan_where_unknown(self.mean, observed).nan_to_num()
-            return SimilarityMatrix(self.client_ids, mean, self.count, observed)
+            return SimilarityMatrix(self.client_ids, direct.nan_to_num(), self.count, observed)
         estimates = self._estimates
         if estimates is None or estimates.gamma != gamma:
             estimates = Estimates.none(len(self.client_ids), gamma, self.mean.dtype)
-        estimates = bring_up_to_date(estimates, self.mean, observed)
+        estimates = bring_up_to_date(estimates, direct)
         values = estimates.mean
         if mode == "sample":
             draws = _symmetric_normal(values, generator)
             values = (values + estimates.deviation * draws).clamp(-1, 1)
-        direct = nan_where_unknown(self.mean, observed)
         mean = direct.nan_to_num() + values.nan_to_num()  # where one is known, the other is not
         known = observed | ~estimates.mean.isnan()
         return replace(self, mean=mean, known=known, _estimates=estimates)

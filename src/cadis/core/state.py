@@ -30,10 +30,6 @@ class ModelState:
         """Whether no number is NaN or infinite."""
         return bool(self.parameters.isfinite().all() and self.buffers.isfinite().all())
 
-    def clone(self) -> "ModelState":
-        """A copy with memory of its own."""
-        return ModelState(self.parameters.clone(), self.buffers.clone(), self.counters.clone())
-
 
 def ids_to_tensor(client_ids: Sequence[ClientId]) -> Tensor:
     """Client ids as bytes (JSON in UTF-8), so that a checkpoint is made of tensors alone."""

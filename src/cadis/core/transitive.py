@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from cadis.core.unknown import nan_where_unknown
-
 _AT_ONCE = 200_000
 """About so many numbers are worked on at once, which still fit into the cache."""
 
@@ -69,7 +67,7 @@ class Estimates:
         )
 
 
-def bring_up_to_date(estimates: Estimates, similarity: Tensor, observed: Tensor) -> Estimates:
+def bring_up_to_date(estimates: Estimates, direct: Tensor) -> Estimates:
     """Estimate the outdated rows, and by symmetry columns, anew.
 
     The estimate of a pair (i, j) rests on whom i and j were observed to resemble, so it changes
@@ -77,11 +75,11 @@ def bring_up_to_date(estimates: Estimates, similarity: Tensor, observed: Tensor)
 
     Args:
         estimates: what was estimated before.
-        similarity: means s_ij of the observed similarities, (n, n).
-        observed: which pairs were observed, the diagonal included, (n, n).
+        direct: means s_ij of the observed similarities, the diagonal included, NaN where there
+            are none, (n, n).
     """
     mean, deviation = estimates.mean.clone(), estimates.deviation.clone()
-    direct = nan_where_unknown(similarity, observed)
+    observed = ~direct.isnan()
     outdated = estimates.outdated.nonzero()[:, 0]
     helpers = int(observed[outdated].sum(dim=1).max()) if len(outdated) else 0
     at_once = max(1, _AT_ONCE // max(1, len(observed) * helpers))

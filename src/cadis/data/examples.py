@@ -25,6 +25,11 @@ class Examples:
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def kind(self) -> str:
+        """Shape of one input, and type."""
+        return f"shape {tuple(self.inputs.shape[1:])} and type {self.inputs.dtype}"
+
     def take(self, indices: Tensor | slice) -> "Examples":
         """Some of the examples, in that order."""
         return Examples(self.inputs[indices], self.labels[indices])

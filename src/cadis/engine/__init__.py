@@ -1,6 +1,6 @@
 """The embedded engine: the round loop, worker processes and checkpoints on one machine."""
 
-from cadis.engine.checkpoint import Checkpoint, replace_file
+from cadis.engine.checkpoint import Checkpoint, replace_file, replace_text
 from cadis.engine.errors import EngineError
 from cadis.engine.federation import Federation
 from cadis.engine.loop import Engine
@@ -22,5 +22,6 @@ __all__ = [
     "Seconds",
     "choose_device",
     "replace_file",
+    "replace_text",
     "sample_participants",
 ]

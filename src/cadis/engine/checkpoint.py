@@ -13,11 +13,16 @@ from cadis.engine.record import EngineState
 _INDEX = "checkpoint.json"
 
 
-def replace_file(path: Path, write: Callable[[Path], None]) -> None:
+def replace_file(path: Path, write: Callable[[Path], object]) -> None:
     """Write a file under another name, then put it in place: it is there whole, or not at all."""
     draft = path.with_name(f".{path.name}.draft")
     write(draft)
     draft.replace(path)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Put a text file in place, whole or not at all."""
+    replace_file(path, lambda draft: draft.write_text(text, encoding="utf-8"))
 
 
 class Checkpoint:
@@ -49,8 +54,7 @@ class Checkpoint:
             "state": name,
             "clients": {str(client): file for client, file in state.client_files.items()},
         }
-        text = json.dumps(index, indent=1)
-        replace_file(self._folder / _INDEX, lambda draft: _write(draft, text))
+        replace_text(self._folder / _INDEX, json.dumps(index, indent=1))
         self._drop_all_but(name, set(state.client_files.values()))
 
     def load(self) -> EngineState | None:
@@ -81,7 +85,3 @@ class Checkpoint:
         for path in self.client_folder.iterdir():
             if path.name not in client_files:
                 path.unlink()
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

@@ -53,10 +53,10 @@ class Federation:
             [*owners, "The test set"], [*self.clients, self.test], strict=True
         ):
             examples.check(owner)
-            if _kind(examples) != _kind(self.test):
+            if examples.kind != self.test.kind:
                 raise CadisError(
-                    f"{owner} has inputs of {_kind(examples)}, but the test set has inputs of "
-                    f"{_kind(self.test)}; make them alike."
+                    f"{owner} has inputs of {examples.kind}, but the test set has inputs of "
+                    f"{self.test.kind}; make them alike."
                 )
             if examples.labels.max() >= num_classes:
                 raise CadisError(
@@ -71,8 +71,3 @@ class Federation:
             torch.cat([client.labels for client in self.clients]),
         )
         return Federation([everything], self.test, ("everyone",))
-
-
-def _kind(examples: Examples) -> str:
-    """Shape of one input, and type."""
-    return f"shape {tuple(examples.inputs.shape[1:])} and type {examples.inputs.dtype}"

@@ -148,10 +148,8 @@ def _check_fit(model: FlatModel, examples: Examples) -> None:
     try:
         logits = view_of(model, examples.take(slice(0, 2))).logits
     except Exception as error:  # whatever a model may raise
-        shape = tuple(examples.inputs.shape[1:])
         raise CadisError(
-            f"The model cannot be applied to inputs of shape {shape} and type "
-            f"{examples.inputs.dtype}: {error}"
+            f"The model cannot be applied to inputs of {examples.kind}: {error}"
         ) from error
     if logits.shape[1:] != (model.num_classes,):
         raise CadisError(

@@ -9,11 +9,12 @@ from cadis.experiment.measures import (
     rare_classes,
     replay,
 )
-from cadis.experiment.running import RunResult, run_experiment
+from cadis.experiment.running import OnRound, RunResult, run_experiment
 from cadis.experiment.store import RunFolder
 
 __all__ = [
     "ExperimentConfig",
+    "OnRound",
     "RunFolder",
     "RunResult",
     "Settings",

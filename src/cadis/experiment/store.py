@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from cadis.core import CadisError
-from cadis.engine import Checkpoint, Rejection, RoundRecord, Seconds, replace_file
+from cadis.engine import Checkpoint, Rejection, RoundRecord, Seconds, replace_file, replace_text
 from cadis.experiment.config import read_toml, to_toml
 
 
@@ -66,7 +66,7 @@ class RunFolder:
 
     def write_config(self, options: Mapping[str, Any]) -> None:
         """Keep the resolved options."""
-        self._write_text("config.toml", to_toml(options))
+        replace_text(self.path / "config.toml", to_toml(options))
 
     def read_config(self) -> dict[str, Any]:
         """The resolved options."""
@@ -77,7 +77,7 @@ class RunFolder:
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         """Keep ``federation.json`` or ``summary.json``."""
         lines = (f"{json.dumps(key)}: {json.dumps(value)}" for key, value in content.items())
-        self._write_text(name, "{\n" + ",\n".join(lines) + "\n}\n")
+        replace_text(self.path / name, "{\n" + ",\n".join(lines) + "\n}\n")
 
     def read_json(self, name: str) -> dict[str, Any]:
         """The inverse of :meth:`write_json`."""
@@ -99,7 +99,7 @@ class RunFolder:
         """Drop what was written after the last checkpoint; returns what is left."""
         records = self.read_history()[:rounds]
         text = "".join(json.dumps(record.to_json()) + "\n" for record in records)
-        self._write_text("history.jsonl", text)
+        replace_text(self.path / "history.jsonl", text)
         return records
 
     def save_model(self, name: str, module: nn.Module) -> None:
@@ -111,14 +111,7 @@ class RunFolder:
         }
         replace_file(self.path / name, lambda draft: save_file(tensors, draft))
 
-    def _write_text(self, name: str, text: str) -> None:
-        replace_file(self.path / name, lambda draft: _write(draft, text))
-
 
 def _record(line: dict[str, Any]) -> RoundRecord:
     rejected = [Rejection(**rejection) for rejection in line.pop("rejected")]
     return RoundRecord(**line | {"rejected": rejected, "seconds": Seconds(**line["seconds"])})
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -15,18 +15,12 @@ from rich.progress import (
 from rich.table import Table
 
 from cadis.engine import RoundResult
+from cadis.experiment import OnRound
 from cadis.report.style import METHOD_NAMES
 
 
-class RoundReporter(Protocol):
-    """Something that wants to hear of each round."""
-
-    def __call__(self, result: RoundResult) -> None:
-        """A round has ended."""
-
-
 @contextmanager
-def progress(console: Console, rounds: int) -> Iterator[RoundReporter]:
+def progress(console: Console, rounds: int) -> Iterator[OnRound]:
     """A live bar; where there is no terminal, a line for every tenth of the rounds."""
     if not console.is_terminal:
         yield lambda result: _say(console, result, rounds)
