@@ -15,8 +15,7 @@ from benchmarks.measure import Measured, ratio, seconds
 from cadis.core import generator_for
 from cadis.data import Examples
 from cadis.engine import RoundResult
-from cadis.experiment import Settings
-from cadis.experiment.build import build_federation
+from cadis.experiment import build_experiment, resolve
 from cadis.methods import CADIS, FedAvg, Method
 from cadis.models import FlatModel, cnn, small_cnn
 from cadis.training import LocalSettings, batch_sizes, train_locally
@@ -36,12 +35,12 @@ def random_pictures(count: int, seed: int) -> Pair:
 
 def overhead_on_digits(rounds: int) -> Measured:
     """The federation that ``cadis run`` runs by default."""
-    settings = Settings()
-    federation = build_federation(settings)
+    built = build_experiment(resolve({}, {}))
+    federation, settings = built.federation, built.config.settings.for_engine()
     clients = [(client.inputs, client.labels) for client in federation.clients]
-    work = Work(small_cnn(1, 8, 8, 10), *clients[0], settings.batch_size, settings.lr)
+    work = Work(small_cnn(1, 8, 8, 10), *clients[0], settings.local.batch_size, settings.local.lr)
     test = federation.test.inputs, federation.test.labels
-    value = _overhead(work, clients, test, settings.per_round, rounds)
+    value = _overhead(work, clients, test, settings.per_round or len(clients), rounds)
     return Measured(
         "engine / floor, default digits", value, 1.15, note=f"{rounds} rounds of FedAvg"
     )

@@ -5,7 +5,7 @@ one at the end of the run, with and without transitive learning.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -18,7 +18,7 @@ from cadis.core import ClientId, SimilarityMatrix, cluster, rescale
 from cadis.engine import RoundRecord
 from cadis.experiment import RunFolder
 
-THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975)
 GAMMAS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.34)
 ROUNDS = (5, 10, 20, 40, 60, 100)
 
@@ -31,21 +31,35 @@ def growing(history: list[RoundRecord]) -> Iterator[SimilarityMatrix]:
         yield matrix
 
 
-def separation(history: list[RoundRecord], truth: dict[ClientId, int]) -> Table:
-    """For each threshold, how well the participants' clusters agree with the truth."""
-    agreement = dict.fromkeys(THRESHOLDS, 0.0)
+def agreements(folder: RunFolder, thresholds: Sequence[float]) -> dict[float, float]:
+    """For each threshold, how well the participants' clusters agree with the truth, on average.
+
+    Nothing if there are no true clusters.
+    """
+    history = folder.read_history()
+    clients = folder.read_json("federation.json")["clients"]
+    truth: dict[ClientId, int | None] = {client["id"]: client["cluster"] for client in clients}
+    if None in truth.values():
+        return {}
+    agreement = dict.fromkeys(thresholds, 0.0)
     for record, matrix in zip(history, growing(history), strict=True):
         rows = matrix.index_of(record.participants)
         complete = matrix.estimate_missing(0.2, "mean")
         q = rescale(complete.mean, complete.known)[rows[:, None], rows]
         true = [truth[client] for client in record.participants]
-        for threshold in THRESHOLDS:
+        for threshold in thresholds:
             found = cluster(q, threshold).tolist()
             agreement[threshold] += adjusted_rand_score(true, found) / len(history)
+    return agreement
+
+
+def separation(folder: RunFolder) -> Table:
+    """The agreement of many thresholds."""
+    found = agreements(folder, THRESHOLDS)
     table = Table(title="Adjusted Rand index, mean over rounds, by threshold")
-    for threshold in THRESHOLDS:
+    for threshold in found:
         table.add_column(f"{threshold}")
-    table.add_row(*(f"{value:.3f}" for value in agreement.values()))
+    table.add_row(*(f"{value:.3f}" for value in found.values()))
     return table
 
 
@@ -78,12 +92,9 @@ def convergence(history: list[RoundRecord]) -> Table:
 def main(path: str) -> None:
     """Read a run and print."""
     folder = RunFolder(Path(path))
-    history = folder.read_history()
-    clients = folder.read_json("federation.json")["clients"]
-    truth = {client["id"]: client["cluster"] for client in clients}
     console = Console(width=100)
-    console.print(separation(history, truth))
-    console.print(convergence(history))
+    console.print(separation(folder))
+    console.print(convergence(folder.read_history()))
 
 
 if __name__ == "__main__":

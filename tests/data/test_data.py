@@ -24,6 +24,8 @@ def test_subsets_gather_on_demand() -> None:
     assert subsets[0].inputs[:, 0].tolist() == [3, 1]
     assert len(subsets) == 3
     assert subsets.sizes() == [2, 1, 1]
+    assert [labels.tolist() for labels in subsets.labels()] == [[3, 1], [9], [0]]
+    assert subsets.pooled()[0].labels.tolist() == [3, 1, 9, 0]
     assert [len(client) for client in subsets[1:]] == [1, 1]
 
 

@@ -5,8 +5,9 @@ import pytest
 
 from cadis.core import CadisError
 from cadis.experiment import Settings, method_from, read_toml, resolve
-from cadis.experiment.config import to_toml
+from cadis.experiment.toml import to_toml
 from cadis.methods import CADIS, METHODS, FedDyn, FedProx
+from cadis.partition import MultiCluster
 
 
 def test_defaults() -> None:
@@ -38,7 +39,8 @@ def test_values_as_typed() -> None:
         "scope": "federation",
     }
     config = resolve({}, given)
-    assert config.settings.ratio == (2, 1)
+    assert config.partitioner == MultiCluster(ratio=(2, 1))
+    assert config.settings.partition == "mc"
     assert config.settings.workers == 2
     assert config.method == CADIS(bandwidth=0.5, scope="federation")
     assert resolve({}, {"method": "CADIS"}) == resolve({}, {})
@@ -60,7 +62,7 @@ def test_a_resolved_config_is_written_and_read_back(name: str) -> None:
         ({}, {"method": "magic"}, "There is no method 'magic'; there are: cadis, fedavg"),
         ({"roundz": 3}, {}, "There is no option 'roundz'; did you mean 'rounds'?"),
         ({"cadis": {"gama": 3}}, {}, "no parameter of cadis 'gama'; did you mean 'gamma'?"),
-        ({"nothing": {"x": 3}}, {}, "There is no method 'nothing'"),
+        ({"nothing": {"x": 3}}, {}, "There is no method or partition 'nothing'"),
         ({}, {"method": "fedavg", "mu": "1"}, "'mu' is a parameter of fedprox, not of fedavg."),
         ({}, {"alpha": "1"}, "'alpha' is a parameter of fedfa and feddyn, not of cadis."),
         ({"gamma": 0.1}, {}, "'gamma' belongs to cadis; put it into a table of that name."),

@@ -6,8 +6,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from cadis.core import CadisError, ModelState, distillation_loss, generator_for
 from cadis.engine import Engine
-from cadis.experiment import Settings
-from cadis.experiment.build import build_federation, build_model
+from cadis.experiment import build_experiment, resolve
 from cadis.methods import CADIS, ClientUpdate, FedAvg, LocalView, ServerRound, Step
 from cadis.methods.cadis import signatures
 from cadis.models import FlatModel
@@ -110,11 +109,10 @@ def test_a_threshold_above_its_maximum_is_refused() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_recovers_the_clusters_of_the_digits(seed: int, tmp_path: Path) -> None:
     """Multi-cluster digits at the default threshold: perfect from the first round on."""
-    settings = Settings(seed=seed, rounds=3)
-    federation = build_federation(settings)
-    model = build_model(settings, federation)
-    engine = Engine(model, federation, CADIS(), settings.for_engine(), tmp_path)
-    truth = federation.cluster_of_client
+    built = build_experiment(resolve({}, {"seed": seed, "rounds": 3}))
+    settings = built.config.settings.for_engine()
+    engine = Engine(built.model, built.federation, CADIS(), settings, tmp_path)
+    truth = built.federation.cluster_of_client
     assert truth is not None
     for result in engine.rounds(engine.start):
         present = [int(client) for client in result.record.participants]

@@ -7,7 +7,7 @@ from rich.console import Console
 import cadis
 from cadis.experiment import RunFolder
 from cadis.methods import CADIS, FedAvg, Method
-from cadis.report import draw_figures, progress, summary_table
+from cadis.report import draw_figures, run_progress, summary_table
 from cadis.report.story import Story
 from support import small_federation, small_model
 
@@ -52,10 +52,10 @@ def test_grouped_together_by_hand(tmp_path: Path) -> None:
 def test_summary_table_tells_the_run(tmp_path: Path) -> None:
     folder = finished(tmp_path / "run", CADIS(), [0, 0, 0, 1, 2])
     console = Console(width=90, record=True)
-    console.print(summary_table(folder.read_json("summary.json")))
+    console.print(summary_table(folder.read_json("summary.json"), "abcde"))
     text = console.export_text()
     assert "CADIS after 4 rounds" in text
-    assert "rare classes (2, 3, 4)" in text
+    assert "rare classes (c, d, e)" in text
     assert "adjusted Rand" in text
 
 
@@ -65,7 +65,7 @@ def test_progress_tells_rounds_and_accuracy(terminal: bool, tmp_path: Path) -> N
     federation = small_federation()
     clients = [(client.inputs, client.labels) for client in federation.clients]
     test = federation.test.inputs, federation.test.labels
-    with progress(console, 3) as on_round:
+    with run_progress(console, 3) as (on_round, _):
         cadis.run(small_model(), clients, test, rounds=3, workers=1, on_round=on_round)
     text = console.export_text()
     assert "3/3" in text

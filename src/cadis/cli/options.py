@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import click
 
-from cadis.experiment import Settings
+from cadis.experiment import FederationSettings, Settings
 from cadis.methods import METHODS
+from cadis.partition import PARTITIONERS
 
 
 class GeneratedOption(click.Option):
@@ -20,38 +21,61 @@ class GeneratedOption(click.Option):
         self.section = section
 
 
-def generated_options() -> list[GeneratedOption]:
-    """Options for the method, the settings, and the parameters of all methods.
+def run_options() -> list[GeneratedOption]:
+    """Options for the method, the settings, and the parameters of all methods and partitions.
 
     Values stay as typed; they are checked when the experiment is put together, where values
     from files are checked too.
     """
     which = f"How to learn: {', '.join(METHODS)}.  [default: cadis]"
     options = {"method": GeneratedOption("method", "Experiment", metavar="NAME", help=which)}
-    _add_fields(options, Settings, "Experiment", "")
+    _add_fields(options, Settings, "Experiment")
     for name, method in METHODS.items():
         _add_fields(options, method, "Parameters of the methods", f"{name}: ")
+    _add_partitioners(options)
     return list(options.values())
 
 
-def _add_fields(options: dict[str, GeneratedOption], kind: type, section: str, prefix: str) -> None:
+def partition_options() -> list[GeneratedOption]:
+    """Options for the dataset, and who has what of it."""
+    options: dict[str, GeneratedOption] = {}
+    _add_fields(options, FederationSettings, "Federation")
+    _add_partitioners(options)
+    return list(options.values())
+
+
+def _add_partitioners(options: dict[str, GeneratedOption]) -> None:
+    for name, partitioner in PARTITIONERS.items():
+        _add_fields(options, partitioner, "Parameters of the partitions", f"{name}: ")
+
+
+def _add_fields(
+    options: dict[str, GeneratedOption], kind: type, section: str, prefix: str = ""
+) -> None:
     described = described_attributes(kind)
     hints = get_type_hints(kind, include_extras=True)
     for field in fields(kind):
         text = described[field.name]
         text = f"{prefix}{text}" if prefix else f"{text[0].upper()}{text[1:]}"
-        text = f"{text}  [default: {_written(field.default)}]"
-        if field.name in options:  # two methods may have a parameter of one name
+        if field.default not in ("", False):
+            text = f"{text}  [default: {_written(field.default)}]"
+        if field.name in options:  # two parts may have a parameter of one name
             options[field.name].help = f"{options[field.name].help} {text}"
-            continue
-        metavar = _metavar(hints[field.name])
-        options[field.name] = GeneratedOption(field.name, section, metavar=metavar, help=text)
+        elif hints[field.name] is bool:
+            flag = GeneratedOption(field.name, section, is_flag=True, default=None, help=text)
+            options[field.name] = flag
+        else:
+            metavar = _metavar(hints[field.name])
+            options[field.name] = GeneratedOption(field.name, section, metavar=metavar, help=text)
 
 
 def described_attributes(kind: type) -> dict[str, str]:
-    """What a class's docstring says of its attributes."""
-    joined = re.sub(r"\n {8,}", " ", inspect.getdoc(kind) or "")
-    return dict(re.findall(r"^ {4}(\w+): (.+)$", joined, re.MULTILINE))
+    """What the docstrings of a class and its bases say of its attributes."""
+    described: dict[str, str] = {}
+    for ancestor in reversed(kind.__mro__):
+        joined = re.sub(r"\n {8,}", " ", inspect.cleandoc(ancestor.__doc__ or ""))
+        described |= dict(re.findall(r"^ {4}(\w+): (.+)$", joined, re.MULTILINE))
+    return described
 
 
 def _written(value: Any) -> str:

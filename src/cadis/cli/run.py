@@ -1,52 +1,76 @@
 """``cadis run``: one experiment, from options to pictures."""
 
-import sys
+import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
+from cadis.cli.guard import say
 from cadis.core import CadisError
-from cadis.engine import EngineError
-from cadis.experiment import ExperimentConfig, RunFolder, read_toml, resolve, run_experiment
-from cadis.report import draw_figures, progress, summary_table
+from cadis.experiment import (
+    ExperimentConfig,
+    RunFolder,
+    read_preset,
+    read_toml,
+    resolve,
+    run_experiment,
+)
+from cadis.report import draw_figures, run_progress, summary_table
 
 
-def run(experiment: Path | None, out: Path | None, resume: bool, given: Mapping[str, str]) -> int:
-    """Run, and return the exit code; whatever went wrong is one sentence."""
-    folder = None
+def run(
+    experiment: Path | None,
+    preset: str | None,
+    out: Path | None,
+    resume: bool,
+    given: Mapping[str, Any],
+) -> int:
+    """Run, and show what came out."""
+    config = _config(experiment, preset, out, resume, given)
+    folder = RunFolder(out or _free_folder(preset or _name_of(config)))
     try:
-        config = _config(experiment, out, resume, given)
-        folder = RunFolder(out or _free_folder(f"{config.method.name}-{config.settings.dataset}"))
         _run(config, folder, resume)
-    except CadisError as error:
-        return _say(str(error), 2)
-    except EngineError as error:
-        return _say(str(error), 1)
     except KeyboardInterrupt:
-        begun = folder is not None and folder.holds_run()
-        hint = f" Go on with: cadis run --resume --out {folder.path}" if folder and begun else ""
-        return _say(f"Stopped.{hint}", 130)
+        hint = f" Go on with: cadis run --resume --out {folder.path}" if folder.holds_run() else ""
+        return say(f"Stopped.{hint}", 130)
     return 0
 
 
 def _config(
-    experiment: Path | None, out: Path | None, resume: bool, given: Mapping[str, str]
+    experiment: Path | None,
+    preset: str | None,
+    out: Path | None,
+    resume: bool,
+    given: Mapping[str, Any],
 ) -> ExperimentConfig:
-    if not resume:
-        return resolve({} if experiment is None else read_toml(experiment), given)
-    if out is None or experiment is not None:
-        raise CadisError("--resume wants the folder of the run by --out, and no file.")
-    return resolve(RunFolder(out).read_config(), given)
+    if resume:
+        if out is None or experiment is not None or preset is not None:
+            raise CadisError(
+                "--resume wants the folder of the run by --out, and no file or preset."
+            )
+        return resolve(RunFolder(out).read_config(), given)
+    if preset is not None:
+        if experiment is not None:
+            raise CadisError("Give either a file or a preset, not both.")
+        return resolve(read_preset(preset), given)
+    return resolve({} if experiment is None else read_toml(experiment), given)
 
 
 def _run(config: ExperimentConfig, folder: RunFolder, resume: bool) -> None:
     console = Console()
-    with progress(console, config.settings.rounds) as on_round:
-        result = run_experiment(config, folder.path, resume, on_round)
+    with run_progress(console, config.settings.rounds) as (on_round, listener):
+        result = run_experiment(config, folder.path, resume, on_round, listener)
     draw_figures(folder)
-    console.print(summary_table(result.summary))
+    console.print(summary_table(result.summary, folder.read_json("federation.json")["classes"]))
     console.print(f"Everything is in {folder.path}, pictures in {folder.figures}.", soft_wrap=True)
+
+
+def _name_of(config: ExperimentConfig) -> str:
+    """Method and dataset, as a folder's name."""
+    dataset = Path(config.settings.dataset.removeprefix("images:")).resolve().name
+    return re.sub(r"[^\w.-]+", "-", f"{config.method.name}-{dataset}")
 
 
 def _free_folder(name: str) -> Path:
@@ -56,8 +80,3 @@ def _free_folder(name: str) -> Path:
         number += 1
         path = Path("runs") / f"{name}-{number}"
     return path
-
-
-def _say(sentence: str, code: int) -> int:
-    print(f"cadis: {sentence}", file=sys.stderr)
-    return code

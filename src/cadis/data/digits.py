@@ -17,4 +17,5 @@ def digits() -> Dataset:
     )
     mean, deviation = pixels[train].mean(), pixels[train].std()
     examples = Examples((pixels - mean) / deviation, labels)
-    return Dataset("digits", examples.take(train), examples.take(test), num_classes=10)
+    names = tuple(map(str, bunch.target_names))
+    return Dataset("digits", examples.take(train), examples.take(test), names)

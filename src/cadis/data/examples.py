@@ -1,7 +1,7 @@
 """Examples as tensors: what a client owns, and what a model is tested on."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import overload
 
 import torch
@@ -11,16 +11,37 @@ from cadis.core import CadisError
 
 
 @dataclass(frozen=True)
+class Scaling:
+    """How pixels of 0 to 255 become numbers around 0: (pixel / 255 - mean) / deviation.
+
+    Attributes:
+        mean: of each channel, of pixels between 0 and 1.
+        deviation: of each channel.
+    """
+
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+    def __call__(self, pixels: Tensor) -> Tensor:
+        """Scaled pixels, (n, channels, height, width), float32."""
+        deviation = torch.tensor(self.deviation, device=pixels.device)[:, None, None]
+        mean = torch.tensor(self.mean, device=pixels.device)[:, None, None]
+        return pixels.float().mul_(1 / (255 * deviation)).sub_(mean / deviation)
+
+
+@dataclass(frozen=True)
 class Examples:
     """Inputs and their labels.
 
     Attributes:
-        inputs: (n, ...).
+        inputs: (n, ...); pictures may stay bytes, a quarter of the memory, if there is a scaling.
         labels: class numbers, (n,), int64.
+        scaling: what makes floating numbers of bytes, batch by batch.
     """
 
     inputs: Tensor
     labels: Tensor
+    scaling: Scaling | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -30,9 +51,18 @@ class Examples:
         """Shape of one input, and type."""
         return f"shape {tuple(self.inputs.shape[1:])} and type {self.inputs.dtype}"
 
+    @property
+    def scaled(self) -> Tensor:
+        """The inputs as a model wants them."""
+        return self.inputs if self.scaling is None else self.scaling(self.inputs)
+
     def take(self, indices: Tensor | slice) -> "Examples":
         """Some of the examples, in that order."""
-        return Examples(self.inputs[indices], self.labels[indices])
+        return Examples(self.inputs[indices], self.labels[indices], self.scaling)
+
+    def to(self, device: torch.device) -> "Examples":
+        """The same examples on a device."""
+        return Examples(self.inputs.to(device), self.labels.to(device), self.scaling)
 
     def check(self, owner: str) -> None:
         """Refuse what no model can be trained or tested on; ``owner`` says whose it is."""
@@ -81,6 +111,14 @@ class Subsets(Sequence[Examples]):
         """How many examples each client owns, without gathering them."""
         return [len(indices) for indices in self.indices]
 
+    def labels(self) -> list[Tensor]:
+        """Each client's labels, without gathering its inputs."""
+        return [self.examples.labels[indices] for indices in self.indices]
+
+    def pooled(self) -> "Subsets":
+        """Everything in the hands of a single client."""
+        return Subsets(self.examples, (torch.cat(self.indices),))
+
 
 @dataclass(frozen=True)
 class Dataset:
@@ -90,10 +128,17 @@ class Dataset:
         name: as the user types it.
         train: examples to be given to clients.
         test: examples that no client sees.
-        num_classes: classes are numbered from 0.
+        classes: names of the classes, in the order of their numbers.
+        owners: who owns which training examples, where the data say so.
     """
 
     name: str
     train: Examples
     test: Examples
-    num_classes: int
+    classes: tuple[str, ...]
+    owners: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def num_classes(self) -> int:
+        """Classes are numbered from 0."""
+        return len(self.classes)

@@ -1,6 +1,6 @@
 """A federation: clients with their data, and the examples that the global model is tested on."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,12 +19,14 @@ class Federation:
         test: examples that no client has.
         client_ids: names of the clients; by default their positions.
         cluster_of_client: the true clusters, where there are any, (n,).
+        classes: names of the classes, where they have any.
     """
 
     clients: Sequence[Examples]
     test: Examples
     client_ids: tuple[ClientId, ...] = ()
     cluster_of_client: Tensor | None = None
+    classes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.client_ids:
@@ -35,6 +37,12 @@ class Federation:
         if isinstance(self.clients, Subsets):
             return self.clients.sizes()
         return [len(client) for client in self.clients]
+
+    def labels(self) -> list[Tensor]:
+        """Each client's labels."""
+        if isinstance(self.clients, Subsets):
+            return self.clients.labels()
+        return [client.labels for client in self.clients]
 
     def check(self, num_classes: int) -> None:
         """Refuse a federation that cannot be trained, in one sentence."""
@@ -48,10 +56,7 @@ class Federation:
                 f"True clusters are given for {len(truth)} clients, but there are "
                 f"{len(self.clients)}; give one for each."
             )
-        owners = [f"Client {client_id}" for client_id in self.client_ids]
-        for owner, examples in zip(
-            [*owners, "The test set"], [*self.clients, self.test], strict=True
-        ):
+        for owner, examples in self._parts():
             examples.check(owner)
             if examples.kind != self.test.kind:
                 raise CadisError(
@@ -64,8 +69,22 @@ class Federation:
                     f"{num_classes} classes apart, numbered from 0."
                 )
 
+    def _parts(self) -> Iterator[tuple[str, Examples]]:
+        """Everybody's examples with a name; those that share one dataset as a whole."""
+        if isinstance(self.clients, Subsets):
+            for client_id, indices in zip(self.client_ids, self.clients.indices, strict=True):
+                if not len(indices):
+                    raise CadisError(f"Client {client_id} has no samples; leave it out.")
+            yield "The training set", self.clients.examples
+        else:
+            for client_id, client in zip(self.client_ids, self.clients, strict=True):
+                yield f"Client {client_id}", client
+        yield "The test set", self.test
+
     def pooled(self) -> "Federation":
         """The same data in the hands of a single client."""
+        if isinstance(self.clients, Subsets):
+            return Federation(self.clients.pooled(), self.test, ("everyone",))
         everything = Examples(
             torch.cat([client.inputs for client in self.clients]),
             torch.cat([client.labels for client in self.clients]),

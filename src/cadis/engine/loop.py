@@ -21,7 +21,7 @@ from cadis.engine.settings import EngineSettings, choose_device, choose_workers
 from cadis.engine.sharing import overwrite, process_context, shared_copy
 from cadis.engine.worker import Job, Tested, Trained, TrainTask
 from cadis.methods import Method
-from cadis.models import FlatModel
+from cadis.models import FlatModel, name_head
 from cadis.training import Evaluation, batch_sizes, evaluate, view_of
 
 
@@ -52,10 +52,11 @@ class Engine:
             method: how to learn.
             settings: how to run.
             client_folder: where the clients' memories are kept, for methods that have any.
-            head: name of the model's classifier layer; by default its last linear layer.
+            head: name of the model's classifier layer; by default the one that is found.
         """
-        self._module, self._head, self._settings = deepcopy(module), head, settings
-        model = FlatModel(deepcopy(module), head)
+        self._module, self._settings = deepcopy(module), settings
+        self._head = head or _found_head(module, federation.test)
+        model = FlatModel(deepcopy(module), self._head)
         federation.check(model.num_classes)
         _check_fit(model, federation.test)
         self.given, self.method, self.num_classes = federation, method, model.num_classes
@@ -143,19 +144,35 @@ class Engine:
         return asked
 
 
+def _found_head(module: nn.Module, examples: Examples) -> str:
+    """The name of the classifier layer."""
+    examples.check("The test set")
+    with _applied_to(examples), torch.no_grad():
+        return name_head(deepcopy(module).eval(), examples.take(slice(0, 2)).scaled)
+
+
 def _check_fit(model: FlatModel, examples: Examples) -> None:
     """Refuse a model that cannot be applied to the inputs, or whose classifier is another layer."""
-    try:
+    with _applied_to(examples):
         logits = view_of(model, examples.take(slice(0, 2))).logits
-    except Exception as error:  # whatever a model may raise
-        raise CadisError(
-            f"The model cannot be applied to inputs of {examples.kind}: {error}"
-        ) from error
     if logits.shape[1:] != (model.num_classes,):
         raise CadisError(
             f"The classifier layer has {model.num_classes} outputs, but the model has "
             f"{tuple(logits.shape[1:])}; name the right layer as head."
         )
+
+
+@contextmanager
+def _applied_to(examples: Examples) -> Iterator[None]:
+    """What a model raises becomes a sentence."""
+    try:
+        yield
+    except CadisError:
+        raise
+    except Exception as error:  # whatever a model may raise
+        raise CadisError(
+            f"The model cannot be applied to inputs of {examples.kind}: {error}"
+        ) from error
 
 
 @contextmanager

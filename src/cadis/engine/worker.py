@@ -11,7 +11,6 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from cadis.core import ModelState, generator_for
-from cadis.data import Examples
 from cadis.engine.errors import EngineError
 from cadis.engine.federation import Federation
 from cadis.engine.settings import EngineSettings
@@ -27,7 +26,7 @@ class Job:
 
     Attributes:
         module: the model's architecture.
-        head: name of its classifier layer, or None for the last linear layer.
+        head: name of its classifier layer.
         method: whose client half is run.
         federation: everybody's data.
         settings: how to train.
@@ -37,7 +36,7 @@ class Job:
     """
 
     module: nn.Module
-    head: str | None
+    head: str
     method: Method
     federation: Federation
     settings: EngineSettings
@@ -130,7 +129,7 @@ class Worker:
         result = train_locally(
             self.model,
             job.method,
-            self._on_device(job.federation.clients[task.client]),
+            job.federation.clients[task.client].to(job.device),
             job.sent,
             before,
             job.settings.local,
@@ -152,9 +151,5 @@ class Worker:
         started = time.perf_counter()
         self.model.load(self.job.sent)
         part = self.job.federation.test.take(slice(task.start, task.stop))
-        evaluation = evaluate(self.model, self._on_device(part))
+        evaluation = evaluate(self.model, part.to(self.job.device))
         return Tested(evaluation, time.perf_counter() - started)
-
-    def _on_device(self, examples: Examples) -> Examples:
-        device = self.job.device
-        return Examples(examples.inputs.to(device), examples.labels.to(device))

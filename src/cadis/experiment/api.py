@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from cadis.core import CadisError, ClientId
 from cadis.data import Examples
 from cadis.engine import Device, Engine, EngineSettings, Federation
-from cadis.experiment.config import check_names, options_of, parameters_of, validated
+from cadis.experiment.config import options_of, parameters_of
 from cadis.experiment.running import OnRound, RunResult, execute
 from cadis.experiment.store import RunFolder
+from cadis.experiment.validation import check_names, validated
 from cadis.methods import METHODS, Method
 
 
@@ -55,7 +56,7 @@ def run(
         seed: of everything random but the initial model, which is yours.
         workers: processes that train clients, or "auto": one for each core.
         device: "auto", "cpu", "cuda" or "mps".
-        head: name of the classifier layer, by default the model's last linear layer.
+        head: name of the classifier layer, by default the one that is found.
         client_ids: names of the clients, by default their positions.
         clusters: the true cluster of each client, if known, to compare with what is found.
         out: a folder to keep everything in; without one, only the result is kept.
@@ -101,7 +102,8 @@ def _method(method: Method | str) -> Method:
 def _examples(pair: Sequence[Tensor], owner: str) -> Examples:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise CadisError(f"{owner} is not a pair of inputs and labels.")
-    return Examples(*map(torch.as_tensor, pair))
+    inputs, labels = map(torch.as_tensor, pair)
+    return Examples(inputs, labels)
 
 
 @contextmanager

@@ -1,33 +1,97 @@
-"""From options to a federation and a model."""
+"""From options to a dataset, a partition, a federation and a model."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from torch import nn
 
 from cadis.core import CadisError, derive_seed, generator_for
-from cadis.data import DATASETS, Subsets
+from cadis.data import SILENT, Dataset, Listener, Subsets, load
 from cadis.engine import Federation
-from cadis.experiment.config import Settings
-from cadis.models import MODELS
-from cadis.partition import multi_cluster
+from cadis.experiment.config import ExperimentConfig
+from cadis.experiment.settings import FederationSettings, Settings
+from cadis.models import MODELS, own_model
+from cadis.partition import Partition, given_by_data, read_partition
 
 
-def build_federation(settings: Settings) -> Federation:
-    """The federation that the options describe; the same for all methods with one seed."""
-    dataset = DATASETS[settings.dataset]()
-    generator = generator_for(settings.seed, "partition")
-    partition = multi_cluster(dataset.train.labels, settings.clients, settings.ratio, generator)
-    return Federation(
-        clients=Subsets(dataset.train, partition.indices),
-        test=dataset.test,
-        cluster_of_client=partition.cluster_of_client,
+@dataclass(frozen=True)
+class Built:
+    """All that options describe.
+
+    Attributes:
+        config: the options, with nothing left to be chosen.
+        federation: who has what.
+        model: the initial global model.
+    """
+
+    config: ExperimentConfig
+    federation: Federation
+    model: nn.Module
+
+
+def build_experiment(config: ExperimentConfig, listener: Listener = SILENT) -> Built:
+    """Load, deal, and make the model."""
+    dataset = load_dataset(config.settings, listener)
+    partition = build_partition(config, dataset)
+    channels, height, _ = dataset.train.inputs.shape[1:]
+    name = partition_name(config, dataset)
+    settings = config.settings.settled(name, len(partition.indices), (channels, height))
+    federation = build_federation(dataset, partition)
+    return Built(replace(config, settings=settings), federation, build_model(settings, dataset))
+
+
+def load_dataset(settings: FederationSettings, listener: Listener) -> Dataset:
+    """The dataset that the options name."""
+    return load(
+        settings.dataset, settings.data_dir, settings.offline, settings.image_size, listener
     )
 
 
-def build_model(settings: Settings, federation: Federation) -> nn.Module:
-    """The initial global model, with the inputs' shape and the labels' number of classes."""
-    shape = federation.test.inputs.shape[1:]
-    if len(shape) != 3:
-        raise CadisError(f"The model '{settings.model}' wants pictures, not inputs of {shape}.")
+def build_partition(config: ExperimentConfig, dataset: Dataset) -> Partition:
+    """Who has what; the same for all methods with one seed."""
+    settings, labels = config.settings, dataset.train.labels
+    name, minimum = partition_name(config, dataset), settings.min_samples
+    if name == "clients":
+        partition = given_by_data(dataset.owners, minimum)
+    elif name.endswith(".json"):
+        partition = read_partition(Path(name), len(labels), settings.allow_overlap, minimum)
+    else:
+        generator = generator_for(settings.seed, "partition")
+        number = settings.clients_to_deal_to
+        partition = config.partitioner.deal(labels, number, minimum, generator)
+    if settings.clients not in ("auto", len(partition.indices)):
+        raise CadisError(
+            f"There are {len(partition.indices)} clients, not {settings.clients}; leave the number "
+            "of clients out, or choose a partition that deals to as many as you like."
+        )
+    return partition
+
+
+def partition_name(config: ExperimentConfig, dataset: Dataset) -> str:
+    """The partition that was asked for; "auto" leaves it to the data."""
+    if config.settings.partition != "auto":
+        return config.settings.partition
+    return "clients" if dataset.owners else config.partitioner.name
+
+
+def build_federation(dataset: Dataset, partition: Partition) -> Federation:
+    """A dataset in the hands of its clients."""
+    return Federation(
+        clients=Subsets(dataset.train, partition.indices),
+        test=dataset.test,
+        client_ids=partition.client_ids,
+        cluster_of_client=partition.cluster_of_client,
+        classes=dataset.classes,
+    )
+
+
+def build_model(settings: Settings, dataset: Dataset) -> nn.Module:
+    """The initial global model of settled settings, for the dataset's pictures and classes."""
+    channels, height, width = dataset.train.inputs.shape[1:]
+    facts = {"channels": channels, "height": height, "width": width}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(settings.seed, "model"))
-        return MODELS[settings.model](*shape, int(federation.test.labels.max()) + 1)
+        if ":" in settings.model:
+            return own_model(settings.model, **facts, num_classes=dataset.num_classes)
+        return MODELS[settings.model](channels, height, width, dataset.num_classes)

@@ -21,29 +21,33 @@ def describe_federation(federation: Federation, num_classes: int) -> dict[str, A
     truth = federation.cluster_of_client
     clusters = [None] * len(federation.clients) if truth is None else truth.tolist()
     return {
+        "classes": list(federation.classes or map(str, range(num_classes))),
         "clients": [
             {
                 "id": client_id,
                 "cluster": true_cluster,
-                "samples": torch.bincount(examples.labels, minlength=num_classes).tolist(),
+                "samples": torch.bincount(labels, minlength=num_classes).tolist(),
             }
-            for client_id, true_cluster, examples in zip(
-                federation.client_ids, clusters, federation.clients, strict=True
+            for client_id, true_cluster, labels in zip(
+                federation.client_ids, clusters, federation.labels(), strict=True
             )
-        ]
+        ],
     }
 
 
 def rare_classes(described: dict[str, Any]) -> list[int]:
-    """The classes of the clusters with the fewest clients; none without true clusters."""
+    """The classes that only the clusters with the fewest clients have; none without clusters."""
     clients = described["clients"]
     sizes: dict[int, int] = {}
     for client in clients:
         sizes[client["cluster"]] = sizes.get(client["cluster"], 0) + 1
     if None in sizes or len(set(sizes.values())) < 2:
         return []
-    rare = [client for client in clients if sizes[client["cluster"]] == min(sizes.values())]
-    return sorted({c for client in rare for c, count in enumerate(client["samples"]) if count})
+    rare, common = set[int](), set[int]()
+    for client in clients:
+        held = {number for number, count in enumerate(client["samples"]) if count}
+        (rare if sizes[client["cluster"]] == min(sizes.values()) else common).update(held)
+    return sorted(rare - common)
 
 
 def mean_accuracy(record: RoundRecord, classes: Sequence[int]) -> float | None:
@@ -123,4 +127,17 @@ def _summarise_clusters(
     return {
         "clusters_found": len(found.unique()),
         "cluster_agreement": cluster_agreement(matrix, found, described),
+        "round_agreement": _round_agreement(history, described),
     }
+
+
+def _round_agreement(history: Sequence[RoundRecord], described: dict[str, Any]) -> float | None:
+    """As :func:`cluster_agreement`, of each round's participants; the mean over the rounds."""
+    truth = {client["id"]: client["cluster"] for client in described["clients"]}
+    if None in truth.values():
+        return None
+    scores = [
+        adjusted_rand_score([truth[client] for client in record.participants], record.clusters)
+        for record in history
+    ]
+    return float(sum(scores) / len(scores))

@@ -10,15 +10,17 @@ from typing import Any, TypeAlias
 from torch import nn
 
 from cadis.core import CadisError
+from cadis.data import SILENT, Listener
 from cadis.engine import Engine, EngineState, RoundRecord, RoundResult
-from cadis.experiment.build import build_federation, build_model
-from cadis.experiment.config import ExperimentConfig, to_toml
+from cadis.experiment.build import build_experiment
+from cadis.experiment.config import ExperimentConfig
 from cadis.experiment.measures import describe_federation, summarise
 from cadis.experiment.store import RunFolder
+from cadis.experiment.toml import to_toml
 
 OnRound: TypeAlias = Callable[[RoundResult], None]
 
-_MAY_CHANGE = ("rounds", "workers", "device")
+_MAY_CHANGE = ("rounds", "workers", "device", "data_dir", "offline")
 """What may differ when a run is resumed: none of it changes the rounds themselves."""
 
 
@@ -45,15 +47,24 @@ class RunResult:
 
 
 def run_experiment(
-    config: ExperimentConfig, out: Path, resume: bool = False, on_round: OnRound | None = None
+    config: ExperimentConfig,
+    out: Path,
+    resume: bool = False,
+    on_round: OnRound | None = None,
+    listener: Listener = SILENT,
 ) -> RunResult:
     """Run what the options describe, and keep everything in the folder ``out``."""
-    federation = build_federation(config.settings)
-    model = build_model(config.settings, federation)
-    folder = RunFolder(out)
-    settings = config.settings.for_engine()
-    engine = Engine(model, federation, config.method, settings, folder.client_folder)
-    return execute(engine, config.to_dict(), folder, resume, on_round)
+    built = build_experiment(config, listener)
+    folder, settings = RunFolder(out), built.config.settings
+    engine = Engine(
+        built.model,
+        built.federation,
+        config.method,
+        settings.for_engine(),
+        folder.client_folder,
+        settings.head or None,
+    )
+    return execute(engine, built.config.to_dict(), folder, resume, on_round)
 
 
 def execute(

@@ -13,7 +13,7 @@ from torch import nn
 
 from cadis.core import CadisError
 from cadis.engine import Checkpoint, Rejection, RoundRecord, Seconds, replace_file, replace_text
-from cadis.experiment.config import read_toml, to_toml
+from cadis.experiment.toml import read_toml, to_toml
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,30 @@
 """Labels -> who owns what."""
 
-from cadis.partition.multi_cluster import Partition, multi_cluster
+from cadis.partition.dirichlet import Dirichlet
+from cadis.partition.given import given_by_data, read_partition, write_partition
+from cadis.partition.iid import Iid
+from cadis.partition.multi_cluster import MultiCluster
+from cadis.partition.partition import Partition, Partitioner
+from cadis.partition.power_law import PowerLaw
+from cadis.partition.single_cluster import BalancedCluster, UnbalancedCluster
 
-__all__ = ["Partition", "multi_cluster"]
+PARTITIONERS: dict[str, type[Partitioner]] = {
+    kind.name: kind
+    for kind in (MultiCluster, BalancedCluster, UnbalancedCluster, PowerLaw, Iid, Dirichlet)
+}
+"""Ways of dealing out a dataset, by name."""
+
+__all__ = [
+    "PARTITIONERS",
+    "BalancedCluster",
+    "Dirichlet",
+    "Iid",
+    "MultiCluster",
+    "Partition",
+    "Partitioner",
+    "PowerLaw",
+    "UnbalancedCluster",
+    "given_by_data",
+    "read_partition",
+    "write_partition",
+]

@@ -15,7 +15,7 @@ from cadis.core import ClientId, rescale
 from cadis.experiment import RunFolder
 from cadis.experiment.measures import mean_accuracy
 from cadis.report.story import Story
-from cadis.report.style import METHOD_NAMES, UNKNOWN, colour_of, figure
+from cadis.report.style import METHOD_NAMES, UNKNOWN, colour_of, figure, listed
 
 
 def draw_figures(folder: RunFolder) -> list[Path]:
@@ -45,8 +45,7 @@ def draw_accuracy(story: Story, path: Path) -> Path:
         axes.plot(rounds, everything, color=colour, marker=marker, label="all classes")
         if story.rare:
             rare = [mean_accuracy(record, story.rare) for record in story.history]
-            classes = ", ".join(map(str, story.rare))
-            label = f"classes of the smallest clusters ({classes})"
+            label = f"classes of the smallest clusters ({listed(story.names(story.rare))})"
             axes.plot(
                 rounds, np.array(rare, float), color=colour, ls=(0, (2, 1)), lw=1, label=label
             )
@@ -76,9 +75,14 @@ def draw_confusion(story: Story, path: Path) -> Path:
                     column, row, f"{share:.2f}", ha="center", va="center", size=7, color=shade
                 )
         step = -(-size // 20)
-        names = [f"{c} *" if c in story.rare else str(c) for c in range(0, size, step)]
-        axes.set_xticks(range(0, size, step), names)
-        axes.set_yticks(range(0, size, step), names)
+        places = range(0, size, step)
+        names = [
+            f"{name} *" if place in story.rare else name
+            for place, name in zip(places, story.names(places), strict=True)
+        ]
+        turned = 90 if max(map(len, names)) > 4 else 0
+        axes.set_xticks(places, names, rotation=turned)
+        axes.set_yticks(places, names)
         axes.set(xlabel="predicted class", ylabel="true class")
         note = "\n* class of a smallest cluster" if story.rare else ""
         axes.set_title(f"Predictions after round {story.summary['rounds']}{note}")

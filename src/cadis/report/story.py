@@ -1,5 +1,6 @@
 """All that a run has to tell, read from its folder."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -37,6 +38,10 @@ class Story:
             folder.read_json("federation.json"),
             folder.read_json("summary.json"),
         )
+
+    def names(self, classes: Iterable[int]) -> list[str]:
+        """Names of some classes."""
+        return [self.federation["classes"][number] for number in classes]
 
     @cached_property
     def rare(self) -> list[int]:

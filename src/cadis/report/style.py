@@ -1,6 +1,6 @@
 """One look for all figures: colour-blind safe, the same colour for the same thing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,11 @@ _STYLE: Any = {
     "axes.titlesize": 11,
     "legend.frameon": False,
 }
+
+
+def listed(names: Sequence[str], limit: int = 10) -> str:
+    """Names in a row; of too many, only how many there are."""
+    return ", ".join(names) if len(names) <= limit else f"{len(names)} classes"
 
 
 def colour_of(method: str) -> str:

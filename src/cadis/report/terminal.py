@@ -1,48 +1,95 @@
 """What a run looks like in the terminal: a bar while it works, a table when it ends."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from cadis.data import Listener
 from cadis.engine import RoundResult
 from cadis.experiment import OnRound
-from cadis.report.style import METHOD_NAMES
+from cadis.report.style import METHOD_NAMES, listed
+
+_REFRESH_SECONDS = 0.1
 
 
 @contextmanager
-def progress(console: Console, rounds: int) -> Iterator[OnRound]:
-    """A live bar; where there is no terminal, a line for every tenth of the rounds."""
+def run_progress(console: Console, rounds: int) -> Iterator[tuple[OnRound, Listener]]:
+    """A live bar for loading and one for the rounds; without a terminal, a line now and then."""
     if not console.is_terminal:
-        yield lambda result: _say(console, result, rounds)
+        yield lambda result: _say(console, result, rounds), _plain_listener(console)
         return
+    with _bars(console) as bars:
+        yield _round_bar(bars, rounds), _listener(bars)
+
+
+@contextmanager
+def loading(console: Console) -> Iterator[Listener]:
+    """A live bar for what takes a while; without a terminal, a line for each thing."""
+    if not console.is_terminal:
+        yield _plain_listener(console)
+        return
+    with _bars(console) as bars:
+        yield _listener(bars)
+
+
+def _bars(console: Console) -> Progress:
+    """Bars drawn on demand, without a thread: worker processes are forked meanwhile."""
     columns = (
-        TextColumn("round"),
-        MofNCompleteColumn(),
-        BarColumn(),
         TextColumn("{task.description}"),
+        TextColumn("{task.fields[amount]}"),
+        BarColumn(),
+        TextColumn("{task.fields[state]}"),
         TimeRemainingColumn(),
     )
-    # Drawn once a round, without a thread of its own: worker processes are forked meanwhile.
-    with Progress(*columns, console=console, auto_refresh=False) as bar:
-        task = bar.add_task("starting", total=rounds)
-        bar.refresh()
-        yield lambda result: bar.update(
-            task, completed=result.record.round, description=_state(result), refresh=True
-        )
+    return Progress(*columns, console=console, auto_refresh=False)
 
 
-def summary_table(summary: dict[str, Any]) -> Table:
-    """A finished run in a few lines."""
+def _round_bar(bars: Progress, rounds: int) -> OnRound:
+    task: list[TaskID] = []
+
+    def on_round(result: RoundResult) -> None:
+        number = result.record.round
+        if not task:
+            task.append(bars.add_task("round", total=rounds, amount="", state=""))
+        amount, state = f"{number}/{rounds}", _state(result)
+        bars.update(task[0], completed=number, amount=amount, state=state, refresh=True)
+
+    return on_round
+
+
+def _listener(bars: Progress) -> Listener:
+    tasks: dict[str, TaskID] = {}
+    drawn: dict[str, float] = {}
+
+    def progress(what: str, done: int, total: int) -> None:
+        if what not in tasks:
+            tasks[what] = bars.add_task(what, total=total or None, amount="", state="")
+        if done == total or time.monotonic() > drawn.get(what, 0) + _REFRESH_SECONDS:
+            drawn[what] = time.monotonic()
+            amount = f"{done / total:.0%}" if total else ""
+            bars.update(tasks[what], completed=done, amount=amount, refresh=True)
+
+    return Listener(progress, lambda sentence: bars.console.print(sentence, soft_wrap=True))
+
+
+def _plain_listener(console: Console) -> Listener:
+    begun: set[str] = set()
+
+    def progress(what: str, *_: int) -> None:
+        if what not in begun:
+            begun.add(what)
+            console.print(f"{what} ...", soft_wrap=True)
+
+    return Listener(progress, lambda sentence: console.print(sentence, soft_wrap=True))
+
+
+def summary_table(summary: dict[str, Any], classes: Sequence[str]) -> Table:
+    """A finished run in a few lines; ``classes`` are their names."""
     name = METHOD_NAMES.get(summary["method"], summary["method"])
     table = Table(title=f"{name} after {summary['rounds']} rounds", title_justify="left")
     table.add_column("measure")
@@ -51,14 +98,16 @@ def summary_table(summary: dict[str, Any]) -> Table:
     table.add_row("best accuracy", f"{summary['best_accuracy']:.3f}")
     table.add_row("  reached in round", str(summary["best_round"]))
     if summary["rare_accuracy"] is not None:
-        classes = ", ".join(map(str, summary["rare_classes"]))
-        label = f"accuracy on the rare classes ({classes})"
+        rare = listed([classes[number] for number in summary["rare_classes"]])
+        label = f"accuracy on the rare classes ({rare})"
         table.add_row(label, f"{summary['rare_accuracy']:.3f}")
     if "clusters_found" in summary:
         table.add_row("clusters found", str(summary["clusters_found"]))
         if summary["cluster_agreement"] is not None:
-            agreement = f"{summary['cluster_agreement']:.3f}"
-            table.add_row("  agreement with the true ones (adjusted Rand)", agreement)
+            rounds, end = (f"{summary[f'{name}_agreement']:.3f}" for name in ("round", "cluster"))
+            table.add_row("  like the true ones (adjusted Rand index)", "")
+            table.add_row("    among a round's participants, mean", rounds)
+            table.add_row("    among all clients seen, at the end", end)
     if summary["rejected"]:
         label = "[red]updates left out, infinite or not a number (see history.jsonl)[/red]"
         table.add_row(label, f"[red]{summary['rejected']}[/red]")

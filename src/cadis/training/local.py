@@ -68,7 +68,7 @@ def train_locally(
     with torch.random.fork_rng(devices=[start.device] if start.is_cuda else []):
         torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         for batch, per_example in _batches(examples, prepared, settings, generator):
-            logits, representation = model.forward(batch.inputs)
+            logits, representation = model.forward(batch.scaled)
             loss = F.cross_entropy(logits, batch.labels)
             penalty = method.penalty(
                 Step(
@@ -94,8 +94,10 @@ def train_locally(
 def view_of(model: FlatModel, examples: Examples) -> LocalView:
     """Outputs of the model on all examples, in evaluation mode and large batches."""
     model.module.eval()
+    parts = range(0, len(examples), _LARGE_BATCH)
     with torch.no_grad():
-        outputs = [model.forward(channels_last(x)) for x in examples.inputs.split(_LARGE_BATCH)]
+        batches = (examples.take(slice(start, start + _LARGE_BATCH)) for start in parts)
+        outputs = [model.forward(channels_last(batch.scaled)) for batch in batches]
     logits, representations = zip(*outputs, strict=True)
     return LocalView(torch.cat(logits), torch.cat(representations), examples.labels)
 
@@ -120,7 +122,8 @@ def _batches(
         labels = examples.labels[order].split(sizes)
         extra = {n: rows[order].split(sizes) for n, rows in prepared.per_example.items()}
         for number, pair in enumerate(zip(inputs, labels, strict=True)):
-            yield Examples(*pair), {name: parts[number] for name, parts in extra.items()}
+            batch = Examples(*pair, examples.scaling)
+            yield batch, {name: parts[number] for name, parts in extra.items()}
 
 
 def batch_sizes(num_examples: int, batch_size: int) -> list[int]:

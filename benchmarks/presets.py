@@ -1,0 +1,38 @@
+"""Which clusters the paper's presets recover: ``python -m benchmarks.presets [NAME...]``.
+
+A few rounds of CADIS on each preset with true clusters; a line for each as it ends. The paper tuned
+its thresholds for similarities of weights; CADIS compares updates, as the paper's text says.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.similarity import agreements
+from cadis.experiment import RunFolder, preset_names, read_preset, resolve, run_experiment
+from cadis.methods import CADIS
+
+_CLIENTS_TRAINED = 60
+"""Rounds are run until so many clients have been trained, twice at least."""
+
+
+def main(names: list[str]) -> None:
+    """Run and print."""
+    default = CADIS().threshold
+    print(f"adjusted Rand index of the participants' clusters: paper's threshold, {default}")
+    for name in names:
+        options = read_preset(name)
+        rounds = max(2, _CLIENTS_TRAINED // int(options["per_round"]))
+        with tempfile.TemporaryDirectory() as folder:
+            config = resolve(options, {"rounds": rounds})
+            assert isinstance(config.method, CADIS)
+            run_experiment(config, Path(folder) / "run")
+            paper = config.method.threshold
+            found = agreements(RunFolder(Path(folder) / "run"), (paper, default))
+        if found:
+            line = f"{name}: {paper} {found[paper]:.2f}, {default} {found[default]:.2f}"
+            print(f"{line}  ({rounds} rounds)", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or [name for name in preset_names() if not name.startswith("pill")])

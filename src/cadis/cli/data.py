@@ -1,0 +1,64 @@
+"""``cadis data``: which datasets are there, fetching and checking them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from cadis.data import CATALOGUE, fetch, find, problems, roots
+from cadis.experiment import check_names
+from cadis.report import loading
+
+
+def list_datasets(data_dir: Path | None) -> int:
+    """What is there and what is missing."""
+    places = roots(data_dir)
+    table = Table(title="Datasets", title_justify="left")
+    for column in ("name", "classes", "where", "MB"):
+        table.add_column(column, overflow="fold", justify="right" if column == "MB" else "left")
+    table.add_row("digits", "10", "comes with scikit-learn", "")
+    for name, published in CATALOGUE.items():
+        found = find(published, places)
+        where = "[yellow]missing[/yellow]" if found is None else str(found.folder)
+        size = "" if found is None else f"{found.size / 1e6:,.0f}"
+        table.add_row(name, str(len(published.classes)), where, size)
+    table.add_row("images:FOLDER", "", "pictures of your own", "")
+    console = Console()
+    console.print(table)
+    console.print(f"Searched: {', '.join(map(str, places))}.", soft_wrap=True)
+    console.print("Missing ones are downloaded when needed, or by: cadis data fetch NAME")
+    return 0
+
+
+def fetch_datasets(names: Sequence[str], data_dir: Path | None) -> int:
+    """Download what is missing."""
+    check_names("dataset to fetch", names, CATALOGUE)
+    console, places = Console(), roots(data_dir)
+    for name in names:
+        found = find(CATALOGUE[name], places)
+        if found is not None:
+            console.print(f"{name} is already in {found.folder}.", soft_wrap=True)
+            continue
+        with loading(console) as listener:
+            folder = fetch(CATALOGUE[name], places[0], listener)
+        console.print(f"{name} is now in {folder}.", soft_wrap=True)
+    return 0
+
+
+def verify_datasets(names: Sequence[str], data_dir: Path | None) -> int:
+    """Compare what is there with what was published; 1 if anything is wrong."""
+    check_names("dataset to verify", names, CATALOGUE)
+    console, wrong = Console(), 0
+    for name in names or CATALOGUE:
+        found = find(CATALOGUE[name], roots(data_dir))
+        if found is None:
+            wrong += bool(names)
+            console.print(f"{name}: missing; fetch it by: cadis data fetch {name}")
+            continue
+        sentences = list(problems(found))
+        wrong += len(sentences)
+        good = f"all {len(found.paths)} files in {found.folder} are as published."
+        for sentence in sentences or [good]:
+            console.print(f"{name}: {sentence}", soft_wrap=True, highlight=False)
+    return 1 if wrong else 0

@@ -1,0 +1,48 @@
+"""``cadis partition``: who would have what."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from cadis.core import CadisError
+from cadis.experiment import Census, build_partition, load_dataset, partition_name, resolve
+from cadis.partition import write_partition
+from cadis.report import census_table, draw_partition, group_table, loading
+
+
+def partition(out: Path | None, figure: Path | None, given: Mapping[str, Any]) -> int:
+    """Deal, show, and write what was asked for."""
+    config, console = resolve({}, given), Console()
+    if out is not None and out.suffix != ".json":
+        raise CadisError(f"The partition is written as JSON; call the file {out.stem}.json.")
+    with loading(console) as listener:
+        dataset = load_dataset(config.settings, listener)
+    dealt = build_partition(config, dataset)
+    name = partition_name(config, dataset)
+    census = Census.take(f"{dataset.name}, {name}", dataset, dealt)
+    console.print(group_table(census))
+    console.print(census_table(census))
+    drawn = draw_partition(census, _writable(figure or _default_figure(dataset.name, name)))
+    console.print(f"The picture is {drawn}.", soft_wrap=True)
+    if out is not None:
+        files = " and ".join(map(str, write_partition(out, dealt)))
+        console.print(f"The partition is {files}.", soft_wrap=True)
+    return 0
+
+
+def _default_figure(dataset: str, partition: str) -> Path:
+    names = (Path(part.removeprefix("images:")).stem for part in (dataset, partition))
+    plain = re.sub(r"[^\w.-]+", "-", "-".join(names))
+    return Path("runs") / f"partition-{plain}.png"
+
+
+def _writable(path: Path) -> Path:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    except OSError as error:
+        raise CadisError(f"The file {path} cannot be written: {error.strerror}.") from None
+    return path

@@ -1,0 +1,122 @@
+"""Fetching published datasets: mirrors, checksums, and nothing half-written."""
+
+import http.client
+import os
+import tarfile
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from cadis.core import CadisError
+from cadis.data.library import content_digest, read_content
+from cadis.data.listener import Listener
+from cadis.data.published import Published
+
+_CHUNK = 1 << 18
+_TIMEOUT = 30
+"""Seconds without a sign of life after which a mirror is given up."""
+
+
+class _MirrorError(Exception):
+    """A mirror did not deliver; the next one may."""
+
+
+def fetch(published: Published, root: Path, listener: Listener) -> Path:
+    """Download what is missing of a dataset into a folder of datasets; returns where it lies.
+
+    A file is put in place when it is whole and its checksum is right, and stays there whatever
+    becomes of the others.
+    """
+    form = published.forms[0]
+    folder = root / form.folders[0]
+    downloads = {f"{name}.gz": [name] for name in form.files}
+    if published.archive:
+        downloads = {published.archive: list(form.files)}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for download, names in downloads.items():
+            if not all(_is_there(folder, name, form.files[name]) for name in names):
+                _from_some_mirror(published, download, names, folder, listener)
+    except OSError as error:
+        raise CadisError(f"{folder} cannot be written: {error.strerror}.") from None
+    return folder
+
+
+def mirrors_of(published: Published) -> list[str]:
+    """Where to ask, in this order; ``$CADIS_MIRROR`` names a place of one's own."""
+    own = os.environ.get("CADIS_MIRROR")
+    return [*([f"{own.rstrip('/')}/{published.name}"] if own else []), *published.mirrors]
+
+
+def _from_some_mirror(
+    published: Published, download: str, names: list[str], folder: Path, listener: Listener
+) -> None:
+    failures = []
+    for mirror in mirrors_of(published):
+        address = f"{mirror}/{download}"
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".download-") as draft:
+            try:
+                received = Path(draft) / download
+                _receive(address, received, listener)
+                for path in _checked_files(published, received, names):
+                    path.replace(folder / path.name)
+                return
+            except _MirrorError as error:
+                failures.append(f"{address}: {error}")
+    raise CadisError(
+        f"{published.name} could not be downloaded ({'; '.join(failures)}); try again later, or "
+        "get the files elsewhere and name their folder by --data-dir."
+    )
+
+
+def _receive(address: str, path: Path, listener: Listener) -> None:
+    """Download one file, with its progress."""
+    request = urllib.request.Request(address, headers={"User-Agent": "cadis"})
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:
+            total, received = int(answer.headers.get("Content-Length") or 0), 0
+            with path.open("wb") as file:
+                while chunk := answer.read(_CHUNK):
+                    file.write(chunk)
+                    received += len(chunk)
+                    listener.progress(f"downloading {path.name}", received, total)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise _MirrorError(getattr(error, "reason", None) or error or type(error)) from error
+    if total and received != total:
+        raise _MirrorError(f"it broke off after {received:,} of {total:,} bytes")
+
+
+def _checked_files(published: Published, received: Path, names: list[str]) -> Iterator[Path]:
+    """The wanted files in what was received, each with the right content."""
+    digests = published.forms[0].files
+    for path in _unpacked(received, names) if published.archive else [received]:
+        try:
+            content = read_content(path)
+        except CadisError as error:
+            raise _MirrorError("it cannot be unzipped") from error
+        digest = digests[path.name.removesuffix(".gz")]
+        if content_digest(content, digest) != digest:
+            raise _MirrorError("its checksum is wrong")
+        yield path
+
+
+def _unpacked(archive: Path, names: list[str]) -> Iterator[Path]:
+    """Unpack the wanted files, by their bare names, beside the archive."""
+    try:
+        with tarfile.open(archive) as tar:
+            members = {Path(member.name).name: member for member in tar if member.isfile()}
+            for name in names:
+                source = tar.extractfile(members[name])
+                path = archive.with_name(name)
+                path.write_bytes(source.read() if source else b"")
+                yield path
+    except (tarfile.TarError, EOFError, KeyError, OSError) as error:
+        raise _MirrorError(f"it is not the archive that it should be ({error})") from error
+
+
+def _is_there(folder: Path, name: str, digest: str) -> bool:
+    for path in (folder / name, folder / f"{name}.gz"):
+        if path.is_file() and content_digest(read_content(path), digest) == digest:
+            return True
+    return False

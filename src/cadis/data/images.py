@@ -1,0 +1,84 @@
+"""``images:FOLDER``: a user's own pictures as a dataset."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from cadis.core import CadisError, generator_for
+from cadis.data.album import Picture, read_album
+from cadis.data.examples import Dataset, Examples, Scaling
+from cadis.data.listener import Listener
+from cadis.data.pictures import decode
+
+_IMAGENET = Scaling((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+_TEST_SHARE = 0.1
+_NAMED = 10
+
+
+def load_images(folder: Path, size: int, cache: Path, listener: Listener) -> Dataset:
+    """The pictures in a folder; see :func:`read_album` for how they must lie there.
+
+    Without a test set of its own, a tenth of the pictures of each class is set apart.
+    """
+    album = read_album(folder)
+    train, test = (album.train, album.test) if album.test else hold_out(album.train)
+    pictures = [*train, *test]
+    decoded = decode([picture.path for picture in pictures], size, cache, listener)
+    _tell_broken(pictures, decoded.broken, listener)
+    train, test = (
+        [picture for n, picture in enumerate(part, start) if n not in decoded.broken]
+        for part, start in ((train, 0), (test, len(train)))
+    )
+    if not train or not test:
+        raise CadisError(f"{folder} has too few pictures that can be read; add some.")
+    # Pillow's rows of pixels are torch's pictures with the channels last.
+    pixels = torch.from_numpy(decoded.pixels).permute(0, 3, 1, 2)  # (n, 3, size, size)
+    labels = torch.tensor([picture.label for picture in [*train, *test]])
+    everything = Examples(pixels, labels, _IMAGENET)
+    return Dataset(
+        f"images:{folder}",
+        everything.take(slice(0, len(train))),
+        everything.take(slice(len(train), None)),
+        album.classes,
+        _owners(train),
+    )
+
+
+def hold_out(pictures: Sequence[Picture]) -> tuple[list[Picture], list[Picture]]:
+    """A tenth of each class for testing, at least one picture; no client loses its last one."""
+    generator = generator_for(0, "hold out")
+    left: dict[str | None, int] = {}
+    for picture in pictures:
+        left[picture.client] = left.get(picture.client, 0) + 1
+    held: set[int] = set()
+    for label in {picture.label: None for picture in pictures}:
+        members = [n for n, picture in enumerate(pictures) if picture.label == label]
+        wanted = max(1, round(_TEST_SHARE * len(members)))
+        for at in torch.randperm(len(members), generator=generator).tolist():
+            client = pictures[members[at]].client
+            if wanted and left[client] > 1:
+                wanted -= 1
+                left[client] -= 1
+                held.add(members[at])
+    return (
+        [picture for n, picture in enumerate(pictures) if n not in held],
+        [picture for n, picture in enumerate(pictures) if n in held],
+    )
+
+
+def _owners(pictures: Sequence[Picture]) -> dict[str, Tensor]:
+    """The pictures of each client; nothing if nobody is said to own any."""
+    owners: dict[str, list[int]] = {}
+    for number, picture in enumerate(pictures):
+        if picture.client is not None:
+            owners.setdefault(picture.client, []).append(number)
+    return {client: torch.tensor(numbers) for client, numbers in owners.items()}
+
+
+def _tell_broken(pictures: Sequence[Picture], broken: dict[int, str], listener: Listener) -> None:
+    for number in list(broken)[:_NAMED]:
+        listener.say(f"Skipped {pictures[number].path}: {broken[number]}.")
+    if len(broken) > _NAMED:
+        listener.say(f"Skipped {len(broken) - _NAMED} more pictures that cannot be read.")

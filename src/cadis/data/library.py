@@ -1,0 +1,144 @@
+"""Finding the files of published datasets on disk, and checking them."""
+
+import gzip
+import hashlib
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from platformdirs import user_cache_path
+
+from cadis.core import CadisError
+from cadis.data.catalogue import CATALOGUE
+from cadis.data.examples import Dataset, Examples
+from cadis.data.published import Form, Published
+
+
+@dataclass(frozen=True)
+class Found:
+    """A dataset that lies on disk.
+
+    Attributes:
+        form: the way in which it was published.
+        paths: its files by their published names, gzipped or not.
+    """
+
+    form: Form
+    paths: dict[str, Path]
+
+    @property
+    def folder(self) -> Path:
+        """Where it lies."""
+        return next(iter(self.paths.values())).parent
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return sum(path.stat().st_size for path in self.paths.values())
+
+
+def roots(data_dir: Path | None = None) -> list[Path]:
+    """Folders of datasets, in the order in which they are searched."""
+    named = os.environ.get("CADIS_DATA")
+    return [*filter(None, [data_dir, Path(named) if named else None]), cache_folder()]
+
+
+def cache_folder() -> Path:
+    """Where downloads and decoded pictures are kept, unless told otherwise."""
+    return user_cache_path("cadis", appauthor=False)
+
+
+def find(published: Published, places: Sequence[Path]) -> Found | None:
+    """The first complete copy, in whichever form; None if there is none."""
+    for root in places:
+        for form in published.forms:
+            for folder in form.folders:
+                paths = {name: _gzipped_or_not(root / folder / name) for name in form.files}
+                if all(path.is_file() for path in paths.values()):
+                    found = Found(form, paths)
+                    if folder != "." or _is_it(found):
+                        return found
+    return None
+
+
+def load_published(published: Published, found: Found) -> Dataset:
+    """Read a dataset; every file must contain what was published."""
+    train, test = (
+        _examples(published, found, list(files)) for files in (found.form.train, found.form.test)
+    )
+    return Dataset(published.name, train, test, published.classes)
+
+
+def problems(found: Found) -> Iterator[str]:
+    """What is wrong with the files, one sentence each."""
+    for name, path in found.paths.items():
+        try:
+            check_content(read_content(path), found.form.files[name], path)
+        except CadisError as error:
+            yield str(error)
+
+
+def read_content(path: Path) -> bytes:
+    """A file's bytes, unzipped if need be."""
+    try:
+        content = path.read_bytes()
+        return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise CadisError(
+            f"{path} cannot be unzipped ({error}); it is damaged: put the published file in its "
+            "place."
+        ) from None
+    except OSError as error:
+        raise CadisError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def check_content(content: bytes, digest: str, path: Path) -> None:
+    """Refuse a file that does not contain what was published under its name."""
+    if content_digest(content, digest) == digest:
+        return
+    for other in CATALOGUE.values():
+        for form in other.forms:
+            for name, published in form.files.items():
+                if content_digest(content, published) == published:
+                    raise CadisError(
+                        f"{path} contains {name} of {other.name}; put the right file in its place."
+                    )
+    raise CadisError(
+        f"{path} does not contain what was published under its name (its checksum differs); "
+        "put the published file in its place."
+    )
+
+
+def content_digest(content: bytes, like: str) -> str:
+    """SHA-256, or MD5 if ``like`` is one."""
+    return (hashlib.sha256 if len(like) == 64 else hashlib.md5)(content).hexdigest()
+
+
+def _is_it(found: Found) -> bool:
+    """Whether files whose folder says nothing are this dataset's: several share their names."""
+    name = min(found.paths, key=lambda name: found.paths[name].stat().st_size)
+    digest = found.form.files[name]
+    return content_digest(read_content(found.paths[name]), digest) == digest
+
+
+def _gzipped_or_not(path: Path) -> Path:
+    zipped = path.with_name(f"{path.name}.gz")
+    return zipped if zipped.is_file() and not path.is_file() else path
+
+
+def _examples(published: Published, found: Found, names: list[str]) -> Examples:
+    """One set. What the file's own structure betrays is said before the checksum is compared."""
+    paths = [found.paths[name] for name in names]
+    contents = [read_content(path) for path in paths]
+    pictures, labels = found.form.read(contents, paths)
+    for name, content, path in zip(names, contents, paths, strict=True):
+        check_content(content, found.form.files[name], path)
+    return Examples(
+        torch.from_numpy(np.ascontiguousarray(pictures).copy()),
+        torch.from_numpy(labels.astype(np.int64)),
+        published.scaling,
+    )

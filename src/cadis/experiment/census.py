@@ -1,0 +1,81 @@
+"""What a partition looks like, in numbers."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cadis.core import ClientId
+from cadis.data import Dataset
+from cadis.partition import Partition
+
+
+@dataclass(frozen=True)
+class Census:
+    """Who has how much of what.
+
+    Attributes:
+        title: the dataset and the partition, as the user types them.
+        classes: names of the classes.
+        client_ids: names of the clients.
+        counts: samples by client and class, (clients, classes).
+        cluster_of_client: the true clusters, where there are any, (clients,).
+        available: samples of the training set, dealt out or not.
+    """
+
+    title: str
+    classes: tuple[str, ...]
+    client_ids: tuple[ClientId, ...]
+    counts: Tensor
+    cluster_of_client: Tensor | None
+    available: int
+
+    @classmethod
+    def take(cls, title: str, dataset: Dataset, partition: Partition) -> "Census":
+        """Count."""
+        return cls(
+            title,
+            dataset.classes,
+            partition.client_ids,
+            partition.counts(dataset.train.labels, dataset.num_classes),
+            partition.cluster_of_client,
+            len(dataset.train),
+        )
+
+    @property
+    def sizes(self) -> Tensor:
+        """Samples of each client, (clients,)."""
+        return self.counts.sum(dim=1)
+
+    @property
+    def label_skew(self) -> float:
+        """How far a client's classes are from everybody's: 0 for IID, towards 1 for strangers.
+
+        The mean over the clients of the total variation distance between the distribution of
+        their labels and that of all samples dealt out.
+        """
+        everybody = self.counts.sum(dim=0) / self.counts.sum()
+        own = self.counts / self.sizes[:, None]
+        return float((own - everybody).abs().sum(dim=1).mean() / 2)
+
+    @property
+    def size_skew(self) -> float:
+        """Deviation of the clients' sizes, as a part of their mean."""
+        sizes = self.sizes.double()
+        return float(sizes.std(correction=0) / sizes.mean())
+
+    def unheld_classes(self) -> list[str]:
+        """Classes that no client has."""
+        return [self.classes[c] for c in (self.counts.sum(dim=0) == 0).nonzero()[:, 0].tolist()]
+
+    def groups(self) -> list[list[int]]:
+        """Positions of the clients by cluster, the largest first; each alone without clusters."""
+        if self.cluster_of_client is None:
+            return [[client] for client in range(len(self.client_ids))]
+        clusters = self.cluster_of_client.unique().tolist()
+        groups = [(self.cluster_of_client == c).nonzero()[:, 0].tolist() for c in clusters]
+        return sorted(groups, key=len, reverse=True)
+
+    def ordered(self) -> Tensor:
+        """Positions of the clients, those of a cluster side by side."""
+        return torch.tensor([client for group in self.groups() for client in group])

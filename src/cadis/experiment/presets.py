@@ -1,0 +1,42 @@
+"""The paper's experiments as files of options, one for each row of its tables."""
+
+import re
+import tomllib
+from importlib.resources import files
+from typing import Any
+
+from cadis.experiment.validation import check_names
+
+_FOLDER = files("cadis.experiment") / "paper"
+
+
+def preset_names() -> list[str]:
+    """All presets, in the order of dataset, partition and number of clients in a round."""
+    names = [file.name.removesuffix(".toml") for file in _FOLDER.iterdir()]
+    datasets, partitions = (
+        ["pill", "mnist", "cifar10", "cifar100"],
+        ["clients", "mc", "pa", "bc", "uc"],
+    )
+
+    def order(name: str) -> tuple[int, int, int]:
+        dataset, partition, per_round = name.split("-")
+        return datasets.index(dataset), partitions.index(partition), int(per_round)
+
+    return sorted(names, key=order)
+
+
+def preset_text(name: str) -> str:
+    """A preset's file, comments included."""
+    check_names("preset", [name], preset_names())
+    return (_FOLDER / f"{name}.toml").read_text(encoding="utf-8")
+
+
+def read_preset(name: str) -> dict[str, Any]:
+    """The options of a preset."""
+    return tomllib.loads(preset_text(name))
+
+
+def paper_figures(name: str) -> dict[str, float]:
+    """The paper's best top-1 accuracy of each method in percent, from the preset's comments."""
+    found = re.findall(r"^#   (\w+) +(\d+\.\d+)$", preset_text(name), re.MULTILINE)
+    return {method: float(figure) for method, figure in found}

@@ -1,0 +1,116 @@
+"""Everything about an experiment that is not a parameter of a method or a partition."""
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Gt
+
+from cadis.engine import Device, EngineSettings
+from cadis.training import LocalSettings
+
+_DEFAULT_CLIENTS = 20
+_DEFAULT_PER_ROUND = 10
+
+
+@dataclass(frozen=True)
+class FederationSettings:
+    """What is learned, and who has which part of it.
+
+    Attributes:
+        dataset: what is learned: digits, mnist, fashion-mnist, cifar10, cifar100, or images:FOLDER
+            for pictures of your own.
+        data_dir: folder to look for datasets in before $CADIS_DATA and the user's cache, and to
+            download them to.
+        offline: never download anything.
+        image_size: pixels a side to which pictures of images:FOLDER are resized.
+        partition: who has what: mc, bc, uc, pa, iid, dirichlet, clients (as the data say), or a
+            file FILE.json of {client: [training indices]}; "auto" is clients if the data say so,
+            else mc.
+        clients: number of clients, n; "auto" is as many as there are, or 20 to be dealt to.
+        min_samples: the fewest samples of a client.
+        allow_overlap: let a partition's file give a sample to several clients, or twice to one.
+        seed: seed of everything random; the same seed gives the same result.
+    """
+
+    dataset: str = "digits"
+    data_dir: str = ""
+    offline: bool = False
+    image_size: Annotated[int, Ge(8)] = 224
+    partition: str = "auto"
+    clients: Annotated[int, Gt(0)] | Literal["auto"] = "auto"
+    min_samples: Annotated[int, Gt(0)] = 2
+    allow_overlap: bool = False
+    seed: int = 0
+
+    @property
+    def clients_to_deal_to(self) -> int:
+        """How many clients a dataset is dealt to."""
+        return _DEFAULT_CLIENTS if self.clients == "auto" else self.clients
+
+
+@dataclass(frozen=True)
+class Settings(FederationSettings):
+    """Everything about an experiment but the method, the partition and their parameters.
+
+    Attributes:
+        model: what learns it: small-cnn, cnn, mlp, resnet9, resnet18, or module:function for one
+            of your own; "auto" chooses by the size of the pictures.
+        head: name of the model's classifier layer; without it, the one that is found.
+        per_round: clients that take part in a round, k; "auto" is 10, or all if there are fewer.
+        rounds: number of rounds.
+        epochs: passes of a client over its data in a round.
+        batch_size: examples in a step of SGD.
+        lr: learning rate of SGD; "auto" is 0.1 for small-cnn and mlp, 0.01 for larger models.
+        workers: processes that train clients, or "auto" for one on each core.
+        device: where to train; "auto" takes an accelerator if there is one.
+    """
+
+    model: str = "auto"
+    head: str = ""
+    per_round: Annotated[int, Gt(0)] | Literal["auto"] = "auto"
+    rounds: Annotated[int, Gt(0)] = 80
+    epochs: Annotated[int, Gt(0)] = 5
+    batch_size: Annotated[int, Gt(0)] = 8
+    lr: Annotated[float, Gt(0)] | Literal["auto"] = "auto"
+    workers: Annotated[int, Gt(0)] | Literal["auto"] = "auto"
+    device: Device = "auto"
+
+    def settled(self, partition: str, num_clients: int, picture: tuple[int, int]) -> "Settings":
+        """Without "auto", once the data are known.
+
+        Args:
+            partition: who has what, as it turned out.
+            num_clients: how many there are.
+            picture: channels and height of the pictures.
+        """
+        model = _fitting_model(*picture) if self.model == "auto" else self.model
+        few = min(_DEFAULT_PER_ROUND, num_clients)
+        return replace(
+            self,
+            partition=partition,
+            clients=num_clients,
+            model=model,
+            per_round=few if self.per_round == "auto" else self.per_round,
+            lr=_fitting_lr(model) if self.lr == "auto" else self.lr,
+        )
+
+    def for_engine(self) -> EngineSettings:
+        """The part that the engine wants to know, of settled settings."""
+        local = LocalSettings(self.epochs, self.batch_size, float(self.lr))
+        return EngineSettings(
+            self.rounds, int(self.per_round), self.seed, self.workers, self.device, local
+        )
+
+
+def _fitting_model(channels: int, height: int) -> str:
+    """The paper's models for its datasets, and whatever is like them."""
+    if height < 16:
+        return "small-cnn"
+    if height < 64:
+        return "cnn" if channels == 1 else "resnet9"
+    return "resnet18"
+
+
+def _fitting_lr(model: str) -> float:
+    """What trains a model fast and safely: larger ones diverge where small ones do best."""
+    return 0.1 if model in ("small-cnn", "mlp") else 0.01

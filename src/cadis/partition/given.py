@@ -1,0 +1,128 @@
+"""Partitions that are given: by the data themselves, or by a file."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cadis.core import CadisError, ClientId
+from cadis.partition.partition import Partition
+
+
+def given_by_data(owners: Mapping[str, Tensor], minimum: int) -> Partition:
+    """Who owns what, as the data say."""
+    if not owners:
+        raise CadisError(
+            "The data do not say which client owns what; choose another partition than 'clients', "
+            "or put the pictures into <client>/<class>/<picture>."
+        )
+    for client, owned in owners.items():
+        if len(owned) < minimum:
+            raise CadisError(
+                f"Client {client} has {len(owned)} samples, and {minimum} are the fewest; give it "
+                "more, leave it out, or ask for fewer by --min-samples."
+            )
+    return Partition(tuple(owners.values()), client_ids=client_ids_of(list(owners)))
+
+
+def read_partition(path: Path, num_examples: int, allow_overlap: bool, minimum: int) -> Partition:
+    """Read ``{client: [training indices]}``, and the true clusters from a file beside it.
+
+    The clusters of ``mc.json`` are in ``mc.clusters.json``, ``{client: cluster}``, if known.
+    """
+    content = _read_object(path)
+    owners: dict[int, str] = {}
+    for client, indices in content.items():
+        _check_indices(path, client, indices, num_examples, minimum)
+        if not allow_overlap:
+            _check_disjoint(path, client, indices, owners)
+    return Partition(
+        tuple(torch.tensor(indices, dtype=torch.int64) for indices in content.values()),
+        _read_clusters(clusters_file(path), list(content)),
+        client_ids_of(list(content)),
+    )
+
+
+def write_partition(path: Path, partition: Partition) -> list[Path]:
+    """The inverse of :func:`read_partition`; returns what was written."""
+    indices = [owned.tolist() for owned in partition.indices]
+    files: dict[Path, dict[ClientId, Any]] = {
+        path: dict(zip(partition.client_ids, indices, strict=True))
+    }
+    if partition.cluster_of_client is not None:
+        clusters = partition.cluster_of_client.tolist()
+        files[clusters_file(path)] = dict(zip(partition.client_ids, clusters, strict=True))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for file, content in files.items():
+            lines = (
+                f"{json.dumps(str(key))}: {json.dumps(value)}" for key, value in content.items()
+            )
+            file.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    except OSError as error:
+        raise CadisError(f"The file {path} cannot be written: {error.strerror}.") from None
+    return list(files)
+
+
+def clusters_file(path: Path) -> Path:
+    """Where the true clusters of a partition's file are."""
+    return path.with_suffix(".clusters.json")
+
+
+def client_ids_of(names: Sequence[str]) -> tuple[ClientId, ...]:
+    """Names of clients; numbers if they all are, as JSON has no numbers for keys."""
+    if all(name.isdecimal() and str(int(name)) == name for name in names):
+        return tuple(int(name) for name in names)
+    return tuple(names)
+
+
+def _check_indices(path: Path, client: str, indices: Any, num_examples: int, minimum: int) -> None:
+    where = f"In {path}, client {client}"
+    if not isinstance(indices, list) or any(type(index) is not int for index in indices):
+        raise CadisError(f"{where} must have a list of whole numbers; give training indices.")
+    if len(indices) < minimum:
+        raise CadisError(
+            f"{where} has {len(indices)} samples, and {minimum} are the fewest; give it more, or "
+            "ask for fewer by --min-samples."
+        )
+    wrong = next((index for index in indices if not 0 <= index < num_examples), None)
+    if wrong is not None:
+        raise CadisError(
+            f"{where} has the index {wrong}, but the training set has {num_examples} samples, "
+            "numbered from 0; correct it, or choose the right dataset."
+        )
+
+
+def _check_disjoint(path: Path, client: str, indices: list[int], owners: dict[int, str]) -> None:
+    for index in indices:
+        if index in owners:
+            other = "twice" if owners[index] == client else f"like client {owners[index]}"
+            raise CadisError(
+                f"In {path}, client {client} has the index {index} {other}; correct it, or allow "
+                "it by --allow-overlap."
+            )
+        owners[index] = client
+
+
+def _read_clusters(path: Path, clients: Sequence[str]) -> Tensor | None:
+    if not path.is_file():
+        return None
+    content = _read_object(path)
+    if set(content) != set(clients) or any(type(c) is not int for c in content.values()):
+        raise CadisError(f"The file {path} must have the number of a cluster for each client.")
+    return torch.tensor([content[client] for client in clients])
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CadisError(f"The file {path} cannot be read: {error.strerror}.") from None
+    except ValueError as error:
+        raise CadisError(f"The file {path} is not valid JSON: {error}.") from None
+    if not isinstance(content, dict) or not content:
+        raise CadisError(f"The file {path} must hold an object of clients.")
+    return content

@@ -1,0 +1,95 @@
+"""What a partition looks like: a table and a picture."""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+
+from cadis.experiment import Census
+from cadis.report.style import OKABE_ITO, figure, listed
+
+_ROWS = 12
+_MARGIN = 0.9
+"""The widest point, as a part of the distance to the next."""
+
+
+def group_table(census: Census) -> Table:
+    """A row for each cluster, or each client where there are no clusters; the largest first."""
+    clustered = census.cluster_of_client is not None
+    table = Table(title=census.title, title_justify="left")
+    for column in ("cluster", "clients") if clustered else ("client",):
+        table.add_column(column)
+    table.add_column("samples", justify="right")
+    table.add_column("a client" if clustered else "", justify="right")
+    table.add_column("classes")
+    groups = census.groups()
+    for number, group in enumerate(groups[:_ROWS]):
+        counts, sizes = census.counts[group].sum(dim=0), census.sizes[group]
+        present = [name for name, count in zip(census.classes, counts, strict=True) if count]
+        who = [str(number), str(len(group))] if clustered else [str(census.client_ids[group[0]])]
+        each = f"{sizes.min():,} to {sizes.max():,}" if clustered else ""
+        table.add_row(*who, f"{counts.sum():,}", each, listed(present))
+    if len(groups) > _ROWS:
+        table.add_row(f"and {len(groups) - _ROWS} more")
+    return table
+
+
+def census_table(census: Census) -> Table:
+    """The partition in a few numbers."""
+    sizes = census.sizes
+    table = Table(show_header=False)
+    table.add_row("clients", f"{len(sizes):,}")
+    if census.cluster_of_client is not None:
+        table.add_row("clusters", f"{len(census.groups()):,}")
+        largest = len(census.groups()[0]) / len(sizes)
+        table.add_row("  clients in the largest", f"{largest:.0%}")
+    table.add_row("samples", f"{sizes.sum():,} of {census.available:,}")
+    table.add_row(
+        "  of a client", f"{sizes.min():,} to {sizes.max():,}, mean {sizes.double().mean():,.1f}"
+    )
+    table.add_row("  deviation / mean", f"{census.size_skew:.2f}")
+    table.add_row("label skew (0: all alike, 1: all strangers)", f"{census.label_skew:.2f}")
+    if unheld := census.unheld_classes():
+        table.add_row("[yellow]classes that no client has[/yellow]", listed(unheld))
+    return table
+
+
+def draw_partition(census: Census, path: Path) -> Path:
+    """Clients by classes; the area of a point is the number of samples."""
+    order = census.ordered()
+    counts = census.counts[order].numpy()  # (clients, classes)
+    clients, classes = counts.shape
+    width, height = min(12.0, 3.2 + 0.28 * clients), min(9.0, 2.2 + 0.26 * classes)
+    cell = 72 * min((width - 1.6) / clients, (height - 1.5) / classes)  # points
+    x, y = np.nonzero(counts)
+    area = (_MARGIN * max(cell, 1.5)) ** 2 * counts[x, y] / counts.max()
+    with figure(path, width, height) as drawing:
+        axes = drawing.subplots()
+        axes.scatter(x, y, s=area, c=_colours(census)[x], linewidths=0)
+        axes.set(xlim=(-0.7, clients - 0.3), ylim=(classes - 0.3, -0.7))
+        step = -(-clients // 40)
+        names = [str(census.client_ids[n]) for n in order.tolist()]
+        turned = 90 if max(map(len, names)) > 2 else 0
+        axes.set_xticks(range(0, clients, step), names[::step], size=8, rotation=turned)
+        step = -(-classes // 30)
+        axes.set_yticks(range(0, classes, step), census.classes[::step], size=8)
+        ordered = ", ordered by cluster (colours)" if census.cluster_of_client is not None else ""
+        axes.set(xlabel=f"client{ordered}", ylabel="class")
+        axes.set_title(
+            f"{census.title}: {census.sizes.sum():,} samples\n"
+            f"the largest point is {counts.max():,} samples of one class"
+        )
+        axes.grid(alpha=0.15)
+        axes.set_axisbelow(True)
+    return path
+
+
+def _colours(census: Census) -> NDArray[np.str_]:
+    """A colour for each client in the picture's order: that of its cluster."""
+    if census.cluster_of_client is None:
+        return np.array([OKABE_ITO[0]] * len(census.client_ids))
+    palette = OKABE_ITO[:6]
+    return np.array(
+        [palette[n % len(palette)] for n, group in enumerate(census.groups()) for _ in group]
+    )
