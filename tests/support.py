@@ -1,8 +1,11 @@
 """Small federations and models that several tests use."""
 
+import json
 from pathlib import Path
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from cadis.data import Examples
@@ -67,3 +70,42 @@ def run_rounds(
 def same(first: Tensor, second: Tensor) -> bool:
     """Bit for bit; NaN equals NaN."""
     return first.dtype == second.dtype and torch.equal(first.nan_to_num(), second.nan_to_num())
+
+
+def draw_picture(path: Path, colour: int, seed: int, size: int = 24) -> None:
+    """A noisy picture in which one channel is brightest."""
+    pixels = np.random.default_rng(seed).integers(0, 90, (size, size, 3), dtype=np.uint8)
+    pixels[:, :, colour % 3] += 120
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(path)
+
+
+def draw_pills(folder: Path, clients: int, beside: bool) -> None:
+    """Pictures in the layout of the paper's pills: client c has the classes c and c + 1 of three.
+
+    The pictures are in one folder beside the two datasets, or in a folder of each.
+    """
+    names = ["pill-a", "pill-b", "pill-c"]
+    groups = {str(c): [c % 3, (c + 1) % 3] * 6 for c in range(clients)}
+    for side, users in (("client", groups), ("server", {"0": [0, 1, 2] * 2})):
+        own = folder / f"{side}_dataset"
+        pictures = (folder if beside else own) / "pill_cropped"
+        images = {
+            user: [f"{side}-{user}-{n}.png" for n in range(len(kinds))]
+            for user, kinds in users.items()
+        }
+        labels = {
+            image: kind
+            for user in users
+            for image, kind in zip(images[user], users[user], strict=True)
+        }
+        for n, (image, kind) in enumerate(labels.items()):
+            draw_picture(pictures / image, colour=kind, seed=n)
+        own.mkdir(parents=True, exist_ok=True)
+        contents = {
+            "user_group_img": images,
+            "img_label_dict": {image: names[kind] for image, kind in labels.items()},
+            "label_hash": {name: number for number, name in enumerate(names)},
+        }
+        for name, content in contents.items():
+            (own / f"{name}.json").write_text(json.dumps(content))

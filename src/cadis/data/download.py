@@ -112,7 +112,7 @@ def _unpacked(archive: Path, names: list[str]) -> Iterator[Path]:
                 path.write_bytes(source.read() if source else b"")
                 yield path
     except (tarfile.TarError, EOFError, KeyError, OSError) as error:
-        raise _MirrorError(f"it is not the archive that it should be ({error})") from error
+        raise _MirrorError("it is not the archive that it should be") from error
 
 
 def _is_there(folder: Path, name: str, digest: str) -> bool:

@@ -1,0 +1,166 @@
+"""Files as they are published, and files that are not what they seem."""
+
+import gzip
+import os
+import pickle
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from cadis.core import CadisError
+from cadis.data.cifar import parse_binary, parse_python
+from cadis.data.idx import parse_idx
+from cadis.data.library import read_content
+from toy import idx
+
+PATH = Path("somewhere/file")
+
+
+@given(shape=st.lists(st.integers(0, 5), min_size=1, max_size=3))
+def test_idx_of_any_shape(shape: list[int]) -> None:
+    array = np.arange(np.prod(shape), dtype=np.uint8).reshape(shape)
+    assert np.array_equal(parse_idx(idx(array), PATH), array)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "not an IDX file"),
+        (b"\x89PNG and more", "not an IDX file"),
+        (idx(np.zeros(3, np.uint8), kind=0x0D), "not an IDX file of bytes"),
+        (idx(np.zeros((4, 5), np.uint8))[:-1], "31 bytes where its header promises 32"),
+        (idx(np.zeros((4, 5), np.uint8)) + b"x", "33 bytes where its header promises 32"),
+        (idx(np.zeros((4, 5), np.uint8))[:7], "where its header promises"),
+    ],
+)
+def test_idx_that_is_not(content: bytes, sentence: str) -> None:
+    with pytest.raises(CadisError, match=sentence) as caught:
+        parse_idx(content, PATH)
+    assert str(PATH) in str(caught.value)
+    assert "put the published file in its place" in str(caught.value)
+
+
+def test_gzip_is_told_by_content_not_by_name(tmp_path: Path) -> None:
+    for name, content in (("a.gz", b"plain"), ("b", gzip.compress(b"plain"))):
+        (tmp_path / name).write_bytes(content)
+        assert read_content(tmp_path / name) == b"plain"
+
+
+def test_a_damaged_gzip(tmp_path: Path) -> None:
+    whole = gzip.compress(bytes(range(256)) * 50)
+    wrong_bytes = whole[:60] + bytes(4) + whole[64:]
+    for damaged in (whole[:-20], whole[:15], wrong_bytes):
+        (tmp_path / "a.gz").write_bytes(damaged)
+        with pytest.raises(CadisError, match=r"a.gz cannot be unzipped"):
+            read_content(tmp_path / "a.gz")
+    with pytest.raises(CadisError, match="cannot be read: No such file"):
+        read_content(tmp_path / "none")
+
+
+@pytest.mark.parametrize("label_bytes", [1, 2])
+def test_cifar_binary(label_bytes: int) -> None:
+    rows = np.random.default_rng(0).integers(0, 256, (3, label_bytes + 3072), dtype=np.uint8)
+    pictures, labels = parse_binary(rows.tobytes(), label_bytes, PATH)
+    assert labels.tolist() == rows[:, label_bytes - 1].tolist()  # of coarse and fine, the fine one
+    # Red, green, blue planes, row by row: pixel (i, j) of channel c is at c * 1024 + 32 i + j.
+    assert pictures[2, 1, 5, 7] == rows[2, label_bytes + 1024 + 32 * 5 + 7]
+    for wrong in (b"", rows.tobytes()[:-1]):
+        with pytest.raises(CadisError, match="not a CIFAR binary file, or damaged"):
+            parse_binary(wrong, label_bytes, PATH)
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4])
+def test_cifar_python(protocol: int) -> None:
+    data = np.random.default_rng(0).integers(0, 256, (4, 3072), dtype=np.uint8)
+    batch = {"data": data, "labels": [6, 9, 9, 4], "batch_label": "training batch 1 of 5"}
+    content = pickle.dumps(batch, protocol)
+    if protocol < 3:  # as Python 2 wrote them: bytes are plain strings, no codec is called
+        content = python2_pickle(data, [6, 9, 9, 4])
+    pictures, labels = parse_python(content, "labels", PATH)
+    assert np.array_equal(pictures.reshape(4, 3072), data)
+    assert labels.tolist() == [6, 9, 9, 4]
+
+
+def python2_pickle(data: NDArray[Any], labels: list[int]) -> bytes:
+    """The opcodes that Python 2's cPickle writes at protocol 2, by hand."""
+    raw = data.tobytes()
+    array = b"".join(
+        [
+            b"cnumpy.core.multiarray\n_reconstruct\n",
+            b"cnumpy\nndarray\nK\x00\x85U\x01b\x87R",  # _reconstruct(ndarray, (0,), "b")
+            b"(K\x01",
+            struct.pack("<cIcH", b"J", data.shape[0], b"M", data.shape[1]) + b"\x86",
+            b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb",
+            b"\x89T" + struct.pack("<I", len(raw)) + raw + b"tb",
+        ]
+    )
+    numbers = b"](" + b"".join(b"K" + bytes([label]) for label in labels) + b"e"
+    return b"\x80\x02}(U\x04data" + array + b"U\x06labels" + numbers + b"u."
+
+
+class Hostile:
+    """A pickle that runs a command when it is loaded by an ordinary unpickler."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, (self.command,)
+
+
+def test_a_hostile_pickle_runs_nothing(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    content = pickle.dumps({"data": Hostile(f"touch {mark}"), "labels": [0]})
+    pickle.loads(content)
+    assert mark.exists()  # it does what it says
+    mark.unlink()
+    with pytest.raises(CadisError, match=r"file wants to use posix.system, .* may be hostile"):
+        parse_python(content, "labels", PATH)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("builtins", "eval"),
+        ("builtins", "getattr"),
+        ("os", "system"),
+        ("subprocess", "Popen"),
+        ("numpy.f2py", "compile"),
+        ("numpy", "load"),
+        ("numpy.core.multiarray", "scalar"),
+        ("numpy", "ndarray.tofile"),
+    ],
+)
+def test_a_pickle_may_name_nothing_but_arrays(module: str, name: str) -> None:
+    for content in (
+        f"c{module}\n{name}\n(V1\ntR.".encode(),  # protocol 0: GLOBAL
+        b"\x80\x04\x8c" + bytes([len(module)]) + module.encode() + b"\x8c" + bytes([len(name)])
+        + name.encode() + b"\x93K\x01\x85R.",  # protocol 4: STACK_GLOBAL
+    ):  # fmt: skip
+        with pytest.raises(CadisError, match="wants to use"):
+            parse_python(content, "labels", PATH)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"not a pickle",
+        pickle.dumps([1, 2]),
+        pickle.dumps({"data": 3}),
+        pickle.dumps({"data": np.zeros((2, 3072), np.float32), "labels": [1, 2]}),
+        pickle.dumps({"data": np.zeros((2, 3071), np.uint8), "labels": [1, 2]}),
+        pickle.dumps({"data": np.zeros((2, 3072), np.uint8), "labels": [1, 999]}),
+        pickle.dumps({"data": np.zeros((2, 3072), np.uint8), "labels": [1, 2]})[:-50],
+    ],
+)
+def test_foreign_pickles(content: bytes) -> None:
+    with pytest.raises(CadisError, match=r"file is not a batch of CIFAR's Python version"):
+        parse_python(content, "labels", PATH)

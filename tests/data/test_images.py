@@ -1,0 +1,271 @@
+"""Folders of pictures that the test draws."""
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from cadis.core import CadisError
+from cadis.data import Dataset, Listener, load
+from cadis.data.album import Picture
+from cadis.data.images import hold_out
+from support import draw_picture, draw_pills
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+class Ear:
+    """Remembers what a listener hears."""
+
+    def __init__(self) -> None:
+        self.progress: list[tuple[str, int, int]] = []
+        self.said: list[str] = []
+        self.listener = Listener(lambda *call: self.progress.append(call), self.said.append)
+
+
+def draw_classes(folder: Path, **pictures: int) -> Path:
+    for number, (name, count) in enumerate(pictures.items()):
+        for n in range(count):
+            draw_picture(folder / name / f"{n}.png", colour=number, seed=n)
+    return folder
+
+
+def load_folder(folder: Path, ear: Ear | None = None, size: int = 16) -> Dataset:
+    return load(f"images:{folder}", image_size=size, listener=(ear or Ear()).listener)
+
+
+def test_classes_to_be_partitioned(tmp_path: Path) -> None:
+    draw_classes(tmp_path / "in", **{"10": 20, "2": 30, "pear": 10})
+    (tmp_path / "in" / "2" / "notes.txt").write_text("no picture")
+    (tmp_path / "in" / ".hidden").mkdir()
+    draw_picture(tmp_path / "in" / ".hidden" / "x.png", colour=0, seed=0)
+    ear = Ear()
+    dataset = load_folder(tmp_path / "in", ear)
+    assert dataset.classes == ("2", "10", "pear")
+    assert torch.bincount(dataset.train.labels).tolist() == [27, 18, 9]
+    assert torch.bincount(dataset.test.labels).tolist() == [3, 2, 1]
+    assert dataset.train.inputs.shape == (54, 3, 16, 16)
+    assert dataset.train.inputs.dtype == torch.uint8
+    assert not dataset.owners
+    assert ear.progress[-1] == ("reading pictures", 60, 60)
+    assert ear.said == []
+
+
+def test_every_picture_has_its_own_pixels(tmp_path: Path) -> None:
+    for n in range(12):
+        path = tmp_path / "in" / "ab"[n % 2] / f"{n}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (16, 16), (10 * n, 255 - 10 * n, 7)).save(path)
+    dataset = load_folder(tmp_path / "in")
+    seen = []
+    for examples in (dataset.train, dataset.test):
+        for pixels, label in zip(examples.inputs, examples.labels, strict=True):
+            red, green, blue = pixels[:, 3, 3].tolist()
+            assert (pixels == pixels[:, :1, :1]).all()
+            assert (green, blue) == (255 - red, 7)
+            assert red // 10 % 2 == label
+            seen.append(red // 10)
+    assert sorted(seen) == list(range(12))
+    red = dataset.train.inputs[0, 0, 0, 0].item()
+    assert dataset.train.scaled[0, 0, 0, 0].item() == pytest.approx((red / 255 - 0.485) / 0.229)
+
+
+def test_clients_are_given_by_the_folders(tmp_path: Path) -> None:
+    draw_classes(tmp_path / "in" / "ann", apple=20, pear=10)
+    draw_classes(tmp_path / "in" / "bob", plum=10)
+    dataset = load_folder(tmp_path / "in")
+    assert dataset.classes == ("apple", "pear", "plum")
+    assert list(dataset.owners) == ["ann", "bob"]
+    labels = dataset.train.labels
+    assert torch.bincount(labels[dataset.owners["ann"]]).tolist() == [18, 9]
+    assert torch.bincount(labels[dataset.owners["bob"]]).tolist() == [0, 0, 9]
+    assert sorted(torch.cat(list(dataset.owners.values())).tolist()) == list(range(36))
+
+
+def test_a_test_set_of_its_own(tmp_path: Path) -> None:
+    draw_classes(tmp_path / "in" / "train", apple=5, pear=4)
+    draw_classes(tmp_path / "in" / "test", pear=2, plum=1)
+    dataset = load_folder(tmp_path / "in")
+    assert dataset.classes == ("apple", "pear", "plum")
+    assert torch.bincount(dataset.train.labels).tolist() == [5, 4]
+    assert dataset.test.labels.tolist() == [1, 1, 2]
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_the_layout_of_the_papers_pills(beside: bool, tmp_path: Path) -> None:
+    draw_pills(tmp_path / "pill", clients=3, beside=beside)
+    dataset = load_folder(tmp_path / "pill")
+    assert dataset.classes == ("pill-a", "pill-b", "pill-c")
+    assert list(dataset.owners) == ["0", "1", "2"]
+    for client, owned in dataset.owners.items():
+        assert set(dataset.train.labels[owned].tolist()) == {int(client), (int(client) + 1) % 3}
+    assert len(dataset.train) == 36
+    assert torch.bincount(dataset.test.labels).tolist() == [2, 2, 2]
+    # The colour of a drawn picture tells its class.
+    for pixels, label in zip(dataset.train.inputs, dataset.train.labels, strict=True):
+        assert pixels.float().mean(dim=(1, 2)).argmax() == label
+
+
+def test_pills_without_a_test_set_are_split(tmp_path: Path) -> None:
+    draw_pills(tmp_path / "pill", clients=3, beside=True)
+    (tmp_path / "pill" / "server_dataset").rename(tmp_path / "elsewhere")
+    dataset = load_folder(tmp_path / "pill")
+    assert len(dataset.train) + len(dataset.test) == 36
+    assert torch.bincount(dataset.test.labels).tolist() == [1, 1, 1]
+
+
+def test_broken_pictures_are_named_and_skipped(tmp_path: Path) -> None:
+    folder = draw_classes(tmp_path / "in", apple=20, pear=20)
+    whole = (folder / "apple" / "0.png").read_bytes()
+    (folder / "apple" / "1.png").write_bytes(whole[: len(whole) // 2])
+    (folder / "pear" / "2.jpg").write_bytes(b"no picture at all")
+    (folder / "pear" / "3.png").write_bytes(b"")
+    for _ in range(2):  # also when they come from the cache
+        ear = Ear()
+        dataset = load_folder(folder, ear)
+        assert len(dataset.train) + len(dataset.test) == 40 - 2  # 2.jpg is one more
+        named = {Path(line.split(": ")[0]).name for line in ear.said}
+        assert named == {"1.png", "2.jpg", "3.png"}
+        assert all(line.startswith("Skipped ") for line in ear.said)
+
+
+def test_many_broken_pictures_are_counted(tmp_path: Path) -> None:
+    folder = draw_classes(tmp_path / "in", apple=20, pear=20)
+    for n in range(13):
+        (folder / "pear" / f"{n}.png").write_bytes(b"")
+    ear = Ear()
+    load_folder(folder, ear)
+    assert len(ear.said) == 11
+    assert ear.said[-1] == "Skipped 3 more pictures that cannot be read."
+
+
+def test_decoded_once_and_again_when_something_changed(tmp_path: Path) -> None:
+    folder = draw_classes(tmp_path / "in", apple=10, pear=10)
+
+    def was_decoded() -> bool:
+        ear = Ear()
+        load_folder(folder, ear)
+        return bool(ear.progress)
+
+    assert was_decoded()
+    assert not was_decoded()
+    os.utime(folder / "pear" / "3.png", (1, 1))
+    assert was_decoded()
+    (folder / "pear" / "4.png").unlink()
+    assert was_decoded()
+    assert not was_decoded()
+    load_folder(folder, size=8)
+    assert not was_decoded()
+
+
+def test_a_crash_while_decoding_leaves_no_cache(tmp_path: Path) -> None:
+    folder = draw_classes(tmp_path / "in", apple=10, pear=10)
+
+    def stop(_what: str, done: int, _total: int) -> None:
+        if done == 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        load(f"images:{folder}", image_size=16, listener=Listener(stop))
+    assert not list((tmp_path / "cache").rglob("*.npy"))
+    assert len(load_folder(folder).train) == 18
+
+
+def test_pictures_of_any_kind_are_upright_and_in_colour(tmp_path: Path) -> None:
+    folder = tmp_path / "in" / "a"
+    folder.mkdir(parents=True)
+    picture = Image.fromarray(np.full((40, 30, 3), 200, np.uint8))
+    picture.paste((0, 0, 0), (0, 0, 30, 20))  # the upper half is black
+    for name in ("rgb.png", "rgb.jpg", "rgb.webp", "rgb.BMP"):
+        picture.save(folder / name)
+    picture.convert("L").save(folder / "grey.png")
+    picture.convert("P").save(folder / "palette.gif")
+    picture.convert("RGBA").save(folder / "alpha.png")
+    turned, exif = picture.rotate(90, expand=True), Image.Exif()
+    exif[0x0112] = 6  # to be turned by 90 degrees clockwise
+    turned.save(folder / "phone.jpg", exif=exif, quality=95)
+    dataset = load_folder(tmp_path / "in")
+    pixels = torch.cat([dataset.train.inputs, dataset.test.inputs]).float()
+    assert len(pixels) == 8
+    assert (pixels[:, :, :6] < 40).all()
+    assert ((pixels[:, :, 10:] - 200).abs() < 12).all()
+
+
+@given(groups=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=2, max_size=60))
+def test_a_tenth_of_each_class_is_held_out(groups: list[tuple[int, int]]) -> None:
+    pictures = [
+        Picture(Path(str(n)), label, f"client {client}") for n, (label, client) in enumerate(groups)
+    ]
+    train, test = hold_out(pictures)
+    assert sorted(p.path for p in train + test) == sorted(p.path for p in pictures)
+    assert {p.client for p in train} == {p.client for p in pictures}  # nobody loses the last one
+    of_class, held = Counter(p.label for p in pictures), Counter(p.label for p in test)
+    rich = min(Counter(p.client for p in pictures).values()) > len(set(of_class))
+    for label, count in of_class.items():
+        wanted = max(1, round(count / 10))
+        assert held[label] == wanted if rich else held[label] <= wanted
+    assert hold_out(pictures) == (train, test)
+
+
+@pytest.mark.parametrize(
+    ("files", "sentence"),
+    [
+        ([], "There are no pictures in"),
+        (["a.png"], "a.png is neither in a folder of its class"),
+        (["a/b/c/d.png"], "neither in a folder of its class"),
+        (["a/b.png", "a/b/c.png"], "are in folders of different depth"),
+    ],
+)
+def test_folders_that_are_no_album(files: list[str], sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for file in files:
+        draw_picture(tmp_path / "in" / file, colour=0, seed=0)
+    with pytest.raises(CadisError, match=sentence):
+        load_folder(tmp_path / "in")
+
+
+def test_other_folders_that_cannot_be_used(tmp_path: Path) -> None:
+    with pytest.raises(CadisError, match="There is no folder"):
+        load_folder(tmp_path / "none")
+    folder = draw_classes(tmp_path / "in", apple=2)
+    for path in folder.rglob("*.png"):
+        path.write_bytes(b"")
+    with pytest.raises(CadisError, match="too few pictures that can be read"):
+        load_folder(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "sentence"),
+    [
+        ("label_hash.json", {}, "has no label in img_label_dict.json"),
+        ("img_label_dict.json", {}, "has no label in img_label_dict.json"),
+        ("user_group_img.json", [], "must hold an object, not a list"),
+        ("user_group_img.json", None, "cannot be read: No such file"),
+    ],
+)
+def test_pill_files_that_are_wrong(
+    file: str, content: object, sentence: str, tmp_path: Path
+) -> None:
+    draw_pills(tmp_path / "pill", clients=3, beside=True)
+    path = tmp_path / "pill" / "client_dataset" / file
+    path.unlink() if content is None else path.write_text(json.dumps(content))
+    with pytest.raises(CadisError, match=sentence):
+        load_folder(tmp_path / "pill")
+
+
+def test_a_pill_picture_that_is_missing_is_named(tmp_path: Path) -> None:
+    draw_pills(tmp_path / "pill", clients=3, beside=True)
+    next((tmp_path / "pill" / "pill_cropped").glob("client-*")).unlink()
+    ear = Ear()
+    assert len(load_folder(tmp_path / "pill", ear).train) == 35
+    assert "No such file or directory" in ear.said[0]

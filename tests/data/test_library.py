@@ -1,0 +1,81 @@
+"""Finding datasets on disk, and checking them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cadis.core import CadisError
+from cadis.data import find, load, problems, roots
+from cadis.data.catalogue import CATALOGUE
+from cadis.data.library import load_published
+from toy import CONTENTS, NAMES, TOY, idx, put
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize("folder", ["toy", "TOY/raw", "."])
+def test_found_wherever_it_usually_lies(folder: str, zipped: bool, tmp_path: Path) -> None:
+    put(tmp_path / "root" / folder, zipped)
+    found = find(TOY, [tmp_path / "nothing", tmp_path / "root"])
+    assert found is not None
+    assert found.folder == tmp_path / "root" / folder
+    assert list(problems(found)) == []
+    dataset = load_published(TOY, found)
+    assert dataset.train.inputs.shape == (6, 1, 5, 5)
+    assert dataset.train.labels.tolist() == [0, 1, 2, 0, 1, 2]
+    assert dataset.test.labels.tolist() == [2, 1, 0]
+    pixel = CONTENTS[NAMES[0]][16]
+    assert dataset.train.scaled[0, 0, 0, 0].item() == pytest.approx((pixel / 255 - 0.5) / 0.5)
+
+
+def test_searched_in_this_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CADIS_DATA", str(tmp_path / "env"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert roots(tmp_path / "dir")[:2] == [tmp_path / "dir", tmp_path / "env"]
+    for place in reversed(roots(tmp_path / "dir")):
+        put(place / "toy")
+        found = find(TOY, roots(tmp_path / "dir"))
+        assert found is not None
+        assert found.folder == place / "toy"
+    monkeypatch.delenv("CADIS_DATA")
+    assert len(roots()) == 1
+
+
+def test_half_a_dataset_is_none(tmp_path: Path) -> None:
+    put(tmp_path / "toy")
+    (tmp_path / "toy" / NAMES[3]).unlink()
+    assert find(TOY, [tmp_path]) is None
+
+
+def test_files_that_only_share_their_names_are_not_taken(tmp_path: Path) -> None:
+    put(tmp_path / "mine")
+    assert find(CATALOGUE["mnist"], [tmp_path / "mine"]) is None
+    assert find(TOY, [tmp_path / "mine"]) is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({NAMES[0]: CONTENTS[NAMES[0]][:-1]}, "where its header promises"),
+        ({NAMES[0]: b"<html>not found</html>"}, "not an IDX file"),
+        ({NAMES[1]: CONTENTS[NAMES[3]]}, "not pictures and as many labels"),
+        ({NAMES[0]: CONTENTS[NAMES[1]]}, "not pictures and as many labels"),
+        ({NAMES[1]: idx(np.zeros(6, np.uint8))}, "its checksum differs"),
+    ],
+)
+def test_wrong_files_are_named(change: dict[str, bytes], sentence: str, tmp_path: Path) -> None:
+    put(tmp_path / "toy")
+    for name, content in change.items():
+        (tmp_path / "toy" / name).write_bytes(content)
+    found = find(TOY, [tmp_path])
+    assert found is not None
+    with pytest.raises(CadisError, match=sentence) as caught:
+        load_published(TOY, found)
+    assert str(tmp_path / "toy" / next(iter(change))) in str(caught.value)
+    assert "published file" in str(caught.value)
+    assert len(list(problems(found))) == len(change)
+
+
+def test_names_that_there_are_not() -> None:
+    with pytest.raises(CadisError, match="no dataset 'imagenet'; there are: digits, mnist"):
+        load("imagenet")
