@@ -1,9 +1,41 @@
 """The same on every machine: examples, however slow it is, and threads, as the engine has them."""
 
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
 import hypothesis
+import pytest
 import torch
+
+from cadis.data import CATALOGUE, find
 
 torch.set_num_threads(1)
 
 hypothesis.settings.register_profile("project", deadline=None, derandomize=True, max_examples=60)
 hypothesis.settings.load_profile("project")
+
+_BESIDE = Path(__file__).parents[2] / "shared" / "data"
+"""A folder of datasets beside the checkout, which may have a program that unpacks some of them."""
+
+
+@pytest.fixture(scope="session")
+def real_data(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Gives a folder that has the published files of a dataset; skips where there are none."""
+    unpacked = tmp_path_factory.mktemp("unpacked")
+    named = os.environ.get("CADIS_DATA")
+    places = [*([Path(named)] if named else []), _BESIDE, unpacked]
+
+    def folder_of(name: str) -> Path:
+        found = next((place for place in places if find(CATALOGUE[name], [place])), None)
+        if found is None and (_BESIDE / "unpack").is_file():
+            command = [sys.executable, str(_BESIDE / "unpack"), str(unpacked), name]
+            subprocess.run(command, check=True, capture_output=True)
+            found = unpacked
+        if found is None:
+            pytest.skip(f"the published files of {name} are not in $CADIS_DATA or {_BESIDE}")
+        return found
+
+    return folder_of

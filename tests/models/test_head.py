@@ -1,0 +1,51 @@
+import pytest
+import torch
+from torch import nn
+
+from cadis.core import CadisError
+from cadis.models import find_head, name_head
+from support import small_model
+
+
+def test_finding_the_head() -> None:
+    model = small_model()
+    linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
+    assert find_head(model) is linear[1]
+    assert find_head(model, "5") is linear[0]
+    with pytest.raises(CadisError, match=r"no nn.Linear layer 'top'; it has: 5, 7"):
+        find_head(model, "top")
+    with pytest.raises(CadisError, match=r"no nn.Linear layer that could be.*it has: 0 \(Conv2d\)"):
+        find_head(nn.Sequential(nn.Conv2d(1, 1, 1)))
+
+
+class Auxiliary(nn.Module):
+    """Defines its classifier first, and a layer last that is no classifier."""
+
+    def __init__(self, used: bool) -> None:
+        super().__init__()
+        self.classifier = nn.Linear(8, 5)
+        self.body = nn.Linear(16, 8)
+        self.extra = nn.Linear(8, 5)
+        self.used = used
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        features = self.body(x.flatten(1))
+        if self.used:
+            self.extra(features)
+        logits: torch.Tensor = self.classifier(features).log_softmax(dim=1)
+        return logits
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_the_head_is_found_by_use_not_by_order(used: bool) -> None:
+    module = Auxiliary(used)
+    assert name_head(module, torch.zeros(2, 1, 4, 4)) == "classifier"
+    assert not any(layer._forward_hooks for layer in module.modules())  # no trace is left
+
+
+def test_a_model_whose_output_no_linear_layer_makes() -> None:
+    model = nn.Sequential(
+        nn.Flatten(), nn.Linear(16, 6), nn.Unflatten(1, (6, 1)), nn.Conv1d(6, 4, 1)
+    )
+    with pytest.raises(CadisError, match=r"as head, one of: 1 \(6\)"):
+        name_head(model, torch.zeros(2, 1, 4, 4))

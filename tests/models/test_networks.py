@@ -1,0 +1,66 @@
+import pytest
+import torch
+from torch import nn
+
+from cadis.models import MODELS, cnn, find_head, mlp, resnet9, resnet18
+
+
+@pytest.mark.parametrize(
+    ("model", "size"),
+    [
+        (cnn(1, 28, 28, 10), 1_663_370),  # McMahan et al. 2017
+        (mlp(1, 28, 28, 10), 199_210),  # McMahan et al. 2017
+        (resnet18(3, 224, 224, 1000), 11_689_512),  # torchvision's documentation
+    ],
+)
+def test_published_sizes(model: nn.Module, size: int) -> None:
+    assert sum(p.numel() for p in model.parameters()) == size
+
+
+def test_resnet9_by_hand() -> None:
+    # Eight 3 x 3 convolutions without bias, batch norm (weight and bias) after each, 256 -> 10.
+    channels = [
+        (3, 32),
+        (32, 64),
+        (64, 64),
+        (64, 64),
+        (64, 128),
+        (128, 256),
+        (256, 256),
+        (256, 256),
+    ]
+    expected = sum(9 * a * b + 2 * b for a, b in channels) + 256 * 10 + 10
+    model = resnet9(3, 32, 32, 10)
+    assert sum(p.numel() for p in model.parameters()) == expected
+    assert find_head(model).in_features == 256
+
+
+def test_resnets_add_their_shortcuts() -> None:
+    """With the last batch norm of a block at zero, the block passes its input on."""
+    block = resnet9(3, 32, 32, 10).get_submodule("7")
+    nn.init.zeros_(block.get_parameter("body.4.weight"))
+    x = torch.randn(2, 64, 4, 4)
+    assert torch.equal(block(x), x)
+    model = resnet18(3, 224, 224, 10)
+    first, second = model.get_submodule("layer2.0"), model.get_submodule("layer2.1")
+    for layer in (first, second):
+        nn.init.zeros_(layer.get_parameter("bn2.weight"))
+    x = torch.randn(2, 64, 8, 8)
+    assert torch.equal(first(x), first.get_submodule("downsample")(x).relu())
+    x = torch.randn(2, 128, 4, 4).relu()
+    assert torch.equal(second(x), x)
+
+
+def test_resnet18_shrinks_large_pictures_only() -> None:
+    for size, expected in ((224, 7), (64, 2), (32, 4)):
+        shapes: list[torch.Size] = []
+        model = resnet18(3, size, size, 10).eval()
+        layer = model.get_submodule("layer4")
+        layer.register_forward_hook(lambda *call, to=shapes: to.append(call[2].shape))
+        model(torch.zeros(1, 3, size, size))
+        assert shapes[0] == (1, 512, expected, expected)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_fit_their_inputs(name: str) -> None:
+    assert MODELS[name](3, 12, 16, 7)(torch.zeros(2, 3, 12, 16)).shape == (2, 7)
