@@ -7,7 +7,7 @@ from cadis.core import CadisError
 from cadis.experiment import Settings, method_from, read_toml, resolve
 from cadis.experiment.toml import to_toml
 from cadis.methods import CADIS, METHODS, FedDyn, FedProx
-from cadis.partition import MultiCluster
+from cadis.partition import BalancedCluster, Dirichlet, MultiCluster, UnbalancedCluster
 
 
 def test_defaults() -> None:
@@ -47,6 +47,20 @@ def test_values_as_typed() -> None:
     assert resolve({}, {"workers": "auto", "bandwidth": "mean"}) == resolve({}, {})
 
 
+def test_partitions_and_their_parameters() -> None:
+    assert resolve({}, {"partition": "bc"}).partitioner == BalancedCluster()
+    file = {"partition": "dirichlet", "dirichlet": {"concentration": 0.1}, "uc": {"majority": 0.9}}
+    assert resolve(file, {}).partitioner == Dirichlet(0.1)
+    assert resolve(file, {"concentration": "0.2"}).partitioner == Dirichlet(0.2)
+    assert resolve(file, {"partition": "uc"}).partitioner == UnbalancedCluster(majority=0.9)
+    assert resolve({}, {"classes_per_cluster": "2"}).partitioner == MultiCluster((3, 3, 2, 1, 1), 2)
+
+
+def test_flags() -> None:
+    assert resolve({}, {"offline": True}).settings.offline
+    assert not resolve({"offline": True}, {"offline": "false"}).settings.offline
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_a_resolved_config_is_written_and_read_back(name: str) -> None:
     config = resolve({}, {"method": name, "seed": "4", "ratio": "2:1"})
@@ -79,6 +93,14 @@ def test_a_resolved_config_is_written_and_read_back(name: str) -> None:
         ({}, {"threshold": "0.99"}, "The threshold 0.99 is above its maximum 0.985"),
         ({}, {"threshold": "1.5"}, "threshold should be less than or equal to 1"),
         ({}, {"distillation": "nan"}, "distillation should be"),
+        ({}, {"partition": "mcc"}, "There is no partition 'mcc'; did you mean 'mc'?"),
+        ({}, {"partition": "iid", "ratio": "2:1"}, "'ratio' is a parameter of mc, not of iid."),
+        ({}, {"concentration": "1"}, "'concentration' is a parameter of dirichlet, not of auto."),
+        ({"ratio": [2, 1]}, {}, "'ratio' belongs to mc; put it into a table of that name."),
+        ({"mc": {"ration": [2, 1]}}, {}, "no parameter of mc 'ration'; did you mean 'ratio'?"),
+        ({}, {"partition": "bc", "majority": "2"}, "majority should be less than or equal to 1"),
+        ({}, {"clients": "few"}, "clients should be"),
+        ({}, {"image_size": "2"}, "image_size should be greater than or equal to 8"),
     ],
 )
 def test_wrong_options_are_one_sentence(

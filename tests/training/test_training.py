@@ -6,7 +6,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from cadis.core import generator_for
-from cadis.methods import FedAvg, FedDyn, FedProx, Method, TensorState
+from cadis.data import Examples, Scaling
+from cadis.methods import CADIS, FedAvg, FedDyn, FedProx, Method, TensorState
 from cadis.models import FlatModel
 from cadis.training import LocalSettings, batch_sizes, evaluate, train_locally
 from support import blobs, small_model
@@ -130,3 +131,21 @@ def test_evaluation_by_hand() -> None:
     assert result.class_accuracy[2].isnan()
     log_p = torch.log_softmax(logits, dim=1)
     assert result.loss == pytest.approx(-sum(log_p[i, labels[i]].item() for i in range(4)) / 4)
+
+
+def test_bytes_are_scaled_batch_by_batch() -> None:
+    """Pictures kept as bytes train and test as if they had been scaled before."""
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 256, (13, 1, 4, 4), generator=generator, dtype=torch.uint8)
+    labels, scaling = torch.arange(13) % 5, Scaling((0.4,), (0.3,))
+    states, accuracies = [], []
+    for examples in (
+        Examples(pixels, labels, scaling),
+        Examples((pixels / 255 - 0.4) / 0.3, labels),
+    ):
+        model, received = FlatModel(small_model()), FlatModel(small_model()).state()
+        train_locally(model, CADIS(), examples, received, {}, SETTINGS, generator_for(5))
+        states.append(model.state().parameters)
+        accuracies.append(evaluate(model, examples).confusion)
+    torch.testing.assert_close(*states, rtol=1e-4, atol=1e-5)
+    assert torch.equal(*accuracies)

@@ -1,7 +1,13 @@
 """Experiments: options, running them, and the folders that reports read."""
 
 from cadis.experiment.api import run
-from cadis.experiment.build import build_experiment, build_partition, load_dataset, partition_name
+from cadis.experiment.build import (
+    Built,
+    build_experiment,
+    build_partition,
+    load_dataset,
+    partition_name,
+)
 from cadis.experiment.census import Census
 from cadis.experiment.config import ExperimentConfig, method_from, resolve
 from cadis.experiment.measures import (
@@ -19,6 +25,7 @@ from cadis.experiment.toml import read_toml
 from cadis.experiment.validation import check_names
 
 __all__ = [
+    "Built",
     "Census",
     "ExperimentConfig",
     "FederationSettings",

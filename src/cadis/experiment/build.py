@@ -41,7 +41,7 @@ def build_experiment(config: ExperimentConfig, listener: Listener = SILENT) -> B
     return Built(replace(config, settings=settings), federation, build_model(settings, dataset))
 
 
-def load_dataset(settings: FederationSettings, listener: Listener) -> Dataset:
+def load_dataset(settings: FederationSettings, listener: Listener = SILENT) -> Dataset:
     """The dataset that the options name."""
     return load(
         settings.dataset, settings.data_dir, settings.offline, settings.image_size, listener

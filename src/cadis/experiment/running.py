@@ -93,9 +93,10 @@ def execute(
     folder.write_config(options)
     folder.write_json("federation.json", described)
     best = max((record.accuracy for record in history), default=-1.0)
+    evaluation = None
     with closing(engine.rounds(state)) as rounds:
         for result in rounds:
-            state = result.state
+            state, evaluation = result.state, result.evaluation
             history.append(result.record)
             folder.append_history(result.record)
             if result.record.accuracy > best:
@@ -106,7 +107,8 @@ def execute(
                 on_round(result)
     model = engine.model_of(state.model)
     folder.save_model("model.safetensors", model)
-    summary = summarise(engine.method, history, described, engine.test(state.model))
+    evaluation = evaluation or engine.test(state.model)  # a resumed run may have no round left
+    summary = summarise(engine.method, history, described, evaluation)
     folder.write_json("summary.json", summary)
     return RunResult(model, history, summary, folder.path)
 

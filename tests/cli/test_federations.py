@@ -1,0 +1,190 @@
+"""``cadis data``, ``cadis partition``, ``cadis presets``, and runs on other data than digits."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cadis.cli import commands
+from cadis.data import CATALOGUE
+from support import draw_picture, draw_pills
+from toy import TOY, put
+
+QUICK = ["--rounds", "1", "--epochs", "1", "--workers", "1"]
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("CADIS_DATA", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+
+def cadis(*arguments: str) -> Result:
+    return CliRunner().invoke(commands, list(arguments))
+
+
+def good(*arguments: str) -> str:
+    result = cadis(*arguments)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def config_of(run: str) -> str:
+    return Path(run, "config.toml").read_text(encoding="utf-8")
+
+
+def test_data_lists_what_is_there_and_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CATALOGUE, "toy", TOY)
+    put(tmp_path / "data" / "toy")
+    text = good("data", "--data-dir", str(tmp_path / "data"))
+    assert f"{tmp_path}/data/toy" in text
+    assert text.count("missing") == 4
+    assert "images:FOLDER" in text
+    assert "already in" in good("data", "fetch", "toy", "--data-dir", str(tmp_path / "data"))
+
+
+def test_data_verify_names_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CATALOGUE, "toy", TOY)
+    put(tmp_path / "data" / "toy")
+    where = ["--data-dir", str(tmp_path / "data")]
+    assert "toy: all 4 files in" in good("data", "verify", "toy", *where)
+    assert "mnist: missing" in good("data", "verify", *where)
+    assert cadis("data", "verify", "mnist", *where).exit_code == 1
+    damaged = tmp_path / "data" / "toy" / "train-labels-idx1-ubyte"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    result = cadis("data", *where, "verify")
+    assert result.exit_code == 1
+    assert f"toy: {damaged} does not contain what was published" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["data", "fetch", "mnits"], "no dataset to fetch 'mnits'; did you mean 'mnist'?"),
+        (["data", "verify", "digits"], "no dataset to verify 'digits'"),
+        (["run", "--dataset", "mnist", "--offline"], "mnist is not in"),
+        (["run", "--dataset", "images:none"], "There is no folder none"),
+        (["run", "--preset", "mnist"], "There is no preset 'mnist'"),
+        (["run", "some.toml", "--preset", "mnist-mc-10"], "either a file or a preset"),
+        (["run", "--partition", "none.json"], "none.json cannot be read"),
+        (["run", "--model", "nowhere:net"], "The module nowhere could not be imported"),
+        (["run", "--head", "top"], "no nn.Linear layer 'top'; it has: 7, 9"),
+        (["presets", "mnist"], "There is no preset 'mnist'"),
+        (["partition", "--clients", "1000"], "1000 clients are too many"),
+        (["partition", "--out", "mc.txt"], "call the file mc.json"),
+        (["partition", "--rounds", "3"], "No such option"),
+    ],
+)
+def test_wrong_input_is_a_sentence(arguments: list[str], sentence: str) -> None:
+    result = cadis(*arguments)
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert "Traceback" not in result.output
+    assert list(Path().iterdir()) == []
+
+
+def test_presets_are_listed_and_shown() -> None:
+    text = good("presets")
+    assert "cifar100-uc-10" in text
+    assert "79.71" in text
+    assert 'model = "cnn"' in good("presets", "mnist-mc-10")
+
+
+def test_partition_shows_draws_and_writes() -> None:
+    text = good("partition", "--out", "mc.json", "--seed", "3")
+    assert "label skew" in text
+    assert "clusters" in text
+    assert Path("runs/partition-digits-mc.png").read_bytes().startswith(b"\x89PNG")
+    good("run", *QUICK, "--partition", "mc.json", "--seed", "3", "--out", "from-file")
+    good("run", *QUICK, "--seed", "3", "--out", "dealt")
+    one, other = (
+        json.loads(Path(run, "federation.json").read_text()) for run in ("from-file", "dealt")
+    )
+    assert one == other  # the true clusters included
+    model = "model.safetensors"
+    assert Path("from-file", model).read_bytes() == Path("dealt", model).read_bytes()
+
+
+@pytest.mark.parametrize("name", ["bc", "pa", "dirichlet", "iid"])
+def test_partition_of_every_kind(name: str) -> None:
+    text = good("partition", "--partition", name, "--clients", "50", "--figure", "p.png")
+    assert f"digits, {name}" in text
+    assert Path("p.png").exists()
+
+
+def test_a_drawn_pill_folder_with_resnet18() -> None:
+    draw_pills(Path("pills"), clients=3, beside=True)
+    (Path("pills") / "pill_cropped" / "client-0-0.png").write_bytes(b"broken")
+    options = ["--dataset", "images:pills", "--image-size", "64", "--model", "resnet18"]
+    text = good("run", *QUICK, *options, "--out", "run")
+    assert "reading pictures" in text
+    assert "Skipped pills/pill_cropped/client-0-0.png" in text
+    assert 'partition = "clients"' in config_of("run")
+    assert "clients = 3" in config_of("run")
+    classes = json.loads(Path("run/federation.json").read_text())["classes"]
+    assert classes == ["pill-a", "pill-b", "pill-c"]
+
+
+def test_a_model_of_ones_own() -> None:
+    Path("mine.py").write_text(
+        "from torch import nn\n"
+        "def net(channels, height, width, num_classes):\n"
+        "    flat = channels * height * width\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(flat, 9), nn.Linear(9, num_classes))\n"
+    )
+    good("run", *QUICK, "--model", "mine:net", "--out", "run")
+    assert 'model = "mine:net"' in config_of("run")
+
+
+def test_a_run_goes_on_where_its_data_are_now() -> None:
+    for n in range(24):
+        draw_picture(Path("album") / "abc"[n % 3] / f"{n}.png", colour=n, seed=n)
+    options = [
+        "--dataset",
+        "images:album",
+        "--image-size",
+        "16",
+        "--clients",
+        "4",
+        "--ratio",
+        "1:1",
+    ]
+    good("run", *QUICK, *options, "--out", "run")
+    text = good("run", "--resume", "--rounds", "2", "--out", "run", "--data-dir", "elsewhere")
+    assert "round 2/2" in text
+
+
+def test_real_mnist(real_data: Callable[[str], Path]) -> None:
+    options = ["--dataset", "mnist", "--model", "cnn", "--partition", "mc", "--clients", "100"]
+    where = ["--data-dir", str(real_data("mnist")), "--offline"]
+    good("run", *QUICK, *options, *where, "--per-round", "3", "--out", "run")
+    clients = json.loads(Path("run/federation.json").read_text())["clients"]
+    assert len(clients) == 100
+    assert sum(client["cluster"] == 0 for client in clients) == 30
+
+
+def test_real_cifar_with_resnet9(real_data: Callable[[str], Path]) -> None:
+    options = ["--dataset", "cifar10", "--clients", "400", "--per-round", "1"]
+    where = ["--data-dir", str(real_data("cifar10")), "--offline"]
+    good("run", *QUICK, *options, *where, "--partition", "iid", "--out", "run")
+    assert 'model = "resnet9"' in config_of("run")
+
+
+def test_a_real_download(real_data: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a place of one's own, with the published checksums."""
+    source = real_data("mnist") / "mnist"
+    if not source.is_dir():
+        pytest.skip("mnist lies in another folder")
+    shutil.copytree(source, "mirror/mnist")
+    monkeypatch.setenv("CADIS_MIRROR", Path("mirror").absolute().as_uri())
+    text = good("data", "fetch", "mnist", "--data-dir", "fetched")
+    assert "downloading train-images-idx3-ubyte.gz" in text
+    assert "all 4 files" in good("data", "verify", "mnist", "--data-dir", "fetched")

@@ -1,0 +1,101 @@
+"""From options to a federation."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from cadis.core import CadisError
+from cadis.experiment import Built, Census, build_experiment, load_dataset, resolve
+from cadis.partition import PARTITIONERS
+from support import draw_pills
+
+
+def build(**given: object) -> Built:
+    return build_experiment(resolve({}, given))
+
+
+@pytest.mark.parametrize("name", PARTITIONERS)
+def test_every_partition_by_name(name: str) -> None:
+    built = build(partition=name, clients=10, seed=3)
+    assert len(built.federation.clients) == 10
+    assert built.config.settings.partition == name
+    again = build(partition=name, clients=10, seed=3)
+    for one, other in zip(built.federation.labels(), again.federation.labels(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_what_is_left_to_the_data_is_settled_and_recorded() -> None:
+    settings = build().config.settings
+    assert (settings.partition, settings.clients, settings.per_round) == ("mc", 20, 10)
+    assert (settings.model, settings.lr) == ("small-cnn", 0.1)
+    few = build(clients=7, per_round="auto", model="cnn").config.settings
+    assert (few.clients, few.per_round, few.lr) == (7, 7, 0.01)
+    again = resolve(build().config.to_dict(), {})
+    assert again == build().config
+
+
+def test_folders_of_clients_settle_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    draw_pills(tmp_path / "pill", clients=4, beside=True)
+    dataset = f"images:{tmp_path / 'pill'}"
+    built = build(dataset=dataset, image_size=64)
+    settings = built.config.settings
+    assert (settings.partition, settings.clients, settings.per_round) == ("clients", 4, 4)
+    assert (settings.model, settings.lr) == ("resnet18", 0.01)
+    assert built.federation.client_ids == (0, 1, 2, 3)
+    assert built.federation.classes == ("pill-a", "pill-b", "pill-c")
+    assert build(dataset=dataset, image_size=32).config.settings.model == "resnet9"
+    dealt = build(dataset=dataset, image_size=32, ratio="2:1", clients=3)
+    assert dealt.config.settings.partition == "mc"
+    with pytest.raises(CadisError, match="There are 4 clients, not 3"):
+        build(dataset=dataset, image_size=32, clients=3)
+
+
+def test_clients_cannot_be_given_by_data_that_do_not_say() -> None:
+    with pytest.raises(CadisError, match="do not say which client owns what"):
+        build(partition="clients")
+
+
+def test_a_partition_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps({"ann": [0, 5, 7], "bob": [1, 2]}))
+    built = build(partition=str(path))
+    assert built.federation.client_ids == ("ann", "bob")
+    assert built.federation.sizes() == [3, 2]
+    train = load_dataset(resolve({}, {}).settings).train
+    assert torch.equal(built.federation.clients[0].inputs, train.inputs[[0, 5, 7]])
+    path.write_text(json.dumps({"ann": [0, 5, 7], "bob": [1, 5]}))
+    with pytest.raises(CadisError, match="like client ann"):
+        build(partition=str(path))
+    assert build(partition=str(path), allow_overlap=True).federation.sizes() == [3, 2]
+
+
+def test_the_fewest_samples_can_be_chosen() -> None:
+    sizes = build(partition="dirichlet", concentration=0.05, clients=40).federation.sizes()
+    assert min(sizes) < 20
+    many = build(partition="dirichlet", concentration=0.05, clients=40, min_samples=20)
+    assert min(many.federation.sizes()) >= 20
+
+
+def test_a_census_by_hand() -> None:
+    counts = torch.tensor([[6, 0, 0], [0, 3, 0], [3, 0, 0]])
+    census = Census("t", ("a", "b", "c"), ("x", "y", "z"), counts, torch.tensor([0, 1, 0]), 20)
+    # Everybody: 3/4 a, 1/4 b. Distances: 1/4 (only a), 3/4 (only b), 1/4; the mean is 5/12.
+    assert census.label_skew == pytest.approx(5 / 12)
+    # Sizes 6, 3, 3: mean 4, variance (4 + 1 + 1) / 3 = 2.
+    assert census.size_skew == pytest.approx(2**0.5 / 4)
+    assert census.groups() == [[0, 2], [1]]
+    assert census.ordered().tolist() == [0, 2, 1]
+    assert census.unheld_classes() == ["c"]
+
+
+def test_skew_is_0_for_equals_and_near_1_for_strangers() -> None:
+    equals, strangers = torch.full((4, 5), 3), 7 * torch.eye(50).long()
+    for counts, skew in ((equals, 0), (strangers, 0.98)):
+        names = tuple(map(str, range(counts.shape[1])))
+        census = Census("t", names, tuple(range(len(counts))), counts, None, 1000)
+        assert census.label_skew == pytest.approx(skew)

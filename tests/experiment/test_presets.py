@@ -1,0 +1,83 @@
+"""The paper's experiments."""
+
+import re
+
+import pytest
+
+from cadis.core import CadisError
+from cadis.experiment import paper_figures, preset_names, preset_text, read_preset, resolve
+from cadis.methods import METHODS, FedDyn, FedFA, FedProx
+
+ROWS = {
+    *(f"{dataset}-mc-{k}" for dataset in ("mnist", "cifar100") for k in (10, 20, 30, 40, 50)),
+    *(f"{d}-{p}-10" for d in ("mnist", "cifar10", "cifar100") for p in ("pa", "bc", "uc")),
+    "cifar10-mc-10",
+    "pill-clients-3",
+}
+THRESHOLDS = {"mnist": 0.975, "cifar10": 0.95, "cifar100": 0.9}
+MODELS = {"mnist": "cnn", "cifar10": "resnet9", "cifar100": "resnet9", "pill": "resnet18"}
+
+
+def test_there_is_one_for_every_row_of_the_tables() -> None:
+    names = preset_names()
+    assert set(names) == ROWS
+    assert len(names) == len(ROWS)
+    assert names[:3] == ["pill-clients-3", "mnist-mc-10", "mnist-mc-20"]
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_each_has_the_papers_parameters(name: str) -> None:
+    dataset, partition, per_round = name.split("-")
+    config = resolve(read_preset(name), {})
+    settings = config.settings
+    assert settings.dataset == ("images:pill" if dataset == "pill" else dataset)
+    assert settings.model == MODELS[dataset]
+    assert settings.partition == partition
+    assert settings.clients == (10 if dataset == "pill" else 100)
+    assert settings.per_round == int(per_round)
+    assert (settings.epochs, settings.batch_size, settings.lr) == (5, 8, 0.001)
+    assert settings.rounds == 500
+    if dataset in THRESHOLDS:
+        assert read_preset(name)["cadis"]["threshold"] == THRESHOLDS[dataset]
+    assert resolve(read_preset(name), {"method": "fedprox"}).method == FedProx(mu=0.01)
+    assert resolve(read_preset(name), {"method": "fedfa"}).method == FedFA(alpha=1.0, beta=0.0)
+    assert resolve(read_preset(name), {"method": "feddyn"}).method == FedDyn(alpha=0.5)
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_each_tells_the_papers_figures(name: str) -> None:
+    figures = paper_figures(name)
+    assert set(figures) == set(METHODS)
+    assert all(1 <= figure <= 100 for figure in figures.values())
+
+
+def test_some_figures_as_in_the_paper() -> None:
+    assert paper_figures("pill-clients-3")["cadis"] == 79.71
+    assert paper_figures("cifar100-mc-30") == {
+        "singleset": 52.36,
+        "fedavg": 32.07,
+        "fedprox": 32.37,
+        "fedfa": 35.42,
+        "feddyn": 5.73,
+        "cadis": 38.55,
+    }
+    assert paper_figures("cifar10-bc-10")["fedavg"] == 20.22
+    assert paper_figures("mnist-uc-10")["fedfa"] == 96.29
+
+
+def test_options_override_a_preset() -> None:
+    given = {"rounds": "3", "threshold": "0.7", "ratio": "1:1"}
+    config = resolve(read_preset("mnist-mc-10"), given)
+    assert config.settings.rounds == 3
+    assert config.to_dict()["cadis"]["threshold"] == 0.7
+    assert config.to_dict()["mc"]["ratio"] == (1, 1)
+
+
+def test_an_unknown_preset() -> None:
+    with pytest.raises(CadisError, match=r"no preset 'mnist-mc'; did you mean 'mnist-mc-\d0'"):
+        preset_text("mnist-mc")
+
+
+def test_figures_are_comments() -> None:
+    for name in preset_names():
+        assert not re.search(r"^[^#\n]*\d\d\.\d\d", preset_text(name), re.MULTILINE)
