@@ -57,7 +57,7 @@ def _add_fields(
     for field in fields(kind):
         text = described[field.name]
         text = f"{prefix}{text}" if prefix else f"{text[0].upper()}{text[1:]}"
-        if field.default not in ("", False):
+        if field.default != "" and hints[field.name] is not bool:
             text = f"{text}  [default: {_written(field.default)}]"
         if field.name in options:  # two parts may have a parameter of one name
             options[field.name].help = f"{options[field.name].help} {text}"

@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.table import Table
 
-from cadis.experiment import paper_figures, preset_names, preset_text, read_preset, resolve
+from cadis.experiment import paper_figures, preset_names, preset_text
 from cadis.report import METHOD_NAMES
 
 
@@ -16,17 +16,14 @@ def presets(name: str | None) -> int:
     table = Table(
         title="The paper's experiments, and its top-1 accuracy in %", title_justify="left"
     )
-    for column in ("preset", "model", "k / n"):
-        table.add_column(column, no_wrap=True)
+    table.add_column("preset", no_wrap=True)
     for method in METHOD_NAMES.values():
         table.add_column(method, justify="right", no_wrap=True)
     for preset in preset_names():
-        settings = resolve(read_preset(preset), {}).settings
         figures = paper_figures(preset)
         numbers = [f"{figures[method]:.2f}" for method in METHOD_NAMES]
-        table.add_row(
-            preset, settings.model, f"{settings.per_round} / {settings.clients}", *numbers
-        )
+        table.add_row(preset, *numbers)
     console.print(table)
+    console.print("A preset's name: dataset, partition, clients in a round.")
     console.print("Run one by: cadis run --preset NAME    Read its file by: cadis presets NAME")
     return 0

@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
+from torch import Tensor
 
 from cadis.experiment import Census
-from cadis.report.style import OKABE_ITO, figure, listed
+from cadis.report.style import ALONE, OKABE_ITO, figure, listed
 
 _ROWS = 12
 _MARGIN = 0.9
@@ -15,21 +16,24 @@ _MARGIN = 0.9
 
 
 def group_table(census: Census) -> Table:
-    """A row for each cluster, or each client where there are no clusters; the largest first."""
+    """A row for each cluster, the largest first; or for each client, if there are no clusters."""
     clustered = census.cluster_of_client is not None
     table = Table(title=census.title, title_justify="left")
-    for column in ("cluster", "clients") if clustered else ("client",):
-        table.add_column(column)
-    table.add_column("samples", justify="right")
-    table.add_column("a client" if clustered else "", justify="right")
+    for title in ("cluster", "clients", "samples of each") if clustered else ("client", "samples"):
+        table.add_column(title, justify="left" if title.startswith("cl") else "right")
     table.add_column("classes")
+    if not clustered:
+        table.add_column("most of", justify="right")
     groups = census.groups()
     for number, group in enumerate(groups[:_ROWS]):
         counts, sizes = census.counts[group].sum(dim=0), census.sizes[group]
-        present = [name for name, count in zip(census.classes, counts, strict=True) if count]
         who = [str(number), str(len(group))] if clustered else [str(census.client_ids[group[0]])]
-        each = f"{sizes.min():,} to {sizes.max():,}" if clustered else ""
-        table.add_row(*who, f"{counts.sum():,}", each, listed(present))
+        names = [name for name, count in zip(census.classes, counts, strict=True) if count]
+        cells = [*who, _range(sizes), listed(names, limit=5)]
+        if not clustered:
+            most = int(counts.argmax())
+            cells.append(f"{census.classes[most]} {counts[most] / counts.sum():.0%}")
+        table.add_row(*cells)
     if len(groups) > _ROWS:
         table.add_row(f"and {len(groups) - _ROWS} more")
     return table
@@ -45,9 +49,7 @@ def census_table(census: Census) -> Table:
         largest = len(census.groups()[0]) / len(sizes)
         table.add_row("  clients in the largest", f"{largest:.0%}")
     table.add_row("samples", f"{sizes.sum():,} of {census.available:,}")
-    table.add_row(
-        "  of a client", f"{sizes.min():,} to {sizes.max():,}, mean {sizes.double().mean():,.1f}"
-    )
+    table.add_row("  of a client", f"{_range(sizes)}, mean {sizes.double().mean():,.1f}")
     table.add_row("  deviation / mean", f"{census.size_skew:.2f}")
     table.add_row("label skew (0: all alike, 1: all strangers)", f"{census.label_skew:.2f}")
     if unheld := census.unheld_classes():
@@ -74,8 +76,7 @@ def draw_partition(census: Census, path: Path) -> Path:
         axes.set_xticks(range(0, clients, step), names[::step], size=8, rotation=turned)
         step = -(-classes // 30)
         axes.set_yticks(range(0, classes, step), census.classes[::step], size=8)
-        ordered = ", ordered by cluster (colours)" if census.cluster_of_client is not None else ""
-        axes.set(xlabel=f"client{ordered}", ylabel="class")
+        axes.set(xlabel=f"client{_order_note(census)}", ylabel="class")
         axes.set_title(
             f"{census.title}: {census.sizes.sum():,} samples\n"
             f"the largest point is {counts.max():,} samples of one class"
@@ -85,11 +86,24 @@ def draw_partition(census: Census, path: Path) -> Path:
     return path
 
 
+def _range(sizes: Tensor) -> str:
+    low, high = int(sizes.min()), int(sizes.max())
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _order_note(census: Census) -> str:
+    if census.cluster_of_client is None:
+        return ""
+    alone = ", grey: alone" if len(census.groups()[-1]) == 1 else ""
+    return f", ordered by cluster (colours{alone})"
+
+
 def _colours(census: Census) -> NDArray[np.str_]:
-    """A colour for each client in the picture's order: that of its cluster."""
+    """A colour for each client in the picture's order: that of its cluster; grey if alone in it."""
     if census.cluster_of_client is None:
         return np.array([OKABE_ITO[0]] * len(census.client_ids))
-    palette = OKABE_ITO[:6]
-    return np.array(
-        [palette[n % len(palette)] for n, group in enumerate(census.groups()) for _ in group]
-    )
+    colours: list[str] = []
+    for number, group in enumerate(census.groups()):
+        colour = OKABE_ITO[number % 6] if len(group) > 1 else ALONE
+        colours += [colour] * len(group)
+    return np.array(colours)

@@ -22,6 +22,7 @@ METHOD_NAMES = {
 }
 
 UNKNOWN = "#d9d9d9"
+ALONE = "#777777"
 
 _STYLE: Any = {
     "figure.dpi": 150,
