@@ -32,7 +32,9 @@ class ExperimentConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """As in the TOML file: settings, then tables of the parts' parameters."""
-        return options_of(self.method, asdict(self.settings), self.partitioner)
+        deals = self.settings.partition in ("auto", *PARTITIONERS)
+        parts = [self.partitioner] if deals else []
+        return options_of(self.method, asdict(self.settings), *parts)
 
 
 def options_of(method: Method, settings: Mapping[str, Any], *parts: Partitioner) -> dict[str, Any]:

@@ -50,14 +50,13 @@ def _bars(console: Console) -> Progress:
 
 
 def _round_bar(bars: Progress, rounds: int) -> OnRound:
-    task: list[TaskID] = []
+    task = bars.add_task("round", total=rounds, amount=f"0/{rounds}", state="starting")
+    bars.refresh()
 
     def on_round(result: RoundResult) -> None:
         number = result.record.round
-        if not task:
-            task.append(bars.add_task("round", total=rounds, amount="", state=""))
         amount, state = f"{number}/{rounds}", _state(result)
-        bars.update(task[0], completed=number, amount=amount, state=state, refresh=True)
+        bars.update(task, completed=number, amount=amount, state=state, refresh=True)
 
     return on_round
 

@@ -1,0 +1,54 @@
+"""What docs/data.md shows works as it stands there."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cadis.models import MODELS
+
+PAGE = (Path(__file__).parents[1] / "docs" / "data.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
+
+
+@pytest.mark.parametrize("title", ["Your own pictures", "Partitions", "Your own model"])
+def test_a_section_as_it_stands(
+    title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    ran = 0
+    for language, block in BLOCK.findall(SECTIONS[title]):
+        first, *lines = block.splitlines()
+        if language == "python":
+            (tmp_path / first.removeprefix("# ")).write_text("\n".join(lines))
+            continue
+        for line in [first, *lines]:
+            program, *arguments = shlex.split(line, comments=True)
+            if program in ("cadis", "python"):
+                command = ["-m", "cadis", *arguments] if program == "cadis" else arguments
+                subprocess.run([sys.executable, *command], check=True, cwd=tmp_path)
+                ran += 1
+    assert ran
+
+
+def test_the_flower_example(tmp_path: Path) -> None:
+    blocks = BLOCK.findall(SECTIONS["Partitions"])
+    (code,) = (block for language, block in blocks if language == "python")
+    shown = subprocess.run(
+        [sys.executable, "-c", code], check=True, cwd=tmp_path, capture_output=True, text=True
+    ).stdout
+    first, *others = re.findall(r"\[\d, \d\]", shown)
+    assert others == [first] * 3 + [others[-1]] * 2
+    assert first != others[-1]
+
+
+def test_sizes_of_the_models() -> None:
+    shapes = {"small-cnn": (1, 8, 8, 10), "mlp": (1, 28, 28, 10), "cnn": (1, 28, 28, 10)}
+    shapes |= {"resnet9": (3, 32, 32, 10), "resnet18": (3, 224, 224, 15)}
+    for name, build in MODELS.items():
+        size = sum(p.numel() for p in build(*shapes[name]).parameters())
+        assert f"| `{name}` | {size:,} " in SECTIONS["Models"]
