@@ -35,12 +35,20 @@ def test_a_section_as_it_stands(
     assert ran
 
 
-def test_the_flower_example(tmp_path: Path) -> None:
+def output_of(file: str, folder: Path) -> str:
+    """What a Python example among the partitions prints."""
     blocks = BLOCK.findall(SECTIONS["Partitions"])
-    (code,) = (block for language, block in blocks if language == "python")
-    shown = subprocess.run(
-        [sys.executable, "-c", code], check=True, cwd=tmp_path, capture_output=True, text=True
-    ).stdout
+    (code,) = (block for _, block in blocks if block.startswith(f"# {file}\n"))
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, check=True, cwd=folder, capture_output=True, text=True).stdout
+
+
+def test_the_python_example(tmp_path: Path) -> None:
+    assert output_of("deal.py", tmp_path) == "[0, 0, 0, 0, 0, 0, 1, 1]\n"
+
+
+def test_the_flower_example(tmp_path: Path) -> None:
+    shown = output_of("flower.py", tmp_path)
     first, *others = re.findall(r"\[\d, \d\]", shown)
     assert others == [first] * 3 + [others[-1]] * 2
     assert first != others[-1]

@@ -247,9 +247,9 @@ def test_other_folders_that_cannot_be_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "sentence"),
     [
-        ("label_hash.json", {}, "has no label in img_label_dict.json"),
-        ("img_label_dict.json", {}, "has no label in img_label_dict.json"),
-        ("user_group_img.json", [], "must hold an object, not a list"),
+        ("label_hash.json", {"x": 0}, "has no label in img_label_dict.json"),
+        ("img_label_dict.json", {"x": "y"}, "has no label in img_label_dict.json"),
+        ("user_group_img.json", [], "must hold a JSON object"),
         ("user_group_img.json", None, "cannot be read: No such file"),
     ],
 )

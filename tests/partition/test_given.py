@@ -39,8 +39,8 @@ def test_names_stay_names_and_no_clusters_stay_none(tmp_path: Path) -> None:
         ({"a": "1"}, "whole numbers"),
         ({"a": [True, False]}, "whole numbers"),
         ({"a": [1]}, "client a has 1 samples, and 2 are the fewest"),
-        ([1, 2], "must hold an object of clients"),
-        ({}, "must hold an object of clients"),
+        ([1, 2], "must hold a JSON object"),
+        ({}, "must hold a JSON object with something in it"),
     ],
 )
 def test_files_that_are_wrong(content: object, sentence: str, tmp_path: Path) -> None:

@@ -1,18 +1,12 @@
 """Datasets as tensors."""
 
-from pathlib import Path
-
-from cadis.core import CadisError
 from cadis.data.catalogue import CATALOGUE
 from cadis.data.digits import digits
 from cadis.data.download import fetch
 from cadis.data.examples import Dataset, Examples, Scaling, Subsets
-from cadis.data.images import load_images
-from cadis.data.library import Found, cache_folder, find, load_published, problems, roots
+from cadis.data.library import Found, find, problems, roots
 from cadis.data.listener import SILENT, Listener
-
-DATASETS = ("digits", *CATALOGUE, "images:FOLDER")
-"""Names of datasets, as a user types them."""
+from cadis.data.loading import DATASETS, load
 
 __all__ = [
     "CATALOGUE",
@@ -31,41 +25,3 @@ __all__ = [
     "problems",
     "roots",
 ]
-
-
-def load(
-    name: str,
-    data_dir: Path | str | None = None,
-    offline: bool = False,
-    image_size: int = 224,
-    listener: Listener = SILENT,
-) -> Dataset:
-    """A dataset by name.
-
-    Args:
-        name: one of :data:`DATASETS`, or ``images:`` and a folder of pictures.
-        data_dir: where to look for files first, and where to download them to.
-        offline: never download.
-        image_size: to which pictures of ``images:`` are resized.
-        listener: hears how it goes.
-    """
-    if name == "digits":
-        return digits()
-    if name.startswith("images:"):
-        folder = Path(name.removeprefix("images:")).expanduser()
-        return load_images(folder, image_size, cache_folder() / "pictures", listener)
-    if name not in CATALOGUE:
-        raise CadisError(f"There is no dataset '{name}'; there are: {', '.join(DATASETS)}.")
-    published, places = CATALOGUE[name], roots(Path(data_dir) if data_dir else None)
-    found = find(published, places)
-    if found is None:
-        if offline:
-            where = ", ".join(map(str, places))
-            raise CadisError(
-                f"{name} is not in {where}; fetch it without --offline, or name the folder that "
-                "has its files by --data-dir."
-            )
-        fetch(published, places[0], listener)
-        found = find(published, places[:1])
-        assert found is not None
-    return load_published(published, found)

@@ -1,13 +1,12 @@
 """A user's folder of pictures: who owns which, and what they show."""
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from cadis.core import CadisError
+from cadis.data.json_files import read_object
 
 _SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 
@@ -100,7 +99,7 @@ def _read_pills(folder: Path) -> Album:
     ``label_hash.json`` the number of each label. The pictures are in ``pill_cropped``, there or
     beside the two folders.
     """
-    numbers = _read_json(folder / "client_dataset" / "label_hash.json")
+    numbers = read_object(folder / "client_dataset" / "label_hash.json")
     names = {number: name for name, number in numbers.items()}
     classes = tuple(names.get(number, "-") for number in range(max(names, default=-1) + 1))
     test = []
@@ -110,11 +109,11 @@ def _read_pills(folder: Path) -> Album:
 
 
 def _read_side(side: Path, numbers: dict[str, int]) -> list[Picture]:
-    labels = _read_json(side / "img_label_dict.json")
+    labels = read_object(side / "img_label_dict.json")
     own = side / "pill_cropped"
     pictures = own if own.is_dir() else side.parent / "pill_cropped"
     found = []
-    for client, images in _read_json(side / "user_group_img.json").items():
+    for client, images in read_object(side / "user_group_img.json").items():
         for image in images:
             if labels.get(image) not in numbers:
                 raise CadisError(
@@ -123,18 +122,6 @@ def _read_side(side: Path, numbers: dict[str, int]) -> list[Picture]:
                 )
             found.append(Picture(pictures / image, numbers[labels[image]], client))
     return found
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CadisError(f"The file {path} cannot be read: {error.strerror}.") from None
-    except ValueError as error:
-        raise CadisError(f"The file {path} is not valid JSON: {error}.") from None
-    if not isinstance(content, dict):
-        raise CadisError(f"The file {path} must hold an object, not a {type(content).__name__}.")
-    return content
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

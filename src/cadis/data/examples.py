@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import overload
 
 import torch
@@ -24,9 +25,16 @@ class Scaling:
 
     def __call__(self, pixels: Tensor) -> Tensor:
         """Scaled pixels, (n, channels, height, width), float32."""
-        deviation = torch.tensor(self.deviation, device=pixels.device)[:, None, None]
-        mean = torch.tensor(self.mean, device=pixels.device)[:, None, None]
-        return pixels.float().mul_(1 / (255 * deviation)).sub_(mean / deviation)
+        factor, shift = _factor_and_shift(self, pixels.device)
+        return pixels.float().mul_(factor).sub_(shift)
+
+
+@lru_cache
+def _factor_and_shift(scaling: Scaling, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The same scaling as pixel * factor - shift, (channels, 1, 1) each."""
+    deviation = torch.tensor(scaling.deviation, device=device)[:, None, None]
+    mean = torch.tensor(scaling.mean, device=device)[:, None, None]
+    return 1 / (255 * deviation), mean / deviation
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from cadis.core import CadisError, ClientId
+from cadis.data.json_files import read_object
 from cadis.partition.partition import Partition
 
 
@@ -33,7 +34,7 @@ def read_partition(path: Path, num_examples: int, allow_overlap: bool, minimum: 
 
     The clusters of ``mc.json`` are in ``mc.clusters.json``, ``{client: cluster}``, if known.
     """
-    content = _read_object(path)
+    content = read_object(path)
     owners: dict[int, str] = {}
     for client, indices in content.items():
         _check_indices(path, client, indices, num_examples, minimum)
@@ -110,19 +111,7 @@ def _check_disjoint(path: Path, client: str, indices: list[int], owners: dict[in
 def _read_clusters(path: Path, clients: Sequence[str]) -> Tensor | None:
     if not path.is_file():
         return None
-    content = _read_object(path)
+    content = read_object(path)
     if set(content) != set(clients) or any(type(c) is not int for c in content.values()):
         raise CadisError(f"The file {path} must have the number of a cluster for each client.")
     return torch.tensor([content[client] for client in clients])
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CadisError(f"The file {path} cannot be read: {error.strerror}.") from None
-    except ValueError as error:
-        raise CadisError(f"The file {path} is not valid JSON: {error}.") from None
-    if not isinstance(content, dict) or not content:
-        raise CadisError(f"The file {path} must hold an object of clients.")
-    return content
