@@ -63,6 +63,7 @@ def test_data_verify_names_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Mon
     result = cadis("data", *where, "verify")
     assert result.exit_code == 1
     assert f"toy: {damaged} does not contain what was published" in result.output
+    assert cadis("data", "fetch", "toy", *where).exit_code == 2  # it tries, and there is no mirror
 
 
 @pytest.mark.parametrize(

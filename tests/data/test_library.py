@@ -73,6 +73,7 @@ def test_wrong_files_are_named(change: dict[str, bytes], sentence: str, tmp_path
         load_published(TOY, found)
     assert str(tmp_path / "toy" / next(iter(change))) in str(caught.value)
     assert "published file" in str(caught.value)
+    assert str(caught.value).endswith("or let 'cadis data fetch toy' do it.")
     assert len(list(problems(found))) == len(change)
 
 

@@ -113,7 +113,7 @@ _DATA_DIR = click.option(
 @_DATA_DIR
 @click.pass_context
 def fetch(ctx: click.Context, names: tuple[str, ...], data_dir: Path | None) -> None:
-    """Download datasets that are missing."""
+    """Download datasets that are missing or damaged."""
     _call("data", "fetch_datasets", names, data_dir or ctx.obj)
 
 

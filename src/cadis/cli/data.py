@@ -32,12 +32,12 @@ def list_datasets(data_dir: Path | None) -> int:
 
 
 def fetch_datasets(names: Sequence[str], data_dir: Path | None) -> int:
-    """Download what is missing."""
+    """Download what is missing or damaged."""
     check_names("dataset to fetch", names, CATALOGUE)
     console, places = Console(), roots(data_dir)
     for name in names:
         found = find(CATALOGUE[name], places)
-        if found is not None:
+        if found is not None and not any(problems(found)):
             console.print(f"{name} is already in {found.folder}.", soft_wrap=True)
             continue
         with loading(console) as listener:

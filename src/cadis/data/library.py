@@ -67,9 +67,12 @@ def find(published: Published, places: Sequence[Path]) -> Found | None:
 
 def load_published(published: Published, found: Found) -> Dataset:
     """Read a dataset; every file must contain what was published."""
-    train, test = (
-        _examples(published, found, list(files)) for files in (found.form.train, found.form.test)
-    )
+    sets = (found.form.train, found.form.test)
+    try:
+        train, test = (_examples(published, found, list(files)) for files in sets)
+    except CadisError as error:
+        remedy = f"or let 'cadis data fetch {published.name}' do it."
+        raise CadisError(f"{str(error).removesuffix('.')}, {remedy}") from None
     return Dataset(published.name, train, test, published.classes)
 
 
