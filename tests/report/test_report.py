@@ -65,9 +65,15 @@ def test_progress_tells_rounds_and_accuracy(terminal: bool, tmp_path: Path) -> N
     federation = small_federation()
     clients = [(client.inputs, client.labels) for client in federation.clients]
     test = federation.test.inputs, federation.test.labels
-    with run_progress(console, 3) as (on_round, _):
+    with run_progress(console, 3) as (on_round, listener):
+        listener.progress("reading pictures", 3, 4)
+        listener.progress("downloading", 5, 0)  # nobody knows how much there is
+        listener.say("Skipped x.")
         cadis.run(small_model(), clients, test, rounds=3, workers=1, on_round=on_round)
     text = console.export_text()
+    assert "reading pictures" in text
+    assert "downloading" in text
+    assert "Skipped x." in text
     assert "3/3" in text
     assert "accuracy 0." in text
     assert "clusters" in text

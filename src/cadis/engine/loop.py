@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from cadis.core import CadisError, ModelState
-from cadis.data import Examples
+from cadis.data import SILENT, Examples, Listener
 from cadis.engine.federation import Federation
 from cadis.engine.pool import Pool, open_pool
 from cadis.engine.record import EngineState, RoundResult, Seconds, record_of
@@ -67,7 +67,9 @@ class Engine:
         self._per_round = self._check_per_round()
         self._steps = [len(batch_sizes(n, settings.local.batch_size)) for n in pooled.sizes()]
 
-    def rounds(self, state: EngineState) -> Generator[RoundResult, None, None]:
+    def rounds(
+        self, state: EngineState, listener: Listener = SILENT
+    ) -> Generator[RoundResult, None, None]:
         """Run the rounds that follow ``state``, up to the number in the settings."""
         context = process_context()
         job = Job(
@@ -83,7 +85,7 @@ class Engine:
         workers = choose_workers(self._settings.workers, self._device, self._per_round)
         with _one_thread(), closing(open_pool(job, workers, context)) as pool:
             for number in range(state.round + 1, self._settings.rounds + 1):
-                result = self._round(number, state, job, pool)
+                result = self._round(number, state, job, pool, listener)
                 yield result
                 state = result.state
 
@@ -101,17 +103,21 @@ class Engine:
         model.load(state)
         return model
 
-    def _round(self, number: int, state: EngineState, job: Job, pool: Pool) -> RoundResult:
+    def _round(
+        self, number: int, state: EngineState, job: Job, pool: Pool, listener: Listener
+    ) -> RoundResult:
         started = time.perf_counter()
         num_clients = len(self._server.federation.clients)
         present = sample_participants(self._settings.seed, number, num_clients, self._per_round)
-        trained = self._train(self._server.train_tasks(number, present, state), pool)
+        tasks = self._server.train_tasks(number, present, state)
+        trained = self._train(tasks, pool, listener)
         aggregating = time.perf_counter()
         outcome = self._server.aggregate(number, state, present, trained, job.slots)
         aggregated = time.perf_counter()
         new = outcome.aggregation
         overwrite(job.sent, new.state)
-        tests = pool.run(self._server.test_tasks())
+        parts = self._server.test_tasks()
+        tests = pool.run(parts, lambda done: listener.progress("testing", done, len(parts)))
         tested = [answer for answer in tests if isinstance(answer, Tested)]
         evaluation = reduce(add, (part.evaluation for part in tested))
         seconds = Seconds(
@@ -124,10 +130,13 @@ class Engine:
         following = EngineState(number, new.state, new.method_state, outcome.client_files)
         return RoundResult(record, evaluation, following)
 
-    def _train(self, tasks: list[TrainTask], pool: Pool) -> list[Trained]:
+    def _train(self, tasks: list[TrainTask], pool: Pool, listener: Listener) -> list[Trained]:
         """Train the participants, longest first; answers are in the order of the tasks."""
         longest_first = sorted(tasks, key=lambda task: -self._steps[task.client])
-        answers = dict(zip(longest_first, pool.run(longest_first), strict=True))
+        trained = pool.run(
+            longest_first, lambda done: listener.progress("training clients", done, len(tasks))
+        )
+        answers = dict(zip(longest_first, trained, strict=True))
         in_order = (answers[task] for task in tasks)
         return [answer for answer in in_order if isinstance(answer, Trained)]
 

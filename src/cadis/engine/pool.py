@@ -2,11 +2,11 @@
 
 import signal
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import torch
 
@@ -14,11 +14,18 @@ from cadis.engine.errors import EngineError
 from cadis.engine.sharing import Context
 from cadis.engine.worker import Job, Result, Task, Worker
 
+OnDone: TypeAlias = Callable[[int], None]
+"""Called with the number of tasks that are done."""
+
+
+def _ignore(_done: int) -> None:
+    """Nobody asks."""
+
 
 class Pool(Protocol):
     """Something that does tasks."""
 
-    def run(self, tasks: Sequence[Task]) -> list[Result]:
+    def run(self, tasks: Sequence[Task], on_done: OnDone = _ignore) -> list[Result]:
         """Do all tasks, begun in the order given; results are in that order too."""
 
     def close(self) -> None:
@@ -36,9 +43,13 @@ class InProcess:
     def __init__(self, job: Job) -> None:
         self._worker = Worker(job)
 
-    def run(self, tasks: Sequence[Task]) -> list[Result]:
+    def run(self, tasks: Sequence[Task], on_done: OnDone = _ignore) -> list[Result]:
         """One task after the other."""
-        return [self._worker.do(task) for task in tasks]
+        results: list[Result] = []
+        for task in tasks:
+            results.append(self._worker.do(task))
+            on_done(len(results))
+        return results
 
     def close(self) -> None:
         """Nothing to end."""
@@ -68,7 +79,7 @@ class Processes:
             self._processes.append(process)
         reader.close()
 
-    def run(self, tasks: Sequence[Task]) -> list[Result]:
+    def run(self, tasks: Sequence[Task], on_done: OnDone = _ignore) -> list[Result]:
         """Hand out tasks in order, each to whoever is free."""
         results: dict[int, Result] = {}
         todo = deque(enumerate(tasks))
@@ -81,6 +92,7 @@ class Processes:
                 number, answer = _receive(pipe)  # type: ignore[arg-type]
                 results[number] = answer
                 under_way -= 1
+                on_done(len(results))
         return [results[number] for number in range(len(tasks))]
 
     def close(self) -> None:

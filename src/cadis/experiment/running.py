@@ -64,7 +64,7 @@ def run_experiment(
         folder.client_folder,
         settings.head or None,
     )
-    return execute(engine, built.config.to_dict(), folder, resume, on_round)
+    return execute(engine, built.config.to_dict(), folder, resume, on_round, listener)
 
 
 def execute(
@@ -73,6 +73,7 @@ def execute(
     folder: RunFolder,
     resume: bool,
     on_round: OnRound | None,
+    listener: Listener = SILENT,
 ) -> RunResult:
     """Run an engine, or go on with its run, and keep everything in a folder.
 
@@ -82,6 +83,7 @@ def execute(
         folder: where to keep it.
         resume: whether to go on with the run in the folder.
         on_round: called with the result of each round.
+        listener: hears how a round goes.
     """
     described = describe_federation(engine.given, engine.num_classes)
     state = engine.start
@@ -94,7 +96,7 @@ def execute(
     folder.write_json("federation.json", described)
     best = max((record.accuracy for record in history), default=-1.0)
     evaluation = None
-    with closing(engine.rounds(state)) as rounds:
+    with closing(engine.rounds(state, listener)) as rounds:
         for result in rounds:
             state, evaluation = result.state, result.evaluation
             history.append(result.record)

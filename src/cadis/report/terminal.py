@@ -62,16 +62,20 @@ def _round_bar(bars: Progress, rounds: int) -> OnRound:
 
 
 def _listener(bars: Progress) -> Listener:
+    """A bar for each thing that takes a while; what begins again has its bar emptied."""
     tasks: dict[str, TaskID] = {}
-    drawn: dict[str, float] = {}
+    drawn = 0.0
 
     def progress(what: str, done: int, total: int) -> None:
+        nonlocal drawn
         if what not in tasks:
             tasks[what] = bars.add_task(what, total=total or None, amount="", state="")
-        if done == total or time.monotonic() > drawn.get(what, 0) + _REFRESH_SECONDS:
-            drawn[what] = time.monotonic()
-            amount = f"{done / total:.0%}" if total else ""
-            bars.update(tasks[what], completed=done, amount=amount, refresh=True)
+        if bars.tasks[tasks[what]].completed >= done:
+            bars.reset(tasks[what])
+        amount = f"{done / total:.0%}" if total else ""
+        due = time.monotonic() > drawn + _REFRESH_SECONDS  # drawing takes a while, too
+        bars.update(tasks[what], completed=done, amount=amount, refresh=due)
+        drawn = time.monotonic() if due else drawn
 
     return Listener(progress, lambda sentence: bars.console.print(sentence, soft_wrap=True))
 
