@@ -143,7 +143,7 @@ def _examples(published: Published, found: Found, names: list[str]) -> Examples:
     for name, content, path in zip(names, contents, paths, strict=True):
         check_content(content, found.form.files[name], path)
     return Examples(
-        torch.from_numpy(np.ascontiguousarray(pictures).copy()),
+        torch.from_numpy(np.require(pictures, requirements=["C", "W"])),
         torch.from_numpy(labels.astype(np.int64)),
         published.scaling,
     )
