@@ -101,6 +101,7 @@ def test_a_resolved_config_is_written_and_read_back(name: str) -> None:
         ({}, {"partition": "bc", "majority": "2"}, "majority should be less than or equal to 1"),
         ({}, {"clients": "few"}, "clients should be"),
         ({}, {"image_size": "2"}, "image_size should be greater than or equal to 8"),
+        ({}, {"image_size": "9999"}, "image_size should be less than or equal to 1024"),
     ],
 )
 def test_wrong_options_are_one_sentence(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Gt
+from annotated_types import Ge, Gt, Le
 
 from cadis.engine import Device, EngineSettings
 from cadis.training import LocalSettings
@@ -35,7 +35,7 @@ class FederationSettings:
     dataset: str = "digits"
     data_dir: str = ""
     offline: bool = False
-    image_size: Annotated[int, Ge(8)] = 224
+    image_size: Annotated[int, Ge(8), Le(1024)] = 224
     partition: str = "auto"
     clients: Annotated[int, Gt(0)] | Literal["auto"] = "auto"
     min_samples: Annotated[int, Gt(0)] = 2
