@@ -40,8 +40,17 @@ __all__ = [
 ]
 
 
+_PACKAGES = ("core", "data", "engine", "experiment", "methods", "models", "partition", "report")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *_PACKAGES]
+
+
 def __getattr__(name: str) -> object:
     """Import on first use: ``cadis --help`` need not wait for torch."""
+    if name in _PACKAGES:
+        return import_module(f"cadis.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'cadis' has no attribute '{name}'")
     return getattr(import_module(f"cadis.{_HOMES[name]}"), name)

@@ -71,8 +71,11 @@ def test_data_verify_names_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Mon
     [
         (["data", "fetch", "mnits"], "no dataset to fetch 'mnits'; did you mean 'mnist'?"),
         (["data", "verify", "digits"], "no dataset to verify 'digits'"),
-        (["run", "--dataset", "mnist", "--offline"], "mnist is not in"),
-        (["run", "--dataset", "images:none"], "There is no folder none"),
+        (["run", "--dataset", "mnist", "--offline"], "mnist is missing: it is not in"),
+        (
+            ["run", "--dataset", "images:none"],
+            "There is no folder none; name that of your pictures",
+        ),
         (["run", "--preset", "mnist"], "There is no preset 'mnist'"),
         (["run", "some.toml", "--preset", "mnist-mc-10"], "either a file or a preset"),
         (["run", "--partition", "none.json"], "none.json cannot be read"),
@@ -81,6 +84,9 @@ def test_data_verify_names_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Mon
         (["presets", "mnist"], "There is no preset 'mnist'"),
         (["partition", "--clients", "1000"], "1000 clients are too many"),
         (["partition", "--out", "mc.txt"], "call the file mc.json"),
+        (["partition", "--out", "mc.clusters.json"], "call the file mc.json"),
+        (["partition", "--figure", "p.xyz"], "call it p.png"),
+        (["run", "--dataset", "images:"], "as in images:FOLDER"),
         (["partition", "--rounds", "3"], "No such option"),
     ],
 )
@@ -134,6 +140,54 @@ def test_a_drawn_pill_folder_with_resnet18() -> None:
     assert classes == ["pill-a", "pill-b", "pill-c"]
 
 
+def test_names_mean_nothing_but_themselves() -> None:
+    names = {"[/x]": "$x^2$", "[red]y": "Paracetamol 500 mg film-coated tablets", "名": "c"}
+    for number, (client, kind) in enumerate(names.items()):
+        for n in range(4):
+            draw_picture(Path("album", client.replace("/", "|"), kind, f"{n}.png"), number, seed=n)
+    options = ["--dataset", "images:album", "--image-size", "16"]
+    text = good("partition", *options)
+    assert "[|x]" in text
+    assert "[red]y" in text
+    good("run", *QUICK, *options, "--out", "run")
+    Path("p.json").write_text(json.dumps({"[/x]": [1, 4], "[bold]b": [2, 3]}))
+    assert "[/x]" in good("partition", "--partition", "p.json")
+
+
+def test_few_classes_make_few_clusters() -> None:
+    for n in range(40):
+        draw_picture(Path("album", "ab"[n % 2], f"{n}.png"), colour=n, seed=n)
+    text = good("partition", "--dataset", "images:album", "--image-size", "16", "--clients", "6")
+    assert "a" in text
+    good(
+        "run",
+        *QUICK,
+        "--dataset",
+        "images:album",
+        "--image-size",
+        "16",
+        "--clients",
+        "6",
+        "--out",
+        "r",
+    )
+    assert "ratio = [2, 1]" in config_of("r")
+
+
+def test_a_presets_federation_can_be_looked_at(real_data: Callable[[str], Path]) -> None:
+    text = good("partition", "--preset", "mnist-bc-10", "--data-dir", str(real_data("mnist")))
+    assert "mnist, bc" in text
+
+
+def test_too_wide_a_model_is_refused_before_it_is_trained() -> None:
+    Path("wide.py").write_text(
+        "from torch import nn\ndef net(): return nn.Sequential(nn.Flatten(), nn.Linear(64, 13))\n"
+    )
+    result = cadis("run", *QUICK, "--model", "wide:net", "--out", "run")
+    assert result.exit_code == 2
+    assert "tells 13 classes apart, but the data have 10" in result.stderr
+
+
 def test_a_model_of_ones_own() -> None:
     Path("mine.py").write_text(
         "from torch import nn\n"
@@ -161,6 +215,9 @@ def test_a_run_goes_on_where_its_data_are_now() -> None:
     good("run", *QUICK, *options, "--out", "run")
     text = good("run", "--resume", "--rounds", "2", "--out", "run", "--data-dir", "elsewhere")
     assert "round 2/2" in text
+    Path("album").rename("moved")
+    moved = ["--dataset", "images:moved", "--rounds", "3"]
+    assert "round 3/3" in good("run", "--resume", "--out", "run", *moved)
 
 
 def test_real_mnist(real_data: Callable[[str], Path]) -> None:

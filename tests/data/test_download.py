@@ -156,7 +156,9 @@ def test_load_downloads_what_is_missing_unless_offline(
     monkeypatch.setenv("CADIS_DATA", str(tmp_path / "env"))
     monkeypatch.setenv("CADIS_MIRROR", f"{server.address}/")
     server.files |= {name.replace("good", "toy"): c for name, c in server.files.items()}
-    with pytest.raises(CadisError, match=r"toy is not in .*env.*fetch it without --offline"):
+    with pytest.raises(
+        CadisError, match=r"toy is missing: it is not in .*env.*fetch it without --offline"
+    ):
         load("toy", offline=True)
     assert server.asked == []
     assert len(load("toy").train) == 6

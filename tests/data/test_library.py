@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cadis.core import CadisError
-from cadis.data import find, load, problems, roots
+from cadis.data import find, load, missing_files, problems, roots
 from cadis.data.catalogue import CATALOGUE
 from cadis.data.library import load_published
 from toy import CONTENTS, NAMES, TOY, idx, put
@@ -45,6 +45,8 @@ def test_half_a_dataset_is_none(tmp_path: Path) -> None:
     put(tmp_path / "toy")
     (tmp_path / "toy" / NAMES[3]).unlink()
     assert find(TOY, [tmp_path]) is None
+    assert missing_files(TOY, [tmp_path]) == f"{tmp_path / 'toy'} lacks {NAMES[3]}"
+    assert missing_files(TOY, [tmp_path / "nothing"]) == ""
 
 
 def test_files_that_only_share_their_names_are_not_taken(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_the_fewest_samples_can_be_chosen() -> None:
 
 def test_a_census_by_hand() -> None:
     counts = torch.tensor([[6, 0, 0], [0, 3, 0], [3, 0, 0]])
-    census = Census("t", ("a", "b", "c"), ("x", "y", "z"), counts, torch.tensor([0, 1, 0]), 20)
+    census = Census("t", ("a", "b", "c"), ("x", "y", "z"), counts, torch.tensor([0, 1, 0]), 20, 5)
     # Everybody: 3/4 a, 1/4 b. Distances: 1/4 (only a), 3/4 (only b), 1/4; the mean is 5/12.
     assert census.label_skew == pytest.approx(5 / 12)
     # Sizes 6, 3, 3: mean 4, variance (4 + 1 + 1) / 3 = 2.
@@ -97,5 +97,5 @@ def test_skew_is_0_for_equals_and_near_1_for_strangers() -> None:
     equals, strangers = torch.full((4, 5), 3), 7 * torch.eye(50).long()
     for counts, skew in ((equals, 0), (strangers, 0.98)):
         names = tuple(map(str, range(counts.shape[1])))
-        census = Census("t", names, tuple(range(len(counts))), counts, None, 1000)
+        census = Census("t", names, tuple(range(len(counts))), counts, None, 1000, 5)
         assert census.label_skew == pytest.approx(skew)

@@ -49,3 +49,15 @@ def test_a_model_whose_output_no_linear_layer_makes() -> None:
     )
     with pytest.raises(CadisError, match=r"as head, one of: 1 \(6\)"):
         name_head(model, torch.zeros(2, 1, 4, 4))
+
+
+class Pair(nn.Linear):
+    """Returns more than logits."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[override]
+        return super().forward(x), x
+
+
+def test_a_model_that_returns_more_than_logits() -> None:
+    with pytest.raises(CadisError, match="returns a tuple; it must return the logits"):
+        name_head(Pair(4, 2), torch.zeros(2, 4))

@@ -19,8 +19,10 @@ from cadis.models import own_model
         ("def net(): return nn.Linear(4, 7)", ""),
         ("class net(nn.Linear):\n def __init__(self): super().__init__(4, 7)", ""),
         ("def net(x): return nn.Linear(4, 7)", "missing 1 required positional argument: 'x'"),
-        ("def net(): return 3", "made a int, not an nn.Module"),
+        ("def net(): return 3", "made no nn.Module, but: int"),
         ("def other(): pass", "has no function or class 'net'"),
+        ("def net(**facts): return nn.Linear(facts['width'], facts['num_classes'])", ""),
+        ("net = nn.Linear(4, 7)", "is a model; name a function or class that makes one"),
         ("net = 3", "has no function or class 'net'"),
         ("import nowhere", "could not be imported: ModuleNotFoundError: No module named 'nowhere'"),
         ("def net(:", "could not be imported: SyntaxError"),
@@ -42,3 +44,18 @@ def test_a_model_of_ones_own(
     with pytest.raises(CadisError) as caught:
         own_model(f"{module}:net", **facts)
     assert sentence in str(caught.value)
+
+
+def test_lazy_layers_are_made_to_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    body = "def net(num_classes): return nn.Sequential(nn.Flatten(), nn.LazyLinear(num_classes))"
+    (tmp_path / "lazy_net.py").write_text(f"from torch import nn\n{body}\n")
+    model = own_model("lazy_net:net", channels=3, height=4, width=5, num_classes=7)
+    assert model.get_parameter("1.weight").shape == (7, 60)
+
+
+@pytest.mark.parametrize("name", ["mine.py:net", "sub/mine.py:net", "sub/mine:net"])
+def test_a_file_is_no_module(name: str) -> None:
+    with pytest.raises(CadisError, match=r"Write (sub\.)?mine:net, as in an import"):
+        own_model(name)

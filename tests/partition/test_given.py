@@ -64,10 +64,24 @@ def test_other_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "p.json").write_text("{")
     with pytest.raises(CadisError, match="not valid JSON"):
         read_partition(tmp_path / "p.json", 10, allow_overlap=False, minimum=1)
+    (tmp_path / "p.json").write_text('{"a": [1], "a": [2]}')
+    with pytest.raises(CadisError, match="'a' stands there twice"):
+        read_partition(tmp_path / "p.json", 10, allow_overlap=False, minimum=1)
+    (tmp_path / "p.json").write_text("[" * 100_000)
+    with pytest.raises(CadisError, match="not valid JSON"):
+        read_partition(tmp_path / "p.json", 10, allow_overlap=False, minimum=1)
     (tmp_path / "p.json").write_text('{"a": [1]}')
     (tmp_path / "p.clusters.json").write_text('{"b": 0}')
     with pytest.raises(CadisError, match="number of a cluster for each client"):
         read_partition(tmp_path / "p.json", 10, allow_overlap=False, minimum=1)
+
+
+def test_clusters_of_another_partition_do_not_stay(tmp_path: Path) -> None:
+    path, clustered = tmp_path / "p.json", torch.tensor([0, 0])
+    indices = (torch.tensor([1]), torch.tensor([2]))
+    write_partition(path, Partition(indices, clustered))
+    write_partition(path, Partition(indices))
+    assert read_partition(path, 10, allow_overlap=False, minimum=1).cluster_of_client is None
 
 
 def test_given_by_the_data() -> None:

@@ -75,15 +75,16 @@ def run(
 
 
 @commands.command(cls=_GeneratedCommand, options="partition_options")
+@click.option("--preset", metavar="NAME", help="Start from a preset; see 'cadis presets'.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the partition to FILE.json.")
 @click.option("--figure", type=click.Path(path_type=Path), help="Where to draw the picture.")
-def partition(out: Path | None, figure: Path | None, **options: Any) -> None:
+def partition(preset: str | None, out: Path | None, figure: Path | None, **options: Any) -> None:
     """Show who would have what, before anything is trained.
 
     A table, and a picture in which the area of a point is the number of samples that a client
     has of a class. The file that --out writes can be given to 'cadis run --partition'.
     """
-    _call("partition", "partition", out, figure, _typed(options))
+    _call("partition", "partition", preset, out, figure, _typed(options))
 
 
 @commands.command()

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from cadis.data import CATALOGUE, fetch, find, problems, roots
+from cadis.data import CATALOGUE, fetch, find, missing_files, problems, roots
 from cadis.experiment import check_names
 from cadis.report import loading
 
@@ -20,7 +21,8 @@ def list_datasets(data_dir: Path | None) -> int:
     table.add_row("digits", "10", "comes with scikit-learn", "")
     for name, published in CATALOGUE.items():
         found = find(published, places)
-        where = "[yellow]missing[/yellow]" if found is None else str(found.folder)
+        lack = missing_files(published, places) or "missing"
+        where = f"[yellow]{escape(lack)}[/yellow]" if found is None else escape(str(found.folder))
         size = "" if found is None else f"{found.size / 1e6:,.0f}"
         table.add_row(name, str(len(published.classes)), where, size)
     table.add_row("images:FOLDER", "", "pictures of your own", "")
@@ -54,7 +56,8 @@ def verify_datasets(names: Sequence[str], data_dir: Path | None) -> int:
         found = find(CATALOGUE[name], roots(data_dir))
         if found is None:
             wrong += bool(names)
-            console.print(f"{name}: missing; fetch it by: cadis data fetch {name}")
+            lack = missing_files(CATALOGUE[name], roots(data_dir)) or "missing"
+            console.print(f"{name}: {lack}; fetch it by: cadis data fetch {name}", soft_wrap=True)
             continue
         sentences = list(problems(found))
         wrong += len(sentences)

@@ -8,20 +8,25 @@ from typing import Any
 from rich.console import Console
 
 from cadis.core import CadisError
-from cadis.experiment import Census, build_partition, load_dataset, partition_name, resolve
+from cadis.experiment import Census, build_partition, fitted, load_dataset, read_preset, resolve
 from cadis.partition import write_partition
 from cadis.report import census_table, draw_partition, group_table, loading
 
 
-def partition(out: Path | None, figure: Path | None, given: Mapping[str, Any]) -> int:
+def partition(
+    preset: str | None, out: Path | None, figure: Path | None, given: Mapping[str, Any]
+) -> int:
     """Deal, show, and write what was asked for."""
-    config, console = resolve({}, given), Console()
-    if out is not None and out.suffix != ".json":
-        raise CadisError(f"The partition is written as JSON; call the file {out.stem}.json.")
+    config, console = resolve(read_preset(preset) if preset else {}, given), Console()
+    if out is not None and (out.suffix != ".json" or out.stem.endswith(".clusters")):
+        name = out.name.partition(".")[0]
+        raise CadisError(f"The partition is written as JSON; call the file {name}.json.")
+    if figure is not None and figure.suffix not in (".png", ".pdf", ".svg"):
+        raise CadisError(f"The picture is written as PNG, PDF or SVG; call it {figure.stem}.png.")
     with loading(console) as listener:
         dataset = load_dataset(config.settings, listener)
-    dealt = build_partition(config, dataset)
-    name = partition_name(config, dataset)
+    config = fitted(config, dataset)
+    name, dealt = config.settings.partition, build_partition(config, dataset)
     census = Census.take(f"{dataset.name}, {name}", dataset, dealt)
     console.print(group_table(census))
     console.print(census_table(census))
@@ -34,7 +39,7 @@ def partition(out: Path | None, figure: Path | None, given: Mapping[str, Any]) -
 
 
 def _default_figure(dataset: str, partition: str) -> Path:
-    names = (Path(part.removeprefix("images:")).stem for part in (dataset, partition))
+    names = (Path(part.removeprefix("images:")).name for part in (dataset, partition))
     plain = re.sub(r"[^\w.-]+", "-", "-".join(names))
     return Path("runs") / f"partition-{plain}.png"
 

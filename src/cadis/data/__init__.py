@@ -4,7 +4,7 @@ from cadis.data.catalogue import CATALOGUE
 from cadis.data.digits import digits
 from cadis.data.download import fetch
 from cadis.data.examples import Dataset, Examples, Scaling, Subsets
-from cadis.data.library import Found, find, problems, roots
+from cadis.data.library import Found, find, missing_files, problems, roots
 from cadis.data.listener import SILENT, Listener
 from cadis.data.loading import DATASETS, load
 
@@ -22,6 +22,7 @@ __all__ = [
     "fetch",
     "find",
     "load",
+    "missing_files",
     "problems",
     "roots",
 ]

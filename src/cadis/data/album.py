@@ -50,7 +50,9 @@ def read_album(folder: Path) -> Album:
     - the layout of the paper's pills: see :func:`_read_pills`.
     """
     if not folder.is_dir():
-        raise CadisError(f"There is no folder {folder}; give the folder of your pictures.")
+        raise CadisError(
+            f"There is no folder {folder}; name that of your pictures by --dataset images:FOLDER."
+        )
     if (folder / "client_dataset").is_dir():
         return _read_pills(folder)
     split = (folder / "train").is_dir() and (folder / "test").is_dir()

@@ -44,9 +44,12 @@ def fetch(published: Published, root: Path, listener: Listener) -> Path:
 
 
 def mirrors_of(published: Published) -> list[str]:
-    """Where to ask, in this order; ``$CADIS_MIRROR`` names a place of one's own."""
+    """Where to ask, in this order; ``$CADIS_MIRROR`` names an address or folder of one's own."""
     own = os.environ.get("CADIS_MIRROR")
-    return [*([f"{own.rstrip('/')}/{published.name}"] if own else []), *published.mirrors]
+    if not own:
+        return list(published.mirrors)
+    address = own.rstrip("/") if "://" in own else Path(own).absolute().as_uri()
+    return [f"{address}/{published.name}", *published.mirrors]
 
 
 def _from_some_mirror(
@@ -72,8 +75,8 @@ def _from_some_mirror(
 
 def _receive(address: str, path: Path, listener: Listener) -> None:
     """Download one file, with its progress."""
-    request = urllib.request.Request(address, headers={"User-Agent": "cadis"})
     try:
+        request = urllib.request.Request(address, headers={"User-Agent": "cadis"})
         with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:
             total, received = int(answer.headers.get("Content-Length") or 0), 0
             with path.open("wb") as file:

@@ -31,6 +31,8 @@ def load_images(folder: Path, size: int, cache: Path, listener: Listener) -> Dat
         [picture for n, picture in enumerate(part, start) if n not in decoded.broken]
         for part, start in ((train, 0), (test, len(train)))
     )
+    for label in sorted({picture.label for picture in train} - {p.label for p in test}):
+        listener.say(f"No picture of {album.classes[label]} is left for testing; add some.")
     if not train or not test:
         raise CadisError(f"{folder} has too few pictures that can be read; add some.")
     # Pillow's rows of pixels are torch's pictures with the channels last.
@@ -47,7 +49,10 @@ def load_images(folder: Path, size: int, cache: Path, listener: Listener) -> Dat
 
 
 def hold_out(pictures: Sequence[Picture]) -> tuple[list[Picture], list[Picture]]:
-    """A tenth of each class for testing, at least one picture; no client loses its last one."""
+    """A tenth of each class for testing, at least one picture.
+
+    A class's only picture stays in training, and no client loses its last one.
+    """
     generator = generator_for(0, "hold out")
     left: dict[str | None, int] = {}
     for picture in pictures:
@@ -55,7 +60,7 @@ def hold_out(pictures: Sequence[Picture]) -> tuple[list[Picture], list[Picture]]
     held: set[int] = set()
     for label in {picture.label: None for picture in pictures}:
         members = [n for n, picture in enumerate(pictures) if picture.label == label]
-        wanted = max(1, round(_TEST_SHARE * len(members)))
+        wanted = max(1, round(_TEST_SHARE * len(members))) if len(members) > 1 else 0
         for at in torch.randperm(len(members), generator=generator).tolist():
             client = pictures[members[at]].client
             if wanted and left[client] > 1:

@@ -65,6 +65,18 @@ def find(published: Published, places: Sequence[Path]) -> Found | None:
     return None
 
 
+def missing_files(published: Published, places: Sequence[Path]) -> str:
+    """What is missing of a dataset of which some files were found; "" if there are none."""
+    for root in places:
+        for form in published.forms:
+            for folder in form.folders[:-1]:
+                paths = [_gzipped_or_not(root / folder / name) for name in form.files]
+                missing = [path.name for path in paths if not path.is_file()]
+                if 0 < len(missing) < len(paths):
+                    return f"{root / folder} lacks {', '.join(missing)}"
+    return ""
+
+
 def load_published(published: Published, found: Found) -> Dataset:
     """Read a dataset; every file must contain what was published."""
     sets = (found.form.train, found.form.test)

@@ -8,7 +8,7 @@ from cadis.data.digits import digits
 from cadis.data.download import fetch
 from cadis.data.examples import Dataset
 from cadis.data.images import load_images
-from cadis.data.library import cache_folder, find, load_published, roots
+from cadis.data.library import cache_folder, find, load_published, missing_files, roots
 from cadis.data.listener import SILENT, Listener
 
 DATASETS = ("digits", *CATALOGUE, "images:FOLDER")
@@ -34,6 +34,8 @@ def load(
     if name == "digits":
         return digits()
     if name.startswith("images:"):
+        if name == "images:":
+            raise CadisError("Name the folder of your pictures, as in images:FOLDER.")
         folder = Path(name.removeprefix("images:")).expanduser()
         return load_images(folder, image_size, cache_folder() / "pictures", listener)
     if name not in CATALOGUE:
@@ -42,9 +44,11 @@ def load(
     found = find(published, places)
     if found is None:
         if offline:
-            where = ", ".join(map(str, places))
+            where = (
+                missing_files(published, places) or f"it is not in {', '.join(map(str, places))}"
+            )
             raise CadisError(
-                f"{name} is not in {where}; fetch it without --offline, or name the folder that "
+                f"{name} is missing: {where}; fetch it without --offline, or name the folder that "
                 "has its files by --data-dir."
             )
         fetch(published, places[0], listener)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from cadis.core import CadisError
 from cadis.data.listener import Listener
@@ -46,8 +47,12 @@ def decode(paths: Sequence[Path], size: int, cache: Path, listener: Listener) ->
                     (Path(draft) / name).replace(folder / name)
         except OSError as error:
             raise CadisError(f"{folder} cannot be written: {error.strerror}.") from None
-    broken = json.loads((folder / "broken.json").read_text(encoding="utf-8"))
-    pixels = np.load(folder / "pixels.npy", mmap_mode="c")
+    try:
+        broken = json.loads((folder / "broken.json").read_text(encoding="utf-8"))
+        pixels = np.load(folder / "pixels.npy", mmap_mode="c")
+    except (OSError, ValueError):  # somebody has damaged the cache
+        shutil.rmtree(folder)
+        return decode(paths, size, cache, listener)
     return Decoded(pixels[: len(paths) - len(broken)], {int(n): why for n, why in broken.items()})
 
 
@@ -74,8 +79,10 @@ def _decode_one(path: Path, size: int) -> NDArray[np.uint8] | str:
             image.draft("RGB", (2 * size, 2 * size))  # a large JPEG need not be decoded whole
             upright = ImageOps.exif_transpose(image).convert("RGB")
             return np.asarray(upright.resize((size, size), Image.Resampling.BILINEAR))
+    except UnidentifiedImageError:
+        return "it is not a picture that can be read"
     except Exception as error:  # whatever a broken file may raise
-        return getattr(error, "strerror", None) or str(error)
+        return getattr(error, "strerror", None) or str(error).rstrip(".")
 
 
 def _key(paths: Sequence[Path], size: int) -> str:

@@ -50,6 +50,11 @@ class Federation:
             raise CadisError("A federation needs at least one client.")
         if len(set(self.client_ids)) != len(self.clients):
             raise CadisError("Every client needs an id of its own.")
+        if self.classes and len(self.classes) != num_classes:
+            raise CadisError(
+                f"The model tells {num_classes} classes apart, but the data have "
+                f"{len(self.classes)}; make its classifier layer as wide."
+            )
         truth = self.cluster_of_client
         if truth is not None and len(truth) != len(self.clients):
             raise CadisError(

@@ -5,8 +5,8 @@ from cadis.experiment.build import (
     Built,
     build_experiment,
     build_partition,
+    fitted,
     load_dataset,
-    partition_name,
 )
 from cadis.experiment.census import Census
 from cadis.experiment.config import ExperimentConfig, method_from, resolve
@@ -39,10 +39,10 @@ __all__ = [
     "cluster_agreement",
     "clusters_found",
     "describe_federation",
+    "fitted",
     "load_dataset",
     "method_from",
     "paper_figures",
-    "partition_name",
     "preset_names",
     "preset_text",
     "rare_classes",

@@ -22,8 +22,8 @@ from cadis.methods import METHODS, Method
 
 def run(
     model: nn.Module,
-    clients: Iterable[tuple[Tensor, Tensor]],
-    test: tuple[Tensor, Tensor],
+    clients: Iterable[tuple[Tensor, Tensor] | Examples],
+    test: tuple[Tensor, Tensor] | Examples,
     *,
     rounds: int,
     method: Method | str = "cadis",
@@ -45,8 +45,8 @@ def run(
 
     Args:
         model: the initial global model, any module with a linear classifier; it is not changed.
-        clients: inputs and labels of each client.
-        test: inputs and labels that the global model is tested on after every round.
+        clients: inputs and labels of each client, or examples of a loaded dataset.
+        test: inputs and labels that the global model is tested on after every round, likewise.
         rounds: how many rounds.
         method: how to learn: a method such as ``CADIS(threshold=0.8)``, or the name of one.
         per_round: how many clients take part in a round, by default all.
@@ -99,7 +99,9 @@ def _method(method: Method | str) -> Method:
     return validated(type(method), parameters_of(method))
 
 
-def _examples(pair: Sequence[Tensor], owner: str) -> Examples:
+def _examples(pair: Sequence[Tensor] | Examples, owner: str) -> Examples:
+    if isinstance(pair, Examples):
+        return pair
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise CadisError(f"{owner} is not a pair of inputs and labels.")
     inputs, labels = map(torch.as_tensor, pair)

@@ -12,7 +12,7 @@ from cadis.engine import Federation
 from cadis.experiment.config import ExperimentConfig
 from cadis.experiment.settings import FederationSettings, Settings
 from cadis.models import MODELS, own_model
-from cadis.partition import Partition, given_by_data, read_partition
+from cadis.partition import MultiCluster, Partition, given_by_data, read_partition
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class Built:
 def build_experiment(config: ExperimentConfig, listener: Listener = SILENT) -> Built:
     """Load, deal, and make the model."""
     dataset = load_dataset(config.settings, listener)
+    config = fitted(config, dataset)
     partition = build_partition(config, dataset)
     channels, height, _ = dataset.train.inputs.shape[1:]
-    name = partition_name(config, dataset)
-    settings = config.settings.settled(name, len(partition.indices), (channels, height))
+    settings = config.settings.settled(len(partition.indices), (channels, height))
     federation = build_federation(dataset, partition)
     return Built(replace(config, settings=settings), federation, build_model(settings, dataset))
 
@@ -49,9 +49,9 @@ def load_dataset(settings: FederationSettings, listener: Listener = SILENT) -> D
 
 
 def build_partition(config: ExperimentConfig, dataset: Dataset) -> Partition:
-    """Who has what; the same for all methods with one seed."""
+    """Who has what, of a fitted config; the same for all methods with one seed."""
     settings, labels = config.settings, dataset.train.labels
-    name, minimum = partition_name(config, dataset), settings.min_samples
+    name, minimum = settings.partition, settings.min_samples
     if name == "clients":
         partition = given_by_data(dataset.owners, minimum)
     elif name.endswith(".json"):
@@ -68,11 +68,18 @@ def build_partition(config: ExperimentConfig, dataset: Dataset) -> Partition:
     return partition
 
 
-def partition_name(config: ExperimentConfig, dataset: Dataset) -> str:
-    """The partition that was asked for; "auto" leaves it to the data."""
+def fitted(config: ExperimentConfig, dataset: Dataset) -> ExperimentConfig:
+    """With a partition that fits the data, where it was left to them.
+
+    As the data say; else clusters of unequal size, as many as there are classes for.
+    """
     if config.settings.partition != "auto":
-        return config.settings.partition
-    return "clients" if dataset.owners else config.partitioner.name
+        return config
+    dealer, classes = config.partitioner, len(dataset.train.labels.unique())
+    if isinstance(dealer, MultiCluster) and len(dealer.ratio) > classes:
+        dealer = MultiCluster(ratio=tuple(range(classes, 0, -1)))
+    name = "clients" if dataset.owners else dealer.name
+    return replace(config, settings=replace(config.settings, partition=name), partitioner=dealer)
 
 
 def build_federation(dataset: Dataset, partition: Partition) -> Federation:

@@ -21,6 +21,7 @@ class Census:
         counts: samples by client and class, (clients, classes).
         cluster_of_client: the true clusters, where there are any, (clients,).
         available: samples of the training set, dealt out or not.
+        tested: samples of the test set.
     """
 
     title: str
@@ -29,6 +30,7 @@ class Census:
     counts: Tensor
     cluster_of_client: Tensor | None
     available: int
+    tested: int
 
     @classmethod
     def take(cls, title: str, dataset: Dataset, partition: Partition) -> "Census":
@@ -40,6 +42,7 @@ class Census:
             partition.counts(dataset.train.labels, dataset.num_classes),
             partition.cluster_of_client,
             len(dataset.train),
+            len(dataset.test),
         )
 
     @property

@@ -122,7 +122,8 @@ def _go_on(
     before, given = folder.read_config(), tomllib.loads(to_toml(options))
     for key in sorted(before.keys() | given.keys()):
         was, now = before.get(key), given.get(key)
-        if key not in _MAY_CHANGE and was != now:
+        moved = key == "dataset" and all(str(v).startswith("images:") for v in (was, now))
+        if key not in _MAY_CHANGE and was != now and not moved:
             raise CadisError(
                 f"The run in {folder.path} has {key} = {was}, not {now}; "
                 "resume it with the same options, or start a new one."

@@ -75,11 +75,10 @@ class Settings(FederationSettings):
     workers: Annotated[int, Gt(0)] | Literal["auto"] = "auto"
     device: Device = "auto"
 
-    def settled(self, partition: str, num_clients: int, picture: tuple[int, int]) -> "Settings":
+    def settled(self, num_clients: int, picture: tuple[int, int]) -> "Settings":
         """Without "auto", once the data are known.
 
         Args:
-            partition: who has what, as it turned out.
             num_clients: how many there are.
             picture: channels and height of the pictures.
         """
@@ -87,7 +86,6 @@ class Settings(FederationSettings):
         few = min(_DEFAULT_PER_ROUND, num_clients)
         return replace(
             self,
-            partition=partition,
             clients=num_clients,
             model=model,
             per_round=few if self.per_round == "auto" else self.per_round,

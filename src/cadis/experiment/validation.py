@@ -23,7 +23,7 @@ def check_names(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
     choices = list(known)
     for name in names:
         if name not in choices:
-            close = difflib.get_close_matches(str(name), choices, n=1)
+            close = difflib.get_close_matches(str(name).lower(), choices, n=1)
             hint = f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(choices)}."
             raise CadisError(f"There is no {kind} '{name}'; {hint}")
 

@@ -33,6 +33,9 @@ def name_head(module: nn.Module, inputs: Tensor) -> str:
     finally:
         for handle in handles:
             handle.remove()
+    if not isinstance(output, Tensor):
+        kind = type(output).__name__
+        raise CadisError(f"The model returns a {kind}; it must return the logits, one tensor.")
     fitting = [name for name in used if output.shape[1:] == (linear[name].out_features,)]
     if not fitting:
         choices = ", ".join(f"{name} ({linear[name].out_features})" for name in linear)

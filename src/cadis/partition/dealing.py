@@ -115,6 +115,6 @@ def _check_supply(supply: Tensor, held: Tensor, fewest: Tensor) -> None:
     if wanted[scarcest] > supply[scarcest]:
         raise CadisError(
             f"{len(held)} clients are too many: class {scarcest} has {int(supply[scarcest])} "
-            f"samples, but {int(held[:, scarcest].sum())} clients are to hold it; ask for fewer "
-            "clients."
+            f"samples, but {int(held[:, scarcest].sum())} clients are to hold it, which takes "
+            f"{int(wanted[scarcest])}; ask for fewer clients, or fewer samples of each."
         )

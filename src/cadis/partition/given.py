@@ -58,6 +58,7 @@ def write_partition(path: Path, partition: Partition) -> list[Path]:
         files[clusters_file(path)] = dict(zip(partition.client_ids, clusters, strict=True))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        clusters_file(path).unlink(missing_ok=True)  # those of another partition
         for file, content in files.items():
             lines = (
                 f"{json.dumps(str(key))}: {json.dumps(value)}" for key, value in content.items()

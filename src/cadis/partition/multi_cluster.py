@@ -63,9 +63,10 @@ class MultiCluster:
         classes, clusters = labels.unique(), len(self.ratio)
         each = 1 if self.classes_per_cluster == "auto" else self.classes_per_cluster
         if clusters * each > len(classes):
+            own = "" if self.classes_per_cluster == "auto" else f" of {each} classes each"
             raise CadisError(
-                f"{clusters} clusters of {each} classes each cannot own distinct ones of "
-                f"{len(classes)} classes; give a ratio with fewer clusters, or each fewer classes."
+                f"{clusters} clusters{own} cannot own distinct ones of {len(classes)} classes; "
+                "ask for fewer, as by the ratio 3:1, or for another partition, as dirichlet."
             )
         dealt = classes[torch.randperm(len(classes), generator=generator)]
         if self.classes_per_cluster != "auto":

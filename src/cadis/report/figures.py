@@ -9,13 +9,14 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from cadis.core import ClientId, rescale
 from cadis.experiment import RunFolder
 from cadis.experiment.measures import mean_accuracy
 from cadis.report.story import Story
-from cadis.report.style import METHOD_NAMES, UNKNOWN, colour_of, figure, listed
+from cadis.report.style import METHOD_NAMES, UNKNOWN, colour_of, figure, listed, shown
 
 
 def draw_figures(folder: RunFolder) -> list[Path]:
@@ -52,6 +53,7 @@ def draw_accuracy(story: Story, path: Path) -> Path:
         axes.set(
             xlabel="round", ylabel="test accuracy", ylim=(0, 1.02), xlim=(1, max(2, rounds[-1]))
         )
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(alpha=0.3)
         axes.legend(loc="lower right")
         name = METHOD_NAMES.get(story.method.name, story.method.name)
@@ -133,7 +135,7 @@ def _mark_clients(axes: Axes, clients: Sequence[ClientId], story: Story) -> None
     """Names of the clients (not too many), and a frame around each cluster."""
     step = -(-len(clients) // 25)
     places = range(0, len(clients), step)
-    names = [str(clients[place]) for place in places]
+    names = [shown(clients[place]) for place in places]
     long = max(map(len, names)) > 3
     axes.set_xticks(places, names, rotation=90 if long else 0, size=8)
     axes.set_yticks(places, names, size=8)

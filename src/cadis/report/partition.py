@@ -4,11 +4,12 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.markup import escape
 from rich.table import Table
 from torch import Tensor
 
 from cadis.experiment import Census
-from cadis.report.style import ALONE, OKABE_ITO, figure, listed
+from cadis.report.style import ALONE, OKABE_ITO, figure, listed, shown
 
 _ROWS = 12
 _MARGIN = 0.9
@@ -18,7 +19,7 @@ _MARGIN = 0.9
 def group_table(census: Census) -> Table:
     """A row for each cluster, the largest first; or for each client, if there are no clusters."""
     clustered = census.cluster_of_client is not None
-    table = Table(title=census.title, title_justify="left")
+    table = Table(title=escape(census.title), title_justify="left")
     for title in ("cluster", "clients", "samples of each") if clustered else ("client", "samples"):
         table.add_column(title, justify="left" if title.startswith("cl") else "right")
     table.add_column("classes")
@@ -33,7 +34,7 @@ def group_table(census: Census) -> Table:
         if not clustered:
             most = int(counts.argmax())
             cells.append(f"{census.classes[most]} {counts[most] / counts.sum():.0%}")
-        table.add_row(*cells)
+        table.add_row(*map(escape, cells))
     if len(groups) > _ROWS:
         table.add_row(f"and {len(groups) - _ROWS} more")
     return table
@@ -51,9 +52,10 @@ def census_table(census: Census) -> Table:
     table.add_row("samples", f"{sizes.sum():,} of {census.available:,}")
     table.add_row("  of a client", f"{_range(sizes)}, mean {sizes.double().mean():,.1f}")
     table.add_row("  deviation / mean", f"{census.size_skew:.2f}")
+    table.add_row("samples for testing", f"{census.tested:,}")
     table.add_row("label skew (0: all alike, 1: all strangers)", f"{census.label_skew:.2f}")
     if unheld := census.unheld_classes():
-        table.add_row("[yellow]classes that no client has[/yellow]", listed(unheld))
+        table.add_row("[yellow]classes that no client has[/yellow]", escape(listed(unheld)))
     return table
 
 
@@ -63,26 +65,26 @@ def draw_partition(census: Census, path: Path) -> Path:
     counts = census.counts[order].numpy()  # (clients, classes)
     clients, classes = counts.shape
     width, height = min(12.0, 3.2 + 0.28 * clients), min(9.0, 2.2 + 0.26 * classes)
-    cell = 72 * min((width - 1.6) / clients, (height - 1.5) / classes)  # points
-    x, y = np.nonzero(counts)
-    area = (_MARGIN * max(cell, 1.5)) ** 2 * counts[x, y] / counts.max()
     with figure(path, width, height) as drawing:
         axes = drawing.subplots()
-        axes.scatter(x, y, s=area, c=_colours(census)[x], linewidths=0)
         axes.set(xlim=(-0.7, clients - 0.3), ylim=(classes - 0.3, -0.7))
         step = -(-clients // 40)
-        names = [str(census.client_ids[n]) for n in order.tolist()]
+        names = [shown(census.client_ids[n]) for n in order.tolist()]
         turned = 90 if max(map(len, names)) > 2 else 0
         axes.set_xticks(range(0, clients, step), names[::step], size=8, rotation=turned)
         step = -(-classes // 30)
-        axes.set_yticks(range(0, classes, step), census.classes[::step], size=8)
+        axes.set_yticks(range(0, classes, step), list(map(shown, census.classes[::step])), size=8)
         axes.set(xlabel=f"client{_order_note(census)}", ylabel="class")
-        axes.set_title(
-            f"{census.title}: {census.sizes.sum():,} samples\n"
-            f"the largest point is {counts.max():,} samples of one class"
-        )
+        largest = f"largest point: {counts.max():,} of one class"
+        axes.set_title(f"{shown(census.title)}\n{census.sizes.sum():,} samples; {largest}")
         axes.grid(alpha=0.15)
         axes.set_axisbelow(True)
+        drawing.draw_without_rendering()  # only now it is known how large a cell is
+        frame = axes.get_window_extent()
+        cell = 72 / drawing.dpi * min(frame.width / clients, frame.height / classes)  # points
+        x, y = np.nonzero(counts)
+        area = (_MARGIN * max(cell, 1.5)) ** 2 * counts[x, y] / counts.max()
+        axes.scatter(x, y, s=area, c=_colours(census)[x], linewidths=0)
     return path
 
 
@@ -92,7 +94,7 @@ def _range(sizes: Tensor) -> str:
 
 
 def _order_note(census: Census) -> str:
-    if census.cluster_of_client is None:
+    if census.cluster_of_client is None or len(census.groups()) == 1:
         return ""
     alone = ", grey: alone" if len(census.groups()[-1]) == 1 else ""
     return f", ordered by cluster (colours{alone})"

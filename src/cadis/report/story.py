@@ -11,6 +11,7 @@ from cadis.core import ClientId, SimilarityMatrix
 from cadis.engine import RoundRecord
 from cadis.experiment import RunFolder, clusters_found, method_from, rare_classes, replay
 from cadis.methods import Method
+from cadis.report.style import shown
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,8 @@ class Story:
         )
 
     def names(self, classes: Iterable[int]) -> list[str]:
-        """Names of some classes."""
-        return [self.federation["classes"][number] for number in classes]
+        """Names of some classes, for figures."""
+        return [shown(self.federation["classes"][number]) for number in classes]
 
     @cached_property
     def rare(self) -> list[int]:

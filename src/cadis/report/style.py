@@ -1,5 +1,6 @@
 """One look for all figures: colour-blind safe, the same colour for the same thing."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,8 @@ METHOD_NAMES = {
 
 UNKNOWN = "#d9d9d9"
 ALONE = "#777777"
+_LONGEST = 20
+"""Letters of a name in a figure."""
 
 _STYLE: Any = {
     "figure.dpi": 150,
@@ -33,6 +36,13 @@ _STYLE: Any = {
     "axes.titlesize": 11,
     "legend.frameon": False,
 }
+
+
+def shown(name: object) -> str:
+    """A name for a figure: not too long, and with no meaning but its own."""
+    text = str(name)
+    short = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return short.replace("$", r"\$")
 
 
 def listed(names: Sequence[str], limit: int = 10) -> str:
@@ -52,5 +62,7 @@ def figure(path: Path, width: float, height: float) -> Iterator[Figure]:
     with mpl.rc_context(_STYLE):
         drawing = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(drawing)
-        yield drawing
-        drawing.savefig(path)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph")  # no font has all the names of the world
+            yield drawing
+            drawing.savefig(path)

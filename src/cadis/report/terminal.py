@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -77,7 +78,7 @@ def _listener(bars: Progress) -> Listener:
         bars.update(tasks[what], completed=done, amount=amount, refresh=due)
         drawn = time.monotonic() if due else drawn
 
-    return Listener(progress, lambda sentence: bars.console.print(sentence, soft_wrap=True))
+    return Listener(progress, lambda sentence: bars.console.print(escape(sentence), soft_wrap=True))
 
 
 def _plain_listener(console: Console) -> Listener:
@@ -88,20 +89,22 @@ def _plain_listener(console: Console) -> Listener:
             begun.add(what)
             console.print(f"{what} ...", soft_wrap=True)
 
-    return Listener(progress, lambda sentence: console.print(sentence, soft_wrap=True))
+    return Listener(progress, lambda sentence: console.print(escape(sentence), soft_wrap=True))
 
 
 def summary_table(summary: dict[str, Any], classes: Sequence[str]) -> Table:
     """A finished run in a few lines; ``classes`` are their names."""
     name = METHOD_NAMES.get(summary["method"], summary["method"])
-    table = Table(title=f"{name} after {summary['rounds']} rounds", title_justify="left")
+    ending = "" if summary["rounds"] == 1 else "s"
+    title = f"{name} after {summary['rounds']} round{ending}"
+    table = Table(title=title, title_justify="left")
     table.add_column("measure")
     table.add_column("value", justify="right")
     table.add_row("accuracy", f"{summary['accuracy']:.3f}")
     table.add_row("best accuracy", f"{summary['best_accuracy']:.3f}")
     table.add_row("  reached in round", str(summary["best_round"]))
     if summary["rare_accuracy"] is not None:
-        rare = listed([classes[number] for number in summary["rare_classes"]])
+        rare = escape(listed([classes[number] for number in summary["rare_classes"]]))
         label = f"accuracy on the rare classes ({rare})"
         table.add_row(label, f"{summary['rare_accuracy']:.3f}")
     if "clusters_found" in summary:
