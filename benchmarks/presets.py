@@ -32,7 +32,7 @@ def main(names: list[str]) -> None:
             found = agreements(RunFolder(Path(folder) / "run"), (paper, default))
         if found:
             line = f"{name}: {paper} {found[paper]:.2f}, {default} {found[default]:.2f}"
-            print(f"{line}  ({rounds} rounds)", flush=True)
+            print(f"{line}  (rounds: {rounds})", flush=True)
 
 
 if __name__ == "__main__":

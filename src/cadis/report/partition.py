@@ -64,7 +64,7 @@ def draw_partition(census: Census, path: Path) -> Path:
     order = census.ordered()
     counts = census.counts[order].numpy()  # (clients, classes)
     clients, classes = counts.shape
-    width, height = min(12.0, 3.2 + 0.28 * clients), min(9.0, 2.2 + 0.26 * classes)
+    width, height = min(12.0, max(5.5, 3.2 + 0.28 * clients)), min(9.0, 2.2 + 0.26 * classes)
     with figure(path, width, height) as drawing:
         axes = drawing.subplots()
         axes.set(xlim=(-0.7, clients - 0.3), ylim=(classes - 0.3, -0.7))

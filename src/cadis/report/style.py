@@ -39,9 +39,9 @@ _STYLE: Any = {
 
 
 def shown(name: object) -> str:
-    """A name for a figure: not too long, and with no meaning but its own."""
+    """A name for a figure: its beginning and end if it is long, and no meaning but its own."""
     text = str(name)
-    short = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    short = text if len(text) <= _LONGEST else f"{text[:11]}…{text[-8:]}"
     return short.replace("$", r"\$")
 
 
