@@ -45,7 +45,7 @@ def test_folders_of_clients_settle_the_rest(
     built = build(dataset=dataset, image_size=64)
     settings = built.config.settings
     assert (settings.partition, settings.clients, settings.per_round) == ("clients", 4, 4)
-    assert (settings.model, settings.lr) == ("resnet18", 0.01)
+    assert (settings.model, settings.lr) == ("resnet18", 0.001)
     assert built.federation.client_ids == (0, 1, 2, 3)
     assert built.federation.classes == ("pill-a", "pill-b", "pill-c")
     assert build(dataset=dataset, image_size=32).config.settings.model == "resnet9"

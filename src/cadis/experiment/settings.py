@@ -60,7 +60,8 @@ class Settings(FederationSettings):
         rounds: number of rounds.
         epochs: passes of a client over its data in a round.
         batch_size: examples in a step of SGD.
-        lr: learning rate of SGD; "auto" is 0.1 for small-cnn and mlp, 0.01 for larger models.
+        lr: learning rate of SGD; "auto" is 0.1 for small-cnn and mlp, 0.001 for the ResNets (as in
+            the paper), 0.01 for all others.
         workers: processes that train clients, or "auto" for one on each core.
         device: where to train; "auto" takes an accelerator if there is one.
     """
@@ -110,5 +111,11 @@ def _fitting_model(channels: int, height: int) -> str:
 
 
 def _fitting_lr(model: str) -> float:
-    """What trains a model fast and safely: larger ones diverge where small ones do best."""
+    """What trains a model fast and safely: larger ones diverge where small ones do best.
+
+    ResNets on CIFAR hide their clusters at 0.01 (adjusted Rand index 0.2 and less after a round)
+    and show them at 0.001 (1.0).
+    """
+    if model.startswith("resnet"):
+        return 0.001
     return 0.1 if model in ("small-cnn", "mlp") else 0.01
