@@ -8,6 +8,7 @@ from torch import Tensor
 
 import cadis
 from cadis.core import CadisError
+from cadis.data import Examples, Scaling
 from cadis.engine import RoundResult
 from cadis.experiment import RunFolder, RunResult
 from cadis.experiment.measures import rare_classes
@@ -200,3 +201,22 @@ def test_rare_classes_by_hand() -> None:
     assert rare_classes({"clients": skewed}) == [2]
     assert rare_classes({"clients": skewed[1:]}) == []  # clusters of one size
     assert rare_classes({"clients": [client(None, [1, 1, 1])]}) == []
+
+
+@pytest.mark.parametrize("method", ["cadis", "singleset"])
+def test_examples_of_a_loaded_dataset_are_clients_too(method: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 256, (30, 1, 4, 4), generator=generator, dtype=torch.uint8)
+    labels, scaling = torch.arange(30) % 5, Scaling((0.4,), (0.3,))
+    raw = Examples(pixels, labels, scaling)
+    clients = [raw.take(slice(0, 12)), raw.take(slice(12, 30))]
+    floats = [(client.scaled, client.labels) for client in clients]
+    options = {"rounds": 2, "method": method, "workers": 1}
+    results = [
+        cadis.run(small_model(), clients, raw, **options),  # type: ignore[arg-type]
+        cadis.run(small_model(), floats, (raw.scaled, labels), **options),  # type: ignore[arg-type]
+    ]
+    losses = [[record.loss for record in result.history] for result in results]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    with pytest.raises(CadisError, match="scaled differently"):
+        cadis.run(small_model(), [floats[0]], raw, rounds=1)

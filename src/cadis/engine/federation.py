@@ -63,6 +63,8 @@ class Federation:
             )
         for owner, examples in self._parts():
             examples.check(owner)
+            if examples.scaling != self.test.scaling:
+                raise CadisError(f"{owner} and the test set are scaled differently.")
             if examples.kind != self.test.kind:
                 raise CadisError(
                     f"{owner} has inputs of {examples.kind}, but the test set has inputs of "
@@ -93,5 +95,6 @@ class Federation:
         everything = Examples(
             torch.cat([client.inputs for client in self.clients]),
             torch.cat([client.labels for client in self.clients]),
+            self.test.scaling,  # everybody's
         )
         return Federation([everything], self.test, ("everyone",))
