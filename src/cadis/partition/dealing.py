@@ -63,6 +63,21 @@ def lift(counts: Tensor, minimum: int, generator: torch.Generator) -> Tensor:
     return counts.index_put((receivers, pool), torch.ones_like(pool), accumulate=True)
 
 
+def deal_by_shares(
+    labels: Tensor, shares: Tensor, minimum: int, generator: torch.Generator
+) -> tuple[Tensor, ...]:
+    """All samples, each class in the clients' shares of it.
+
+    Args:
+        labels: of all examples, (n,).
+        shares: relative, (classes, clients).
+        minimum: the fewest samples a client may have; who would have fewer is given some.
+        generator: deals.
+    """
+    counts = apportion(torch.bincount(labels), shares).T  # (clients, classes)
+    return deal_out(labels, lift(counts, minimum, generator), generator)
+
+
 def check_enough(num_samples: int, num_clients: int, minimum: int) -> None:
     """Refuse more clients than there are samples for."""
     if num_clients * minimum > num_samples:

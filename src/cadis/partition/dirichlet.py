@@ -8,7 +8,7 @@ import torch
 from annotated_types import Gt
 from torch import Tensor
 
-from cadis.partition.dealing import apportion, check_enough, deal_out, lift
+from cadis.partition.dealing import check_enough, deal_by_shares
 from cadis.partition.partition import Partition
 
 
@@ -33,9 +33,7 @@ class Dirichlet:
     ) -> Partition:
         """See :meth:`Partitioner.deal`."""
         check_enough(len(labels), num_clients, minimum)
-        supply = torch.bincount(labels)
         seed = int(torch.randint(2**62, (), generator=generator))
         alpha = np.full(num_clients, self.concentration)
-        shares = np.random.default_rng(seed).dirichlet(alpha, size=len(supply))
-        counts = lift(apportion(supply, torch.from_numpy(shares)).T, minimum, generator)
-        return Partition(deal_out(labels, counts, generator))
+        shares = np.random.default_rng(seed).dirichlet(alpha, size=int(labels.max()) + 1)
+        return Partition(deal_by_shares(labels, torch.from_numpy(shares), minimum, generator))

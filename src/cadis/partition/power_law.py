@@ -7,7 +7,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from cadis.partition.dealing import apportion, check_enough, deal_out, lift
+from cadis.partition.dealing import check_enough, deal_by_shares
 from cadis.partition.partition import Partition
 
 
@@ -31,8 +31,7 @@ class PowerLaw:
     ) -> Partition:
         """See :meth:`Partitioner.deal`."""
         check_enough(len(labels), num_clients, minimum)
-        supply = torch.bincount(labels)
-        ranks = torch.rand(len(supply), num_clients, generator=generator).argsort(dim=1)
+        classes = int(labels.max()) + 1
+        ranks = torch.rand(classes, num_clients, generator=generator).argsort(dim=1)
         shares = (1 + ranks.double()) ** -self.exponent  # (classes, clients)
-        counts = lift(apportion(supply, shares).T, minimum, generator)
-        return Partition(deal_out(labels, counts, generator))
+        return Partition(deal_by_shares(labels, shares, minimum, generator))
