@@ -143,6 +143,20 @@ def test_what_was_fetched_stays_and_is_not_fetched_again(server: Server, tmp_pat
     assert find(toy, [tmp_path]) is not None
 
 
+def test_what_is_damaged_is_replaced_gzipped_or_not(server: Server, tmp_path: Path) -> None:
+    toy = replace(TOY, mirrors=(f"{server.address}/good",))
+    folder = fetch(toy, tmp_path, SILENT)
+    zipped = folder / f"{NAMES[0]}.gz"
+    zipped.write_bytes(zipped.read_bytes()[:-9])
+    (folder / f"{NAMES[1]}.gz").unlink()
+    (folder / NAMES[1]).write_bytes(b"damaged")
+    fetch(toy, tmp_path, SILENT)
+    found = find(toy, [tmp_path])
+    assert found is not None
+    assert list(problems(found)) == []
+    assert len(list(folder.iterdir())) == 4
+
+
 def test_a_folder_that_cannot_be_written(server: Server, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CadisError, match="cannot be written: Not a directory"):

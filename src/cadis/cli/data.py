@@ -21,14 +21,16 @@ def list_datasets(data_dir: Path | None) -> int:
     table.add_row("digits", "10", "comes with scikit-learn", "")
     for name, published in CATALOGUE.items():
         found = find(published, places)
-        lack = missing_files(published, places) or "missing"
-        where = f"[yellow]{escape(lack)}[/yellow]" if found is None else escape(str(found.folder))
-        size = "" if found is None else f"{found.size / 1e6:,.0f}"
+        if found is None:
+            lack = missing_files(published, places) or "missing"
+            where, size = f"[yellow]{escape(lack)}[/yellow]", ""
+        else:
+            where, size = escape(str(found.folder)), f"{found.size / 1e6:,.0f}"
         table.add_row(name, str(len(published.classes)), where, size)
     table.add_row("images:FOLDER", "", "pictures of your own", "")
     console = Console()
     console.print(table)
-    console.print(f"Searched: {', '.join(map(str, places))}.", soft_wrap=True)
+    console.print(f"Searched: {', '.join(map(str, places))}.", soft_wrap=True, markup=False)
     console.print("Missing ones are downloaded when needed, or by: cadis data fetch NAME")
     return 0
 
@@ -40,28 +42,32 @@ def fetch_datasets(names: Sequence[str], data_dir: Path | None) -> int:
     for name in names:
         found = find(CATALOGUE[name], places)
         if found is not None and not any(problems(found)):
-            console.print(f"{name} is already in {found.folder}.", soft_wrap=True)
+            console.print(f"{name} is already in {found.folder}.", soft_wrap=True, markup=False)
             continue
         with loading(console) as listener:
             folder = fetch(CATALOGUE[name], places[0], listener)
-        console.print(f"{name} is now in {folder}.", soft_wrap=True)
+        console.print(f"{name} is now in {folder}.", soft_wrap=True, markup=False)
     return 0
 
 
 def verify_datasets(names: Sequence[str], data_dir: Path | None) -> int:
     """Compare what is there with what was published; 1 if anything is wrong."""
     check_names("dataset to verify", names, CATALOGUE)
-    console, wrong = Console(), 0
+    console, places, wrong = Console(), roots(data_dir), 0
     for name in names or CATALOGUE:
-        found = find(CATALOGUE[name], roots(data_dir))
+        found = find(CATALOGUE[name], places)
         if found is None:
             wrong += bool(names)
-            lack = missing_files(CATALOGUE[name], roots(data_dir)) or "missing"
-            console.print(f"{name}: {lack}; fetch it by: cadis data fetch {name}", soft_wrap=True)
+            lack = missing_files(CATALOGUE[name], places) or "missing"
+            console.print(
+                f"{name}: {lack}; fetch it by: cadis data fetch {name}",
+                soft_wrap=True,
+                markup=False,
+            )
             continue
         sentences = list(problems(found))
         wrong += len(sentences)
         good = f"all {len(found.paths)} files in {found.folder} are as published."
         for sentence in sentences or [good]:
-            console.print(f"{name}: {sentence}", soft_wrap=True, highlight=False)
+            console.print(f"{name}: {sentence}", soft_wrap=True, markup=False)
     return 1 if wrong else 0

@@ -1,12 +1,12 @@
 """``cadis partition``: who would have what."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from cadis.cli.names import plain_name
 from cadis.core import CadisError
 from cadis.experiment import Census, build_partition, fitted, load_dataset, read_preset, resolve
 from cadis.partition import write_partition
@@ -30,18 +30,13 @@ def partition(
     census = Census.take(f"{dataset.name}, {name}", dataset, dealt)
     console.print(group_table(census))
     console.print(census_table(census))
-    drawn = draw_partition(census, _writable(figure or _default_figure(dataset.name, name)))
-    console.print(f"The picture is {drawn}.", soft_wrap=True)
+    default = Path("runs") / f"partition-{plain_name(dataset.name, name)}.png"
+    drawn = draw_partition(census, _writable(figure or default))
+    console.print(f"The picture is {drawn}.", soft_wrap=True, markup=False)
     if out is not None:
         files = " and ".join(map(str, write_partition(out, dealt)))
-        console.print(f"The partition is {files}.", soft_wrap=True)
+        console.print(f"The partition is {files}.", soft_wrap=True, markup=False)
     return 0
-
-
-def _default_figure(dataset: str, partition: str) -> Path:
-    names = (Path(part.removeprefix("images:")).name for part in (dataset, partition))
-    plain = re.sub(r"[^\w.-]+", "-", "-".join(names))
-    return Path("runs") / f"partition-{plain}.png"
 
 
 def _writable(path: Path) -> Path:

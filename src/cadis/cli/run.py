@@ -1,6 +1,5 @@
 """``cadis run``: one experiment, from options to pictures."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from cadis.cli.guard import say
+from cadis.cli.names import plain_name
 from cadis.core import CadisError
 from cadis.experiment import (
     ExperimentConfig,
@@ -29,7 +29,9 @@ def run(
 ) -> int:
     """Run, and show what came out."""
     config = _config(experiment, preset, out, resume, given)
-    folder = RunFolder(out or _free_folder(preset or _name_of(config)))
+    folder = RunFolder(
+        out or _free_folder(preset or plain_name(config.method.name, config.settings.dataset))
+    )
     try:
         _run(config, folder, resume)
     except KeyboardInterrupt:
@@ -64,13 +66,11 @@ def _run(config: ExperimentConfig, folder: RunFolder, resume: bool) -> None:
         result = run_experiment(config, folder.path, resume, on_round, listener)
     draw_figures(folder)
     console.print(summary_table(result.summary, folder.read_json("federation.json")["classes"]))
-    console.print(f"Everything is in {folder.path}, pictures in {folder.figures}.", soft_wrap=True)
-
-
-def _name_of(config: ExperimentConfig) -> str:
-    """Method and dataset, as a folder's name."""
-    dataset = Path(config.settings.dataset.removeprefix("images:")).resolve().name
-    return re.sub(r"[^\w.-]+", "-", f"{config.method.name}-{dataset}")
+    console.print(
+        f"Everything is in {folder.path}, pictures in {folder.figures}.",
+        soft_wrap=True,
+        markup=False,
+    )
 
 
 def _free_folder(name: str) -> Path:

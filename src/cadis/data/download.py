@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cadis.core import CadisError
-from cadis.data.library import content_digest, read_content
+from cadis.data.library import content_digest, gzipped_or_not, read_content
 from cadis.data.listener import Listener
 from cadis.data.published import Published
 
@@ -63,7 +63,7 @@ def _from_some_mirror(
                 received = Path(draft) / download
                 _receive(address, received, listener)
                 for path in _checked_files(published, received, names):
-                    path.replace(folder / path.name)
+                    _put(path, folder)
                 return
             except _MirrorError as error:
                 failures.append(f"{address}: {error}")
@@ -118,8 +118,16 @@ def _unpacked(archive: Path, names: list[str]) -> Iterator[Path]:
         raise _MirrorError("it is not the archive that it should be") from error
 
 
+def _put(path: Path, folder: Path) -> None:
+    """Put a file in place, and remove what lies there under its other name, gzipped or not."""
+    path.replace(folder / path.name)
+    bare = path.name.removesuffix(".gz")
+    (folder / (bare if bare != path.name else f"{bare}.gz")).unlink(missing_ok=True)
+
+
 def _is_there(folder: Path, name: str, digest: str) -> bool:
-    for path in (folder / name, folder / f"{name}.gz"):
-        if path.is_file() and content_digest(read_content(path), digest) == digest:
-            return True
-    return False
+    path = gzipped_or_not(folder / name)
+    try:
+        return content_digest(read_content(path), digest) == digest
+    except CadisError:  # missing or damaged
+        return False

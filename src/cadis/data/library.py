@@ -57,7 +57,7 @@ def find(published: Published, places: Sequence[Path]) -> Found | None:
     for root in places:
         for form in published.forms:
             for folder in form.folders:
-                paths = {name: _gzipped_or_not(root / folder / name) for name in form.files}
+                paths = {name: gzipped_or_not(root / folder / name) for name in form.files}
                 if all(path.is_file() for path in paths.values()):
                     found = Found(form, paths)
                     if folder != "." or _is_it(found):
@@ -70,7 +70,7 @@ def missing_files(published: Published, places: Sequence[Path]) -> str:
     for root in places:
         for form in published.forms:
             for folder in form.folders[:-1]:
-                paths = [_gzipped_or_not(root / folder / name) for name in form.files]
+                paths = [gzipped_or_not(root / folder / name) for name in form.files]
                 missing = [path.name for path in paths if not path.is_file()]
                 if 0 < len(missing) < len(paths):
                     return f"{root / folder} lacks {', '.join(missing)}"
@@ -142,7 +142,8 @@ def _is_it(found: Found) -> bool:
     return content_digest(read_content(found.paths[name]), digest) == digest
 
 
-def _gzipped_or_not(path: Path) -> Path:
+def gzipped_or_not(path: Path) -> Path:
+    """The file itself, or the gzipped one if there is only that."""
     zipped = path.with_name(f"{path.name}.gz")
     return zipped if zipped.is_file() and not path.is_file() else path
 

@@ -76,8 +76,10 @@ def resolve(file: Mapping[str, Any], given: Mapping[str, Any]) -> ExperimentConf
     _check_choices(settings)
     parts = [method, _partitioner_of(settings.partition)]
     _check_parameters(own, [method, settings.partition], parts)
-    built = (validated(PARTS[part], tables.get(part, {}) | _belonging(own, part)) for part in parts)
-    return ExperimentConfig(next(built), settings, next(built))
+    learner, dealer = (
+        validated(PARTS[part], tables.get(part, {}) | _belonging(own, part)) for part in parts
+    )
+    return ExperimentConfig(learner, settings, dealer)
 
 
 def _check_file(flat: Mapping[str, Any], tables: Mapping[str, Any]) -> None:
@@ -85,7 +87,9 @@ def _check_file(flat: Mapping[str, Any], tables: Mapping[str, Any]) -> None:
     check_names("method or partition", tables, PARTS)
     for name in flat:
         if owners := _owners(name):
-            raise CadisError(f"'{name}' belongs to {owners}; put it into a table of that name.")
+            raise CadisError(
+                f"'{name}' belongs to {' and '.join(owners)}; put it into a table of that name."
+            )
     check_names("option", flat, ["method", *names_of(Settings)])
     for name, table in tables.items():
         check_names(f"parameter of {name}", table, names_of(PARTS[name]))
@@ -106,7 +110,7 @@ def _check_parameters(own: Iterable[str], typed: list[str], parts: list[str]) ->
     """Refuse parameters of what was not chosen."""
     known = [name for part in parts for name in names_of(PARTS[part])]
     for name in own:
-        owners = [part for part in PARTS if name in names_of(PARTS[part])]
+        owners = _owners(name)
         if owners and name not in known:
             chosen = typed[0] if owners[0] in METHODS else typed[1]
             raise CadisError(f"'{name}' is a parameter of {' and '.join(owners)}, not of {chosen}.")
@@ -122,6 +126,6 @@ def _belonging(own: Mapping[str, Any], part: str) -> dict[str, Any]:
     return {name: value for name, value in own.items() if name in names_of(PARTS[part])}
 
 
-def _owners(name: str) -> str:
+def _owners(name: str) -> list[str]:
     """The parts that have a parameter of this name."""
-    return " and ".join(part for part, kind in PARTS.items() if name in names_of(kind))
+    return [part for part, kind in PARTS.items() if name in names_of(kind)]

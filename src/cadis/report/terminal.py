@@ -78,7 +78,7 @@ def _listener(bars: Progress) -> Listener:
         bars.update(tasks[what], completed=done, amount=amount, refresh=due)
         drawn = time.monotonic() if due else drawn
 
-    return Listener(progress, lambda sentence: bars.console.print(escape(sentence), soft_wrap=True))
+    return Listener(progress, lambda sentence: _tell(bars.console, sentence))
 
 
 def _plain_listener(console: Console) -> Listener:
@@ -89,7 +89,7 @@ def _plain_listener(console: Console) -> Listener:
             begun.add(what)
             console.print(f"{what} ...", soft_wrap=True)
 
-    return Listener(progress, lambda sentence: console.print(escape(sentence), soft_wrap=True))
+    return Listener(progress, lambda sentence: _tell(console, sentence))
 
 
 def summary_table(summary: dict[str, Any], classes: Sequence[str]) -> Table:
@@ -119,6 +119,10 @@ def summary_table(summary: dict[str, Any], classes: Sequence[str]) -> Table:
         table.add_row(label, f"[red]{summary['rejected']}[/red]")
     table.add_row("seconds", f"{summary['seconds']['total']:.1f}")
     return table
+
+
+def _tell(console: Console, sentence: str) -> None:
+    console.print(sentence, soft_wrap=True, markup=False)
 
 
 def _say(console: Console, result: RoundResult, rounds: int) -> None:
