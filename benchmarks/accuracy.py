@@ -25,7 +25,7 @@ def runs(method: str) -> list[dict[str, float]]:
             config = resolve({}, {"method": method, "seed": seed})
             result = run_experiment(config, Path(folder) / "run")
         last = result.history[-10:]
-        ten = {"ten_rounds": mean(record.accuracy for record in last)}
+        ten = {"ten_rounds": mean(record.accuracy or 0 for record in last)}
         summaries.append(result.summary | ten)
         print(method, seed, f"{result.accuracy:.3f}", file=sys.stderr)
     return summaries

@@ -14,10 +14,10 @@ from benchmarks.floor import Floor, Work
 from benchmarks.measure import Measured, ratio, seconds
 from cadis.core import generator_for
 from cadis.data import Examples
-from cadis.engine import RoundResult
 from cadis.experiment import build_experiment, resolve
 from cadis.methods import CADIS, FedAvg, Method
 from cadis.models import FlatModel, cnn, small_cnn
+from cadis.runs import RoundResult
 from cadis.training import LocalSettings, batch_sizes, train_locally
 
 Pair = tuple[Tensor, Tensor]

@@ -15,8 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 
 from cadis.core import ClientId, SimilarityMatrix, cluster, rescale
-from cadis.engine import RoundRecord
-from cadis.experiment import RunFolder
+from cadis.runs import RoundRecord, RunFolder
 
 THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975)
 GAMMAS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.34)

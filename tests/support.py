@@ -9,8 +9,9 @@ from PIL import Image
 from torch import Tensor, nn
 
 from cadis.data import Examples
-from cadis.engine import Engine, EngineSettings, EngineState, Federation, RoundResult
+from cadis.engine import Engine, EngineSettings, Federation
 from cadis.methods import METHODS, Method
+from cadis.runs import RoundResult, RunState
 from cadis.training import LocalSettings
 
 ALL_METHODS = [kind() for kind in METHODS.values()]
@@ -58,7 +59,7 @@ def run_rounds(
     folder: Path,
     settings: EngineSettings | None = None,
     model: nn.Module | None = None,
-    start: EngineState | None = None,
+    start: RunState | None = None,
 ) -> list[RoundResult]:
     """Run the small federation; the results of all rounds."""
     engine = Engine(

@@ -8,19 +8,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cadis.core import CadisError
-    from cadis.engine import EngineError
+    from cadis.core import CadisError, RunError
     from cadis.experiment import RunResult, run
     from cadis.methods import CADIS, FedAvg, FedDyn, FedFA, FedProx, SingleSet
 
 _HOMES = {
     "CADIS": "methods",
     "CadisError": "core",
-    "EngineError": "engine",
     "FedAvg": "methods",
     "FedDyn": "methods",
     "FedFA": "methods",
     "FedProx": "methods",
+    "RunError": "core",
     "RunResult": "experiment",
     "SingleSet": "methods",
     "run": "experiment",
@@ -29,18 +28,29 @@ _HOMES = {
 __all__ = [
     "CADIS",
     "CadisError",
-    "EngineError",
     "FedAvg",
     "FedDyn",
     "FedFA",
     "FedProx",
+    "RunError",
     "RunResult",
     "SingleSet",
     "run",
 ]
 
 
-_PACKAGES = ("core", "data", "engine", "experiment", "methods", "models", "partition", "report")
+_PACKAGES = (
+    "core",
+    "data",
+    "engine",
+    "experiment",
+    "flower",
+    "methods",
+    "models",
+    "partition",
+    "report",
+    "runs",
+)
 
 
 def __dir__() -> list[str]:

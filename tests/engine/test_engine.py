@@ -8,22 +8,14 @@ import pytest
 import torch
 from torch import nn
 
-from cadis.core import CadisError, weighted_mean
+from cadis.core import CadisError, RunError, sample_participants, weighted_mean
 from cadis.data import Examples
-from cadis.engine import (
-    Engine,
-    EngineError,
-    EngineSettings,
-    Federation,
-    RoundResult,
-    choose_device,
-    loop,
-    sample_participants,
-)
+from cadis.engine import Engine, EngineSettings, Federation, loop
 from cadis.engine.settings import choose_workers
 from cadis.methods import CADIS, FedAvg, FedDyn, FedFA, Method, SingleSet
 from cadis.models import FlatModel
-from cadis.training import train_locally
+from cadis.runs import RoundResult
+from cadis.training import choose_device, train_locally
 from support import blobs, run_rounds, same, small_federation, small_model, small_settings
 
 
@@ -120,7 +112,7 @@ def test_a_round_in_which_everybody_diverges_ends_the_run(tmp_path: Path) -> Non
     engine = Engine(
         small_model(), Federation(clients, federation.test), FedAvg(), small_settings(), tmp_path
     )
-    with pytest.raises(EngineError, match=r"Round 1: every client.*smaller learning rate"):
+    with pytest.raises(RunError, match=r"Round 1: every client.*smaller learning rate"):
         list(engine.rounds(engine.start))
 
 
@@ -147,7 +139,7 @@ def fail() -> None:
 
 
 def test_a_worker_that_dies_ends_the_run(tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="worker process died"):
+    with pytest.raises(RunError, match="worker process died"):
         run_rounds(FedAvg(), tmp_path, small_settings(workers=2), Failing(die))
 
 
@@ -155,7 +147,7 @@ def test_an_error_in_a_worker_is_told(tmp_path: Path) -> None:
     for workers in (1, 2):
         settings = small_settings(workers=workers)
         with pytest.raises(
-            EngineError, match=r"client \d failed: ZeroDivisionError: by design"
+            RunError, match=r"client \d failed: ZeroDivisionError: by design"
         ) as told:
             run_rounds(FedAvg(), tmp_path, settings, Failing(fail))
         assert "raise ZeroDivisionError" in told.value.__notes__[0]

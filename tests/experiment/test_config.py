@@ -4,10 +4,11 @@ from pathlib import Path
 import pytest
 
 from cadis.core import CadisError
-from cadis.experiment import Settings, method_from, read_toml, resolve
-from cadis.experiment.toml import to_toml
+from cadis.experiment import Settings, resolve
 from cadis.methods import CADIS, METHODS, FedDyn, FedProx
+from cadis.options import method_from
 from cadis.partition import BalancedCluster, Dirichlet, MultiCluster, UnbalancedCluster
+from cadis.runs import read_toml, to_toml
 
 
 def test_defaults() -> None:

@@ -9,10 +9,9 @@ from torch import Tensor
 import cadis
 from cadis.core import CadisError
 from cadis.data import Examples, Scaling
-from cadis.engine import RoundResult
-from cadis.experiment import RunFolder, RunResult
-from cadis.experiment.measures import rare_classes
+from cadis.experiment import RunResult
 from cadis.methods import CADIS, FedDyn, Method
+from cadis.runs import RoundResult, RunFolder, rare_classes
 from support import small_federation, small_model
 
 
@@ -62,7 +61,8 @@ def test_a_run_leaves_everything(tmp_path: Path) -> None:
 def test_stored_models_are_the_last_and_the_best(tmp_path: Path) -> None:
     result = own_run(tmp_path / "run", rounds=6)
     federation = small_federation()
-    best = max(record.accuracy for record in result.history)
+    best = result.summary["best_accuracy"]
+    assert best == max(record.accuracy or 0 for record in result.history)
     for name, accuracy in (("model", result.accuracy), ("best", best)):
         model = small_model()
         model.load_state_dict(load_file(tmp_path / "run" / f"{name}.safetensors"))
@@ -173,7 +173,7 @@ def test_data_that_do_not_fit_the_model_are_refused_before_anything_is_written(
 
 
 def test_a_run_that_got_nowhere_makes_room(tmp_path: Path) -> None:
-    with pytest.raises(cadis.EngineError, match="smaller learning rate"):
+    with pytest.raises(cadis.RunError, match="smaller learning rate"):
         own_run(tmp_path / "run", lr=1e30)
     assert (tmp_path / "run" / "config.toml").exists()
     assert own_run(tmp_path / "run", rounds=1, method="fedavg").summary["rejected"] == 0

@@ -5,10 +5,10 @@ import torch
 from rich.console import Console
 
 import cadis
-from cadis.experiment import RunFolder
 from cadis.methods import CADIS, FedAvg, Method
 from cadis.report import draw_figures, run_progress, summary_table
 from cadis.report.story import Story
+from cadis.runs import RunFolder
 from support import small_federation, small_model
 
 

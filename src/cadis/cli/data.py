@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from cadis.data import CATALOGUE, fetch, find, missing_files, problems, roots
-from cadis.experiment import check_names
+from cadis.options import check_names
 from cadis.report import loading
 
 

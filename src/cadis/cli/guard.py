@@ -4,8 +4,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from cadis.core import CadisError
-from cadis.engine import EngineError
+from cadis.core import CadisError, RunError
 
 
 def guarded(work: Callable[..., int], *arguments: Any) -> int:
@@ -14,7 +13,7 @@ def guarded(work: Callable[..., int], *arguments: Any) -> int:
         return work(*arguments)
     except CadisError as error:
         return say(str(error), 2)
-    except EngineError as error:
+    except RunError as error:
         return say(str(error), 1)
     except KeyboardInterrupt:
         return say("Stopped.", 130)

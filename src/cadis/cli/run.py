@@ -9,15 +9,9 @@ from rich.console import Console
 from cadis.cli.guard import say
 from cadis.cli.names import plain_name
 from cadis.core import CadisError
-from cadis.experiment import (
-    ExperimentConfig,
-    RunFolder,
-    read_preset,
-    read_toml,
-    resolve,
-    run_experiment,
-)
+from cadis.experiment import ExperimentConfig, read_preset, resolve, run_experiment
 from cadis.report import draw_figures, run_progress, summary_table
+from cadis.runs import RunFolder, read_toml
 
 
 def run(

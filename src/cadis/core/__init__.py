@@ -3,8 +3,8 @@
 from cadis.core.aggregation import cluster_weights, example_weights, mean_state, weighted_mean
 from cadis.core.clustering import cluster, rescale, threshold_at
 from cadis.core.distillation import distillation_loss
-from cadis.core.errors import CadisError
-from cadis.core.randomness import derive_seed, generator_for
+from cadis.core.errors import CadisError, RunError
+from cadis.core.randomness import derive_seed, generator_for, sample_participants
 from cadis.core.similarity import SimilarityMatrix, instance_similarity
 from cadis.core.state import ClientId, ModelState
 from cadis.core.theory import (
@@ -20,6 +20,7 @@ __all__ = [
     "CadisError",
     "ClientId",
     "ModelState",
+    "RunError",
     "SimilarityMatrix",
     "balanced_loss",
     "cadis_limit",
@@ -36,6 +37,7 @@ __all__ = [
     "mean_state",
     "present_classes",
     "rescale",
+    "sample_participants",
     "threshold_at",
     "weighted_mean",
 ]

@@ -3,7 +3,7 @@
 from cadis.data.catalogue import CATALOGUE
 from cadis.data.digits import digits
 from cadis.data.download import fetch
-from cadis.data.examples import Dataset, Examples, Scaling, Subsets
+from cadis.data.examples import Dataset, Examples, Scaling, Subsets, as_examples
 from cadis.data.library import Found, find, missing_files, problems, roots
 from cadis.data.listener import SILENT, Listener
 from cadis.data.loading import DATASETS, load
@@ -18,6 +18,7 @@ __all__ = [
     "Listener",
     "Scaling",
     "Subsets",
+    "as_examples",
     "digits",
     "fetch",
     "find",

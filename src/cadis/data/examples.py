@@ -1,6 +1,6 @@
 """Examples as tensors: what a client owns, and what a model is tested on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import overload
@@ -88,6 +88,36 @@ class Examples:
             )
         if self.labels.min() < 0:
             raise CadisError(f"{owner} has a negative label; classes are numbered from 0.")
+
+
+def as_examples(data: object, owner: str) -> Examples:
+    """Examples of what a user has: inputs and labels, or batches of them such as a DataLoader's.
+
+    Args:
+        data: what the user has; examples are taken as they are.
+        owner: whose it is, for messages.
+    """
+    if isinstance(data, Examples):
+        return data
+    if not _is_pair(data):
+        batches = list(data) if isinstance(data, Iterable) else []
+        if not batches or not all(_is_pair(batch) for batch in batches):
+            raise CadisError(
+                f"{owner} is not a pair of inputs and labels, nor an iterable of such batches."
+            )
+        inputs, labels = zip(*batches, strict=True)
+        data = torch.cat(inputs), torch.cat(labels)
+    inputs, labels = map(torch.as_tensor, data)  # type: ignore[call-overload]
+    return Examples(inputs, labels)
+
+
+def _is_pair(data: object) -> bool:
+    """Whether these are inputs and labels, and not two batches."""
+    return (
+        isinstance(data, tuple | list)
+        and len(data) == 2
+        and not any(isinstance(part, tuple | list) and isinstance(part[0], Tensor) for part in data)
+    )
 
 
 @dataclass(frozen=True)

@@ -11,18 +11,18 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from cadis.core import CadisError, ModelState
+from cadis.core import CadisError, ModelState, sample_participants
 from cadis.data import SILENT, Examples, Listener
 from cadis.engine.federation import Federation
 from cadis.engine.pool import Pool, open_pool
-from cadis.engine.record import EngineState, RoundResult, Seconds, record_of
-from cadis.engine.server import Server, sample_participants
-from cadis.engine.settings import EngineSettings, choose_device, choose_workers
+from cadis.engine.server import Server
+from cadis.engine.settings import EngineSettings, choose_workers
 from cadis.engine.sharing import overwrite, process_context, shared_copy
 from cadis.engine.worker import Job, Tested, Trained, TrainTask
 from cadis.methods import Method
 from cadis.models import FlatModel, name_head
-from cadis.training import Evaluation, batch_sizes, evaluate, view_of
+from cadis.runs import RoundResult, RunState, Seconds, record_of
+from cadis.training import Evaluation, batch_sizes, choose_device, evaluate, view_of
 
 
 class Engine:
@@ -60,7 +60,7 @@ class Engine:
         federation.check(model.num_classes)
         _check_fit(model, federation.test)
         self.given, self.method, self.num_classes = federation, method, model.num_classes
-        self.start = EngineState(0, model.state(), {}, {})
+        self.start = RunState(0, model.state(), {}, {})
         pooled = federation.pooled() if method.pools_clients else federation
         self._server = Server(method, pooled, model.layout.head, settings.seed, client_folder)
         self._device = choose_device(settings.device)
@@ -68,7 +68,7 @@ class Engine:
         self._steps = [len(batch_sizes(n, settings.local.batch_size)) for n in pooled.sizes()]
 
     def rounds(
-        self, state: EngineState, listener: Listener = SILENT
+        self, state: RunState, listener: Listener = SILENT
     ) -> Generator[RoundResult, None, None]:
         """Run the rounds that follow ``state``, up to the number in the settings."""
         context = process_context()
@@ -104,7 +104,7 @@ class Engine:
         return model
 
     def _round(
-        self, number: int, state: EngineState, job: Job, pool: Pool, listener: Listener
+        self, number: int, state: RunState, job: Job, pool: Pool, listener: Listener
     ) -> RoundResult:
         started = time.perf_counter()
         num_clients = len(self._server.federation.clients)
@@ -127,7 +127,7 @@ class Engine:
             total=time.perf_counter() - started,
         )
         record = record_of(number, outcome.updates, new, evaluation, outcome.rejected, seconds)
-        following = EngineState(number, new.state, new.method_state, outcome.client_files)
+        following = RunState(number, new.state, new.method_state, outcome.client_files)
         return RoundResult(record, evaluation, following)
 
     def _train(self, tasks: list[TrainTask], pool: Pool, listener: Listener) -> list[Trained]:

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 
 import torch
 
-from cadis.engine.errors import EngineError
+from cadis.core import RunError
 from cadis.engine.sharing import Context
 from cadis.engine.worker import Job, Result, Task, Worker
 
@@ -109,8 +109,8 @@ def _receive(pipe: Connection) -> tuple[int, Result]:
     try:
         number, answer = pipe.recv()
     except EOFError:
-        raise EngineError("A worker process died; was it killed, or out of memory?") from None
-    if isinstance(answer, EngineError):
+        raise RunError("A worker process died; was it killed, or out of memory?") from None
+    if isinstance(answer, RunError):
         raise answer
     return number, answer
 
@@ -137,8 +137,8 @@ def _serve(
             return
 
 
-def _answer(worker: Worker, task: Task) -> Result | EngineError:
+def _answer(worker: Worker, task: Task) -> Result | RunError:
     try:
         return worker.do(task)
-    except EngineError as error:  # the server must hear of it
+    except RunError as error:  # the server must hear of it
         return error

@@ -6,21 +6,15 @@ from pathlib import Path
 
 import torch
 
-from cadis.core import ModelState, generator_for
-from cadis.engine.errors import EngineError
+from cadis.core import ModelState, RunError
 from cadis.engine.federation import Federation
-from cadis.engine.record import EngineState, Rejection
 from cadis.engine.worker import TestTask, Trained, TrainTask
-from cadis.methods import Aggregation, ClientUpdate, Method, ServerRound
+from cadis.methods import Aggregation, ClientUpdate, Method
+from cadis.runs import Rejection, RunState
+from cadis.training import ServerHalf, diverged
 
 _TEST_PART = 256
 """Examples of the test set that are tested as one task, at the most."""
-
-
-def sample_participants(seed: int, number: int, num_clients: int, per_round: int) -> list[int]:
-    """Who takes part in a round: k of n without replacement, from (seed, round), in order."""
-    generator = generator_for(seed, "participants", number)
-    return sorted(torch.randperm(num_clients, generator=generator)[:per_round].tolist())
 
 
 @dataclass(frozen=True)
@@ -58,7 +52,7 @@ class Server:
     seed: int
     client_folder: Path
 
-    def train_tasks(self, number: int, present: list[int], state: EngineState) -> list[TrainTask]:
+    def train_tasks(self, number: int, present: list[int], state: RunState) -> list[TrainTask]:
         """A task for each participant, in their order."""
         files = state.client_files
         return [
@@ -81,7 +75,7 @@ class Server:
     def aggregate(
         self,
         number: int,
-        state: EngineState,
+        state: RunState,
         present: Sequence[int],
         trained: Sequence[Trained],
         models: Sequence[ModelState],
@@ -98,23 +92,11 @@ class Server:
             if answer.keeps_state:
                 files[client] = _file_name(number, client)
         if not updates:
-            raise EngineError(_diverged(number, "every client's model"))
-        server_round = ServerRound(
-            number=number,
-            sent=state.model,
-            head=self.head,
-            num_clients=len(self.federation.clients),
-            generator=generator_for(self.seed, "aggregate", number),
-        )
-        aggregation = self.method.aggregate(server_round, updates, state.method_state)
-        if not aggregation.state.is_finite():
-            raise EngineError(_diverged(number, "the global model"))
+            raise RunError(diverged(number, "every client's model"))
+        half = ServerHalf(self.method, self.head, len(self.federation.clients), self.seed)
+        aggregation = half.aggregate(number, state.model, updates, state.method_state)
         return Outcome(aggregation, updates, rejected, files)
 
 
 def _file_name(number: int, client: int) -> str:
     return f"client-{client}-round-{number}.safetensors"
-
-
-def _diverged(number: int, what: str) -> str:
-    return f"Round {number}: {what} became infinite or not a number; try a smaller learning rate."

@@ -2,15 +2,12 @@
 
 import os
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 import torch
 from annotated_types import Gt
 
-from cadis.core import CadisError
-from cadis.training import LocalSettings
-
-Device: TypeAlias = Literal["auto", "cpu", "cuda", "mps"]
+from cadis.training import Device, LocalSettings
 
 
 @dataclass(frozen=True)
@@ -32,16 +29,6 @@ class EngineSettings:
     workers: Annotated[int, Gt(0)] | Literal["auto"] = "auto"
     device: Device = "auto"
     local: LocalSettings = field(default_factory=LocalSettings)
-
-
-def choose_device(device: Device) -> torch.device:
-    """The only place where a device is chosen."""
-    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if device == "auto":
-        return torch.device(next((name for name, there in available.items() if there), "cpu"))
-    if not available.get(device, True):
-        raise CadisError(f"There is no '{device}' device on this machine; use the device 'cpu'.")
-    return torch.device(device)
 
 
 def choose_workers(workers: int | Literal["auto"], device: torch.device, per_round: int) -> int:

@@ -10,8 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from cadis.core import ModelState, generator_for
-from cadis.engine.errors import EngineError
+from cadis.core import ModelState, RunError, generator_for
 from cadis.engine.federation import Federation
 from cadis.engine.settings import EngineSettings
 from cadis.engine.sharing import overwrite
@@ -114,7 +113,7 @@ class Worker:
             who = "Testing the global model"
             if isinstance(task, TrainTask):
                 who = f"Training client {self.job.federation.client_ids[task.client]}"
-            failure = EngineError(f"{who} failed: {type(error).__name__}: {error}")
+            failure = RunError(f"{who} failed: {type(error).__name__}: {error}")
             failure.add_note(traceback.format_exc())  # survives the way through a pipe
             raise failure from error
 

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from cadis.core import CadisError, ClientId
-from cadis.data import Examples
-from cadis.engine import Device, Engine, EngineSettings, Federation
-from cadis.experiment.config import options_of, parameters_of
+from cadis.data import Examples, as_examples
+from cadis.engine import Engine, EngineSettings, Federation
 from cadis.experiment.running import OnRound, RunResult, execute
-from cadis.experiment.store import RunFolder
-from cadis.experiment.validation import check_names, validated
 from cadis.methods import METHODS, Method
+from cadis.options import check_names, options_of, parameters_of, validated
+from cadis.runs import RunFolder
+from cadis.training import Device
 
 
 def run(
@@ -66,8 +66,8 @@ def run(
     if resume and out is None:
         raise CadisError("Give the folder of the run to resume as out.")
     federation = Federation(
-        clients=[_examples(client, f"Client {n}") for n, client in enumerate(clients)],
-        test=_examples(test, "The test set"),
+        clients=[as_examples(client, f"Client {n}") for n, client in enumerate(clients)],
+        test=as_examples(test, "The test set"),
         client_ids=tuple(client_ids),
         cluster_of_client=None if clusters is None else torch.as_tensor(clusters),
     )
@@ -97,15 +97,6 @@ def _method(method: Method | str) -> Method:
     if isinstance(method, type):
         raise CadisError(f"Give a method such as {method.__name__}(), not its class.")
     return validated(type(method), parameters_of(method))
-
-
-def _examples(pair: Sequence[Tensor] | Examples, owner: str) -> Examples:
-    if isinstance(pair, Examples):
-        return pair
-    if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise CadisError(f"{owner} is not a pair of inputs and labels.")
-    inputs, labels = map(torch.as_tensor, pair)
-    return Examples(inputs, labels)
 
 
 @contextmanager

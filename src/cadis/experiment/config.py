@@ -7,9 +7,9 @@ from typing import Any
 from cadis.core import CadisError
 from cadis.data import DATASETS
 from cadis.experiment.settings import Settings
-from cadis.experiment.validation import check_names, names_of, validated
 from cadis.methods import METHODS, Method
 from cadis.models import MODELS
+from cadis.options import check_names, names_of, options_of, validated
 from cadis.partition import PARTITIONERS, MultiCluster, Partitioner
 
 PARTS: dict[str, type[Any]] = {**METHODS, **PARTITIONERS}
@@ -35,24 +35,6 @@ class ExperimentConfig:
         deals = self.settings.partition in ("auto", *PARTITIONERS)
         parts = [self.partitioner] if deals else []
         return options_of(self.method, asdict(self.settings), *parts)
-
-
-def options_of(method: Method, settings: Mapping[str, Any], *parts: Partitioner) -> dict[str, Any]:
-    """Settings, the method's name, and a table of parameters for each part."""
-    everything: tuple[Method | Partitioner, ...] = (method, *parts)
-    tables = {part.name: parameters_of(part) for part in everything}
-    return {"method": method.name, **settings, **tables}
-
-
-def parameters_of(part: Method | Partitioner) -> dict[str, Any]:
-    """A part's parameters by name."""
-    return {name: getattr(part, name) for name in names_of(type(part))}
-
-
-def method_from(options: Mapping[str, Any]) -> Method:
-    """The method of a stored ``config.toml``."""
-    name = options["method"]
-    return METHODS[name](**options.get(name, {}))
 
 
 def resolve(file: Mapping[str, Any], given: Mapping[str, Any]) -> ExperimentConfig:

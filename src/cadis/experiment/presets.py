@@ -5,7 +5,7 @@ import tomllib
 from importlib.resources import files
 from typing import Any
 
-from cadis.experiment.validation import check_names
+from cadis.options import check_names
 
 _FOLDER = files("cadis.experiment") / "paper"
 

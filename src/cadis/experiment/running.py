@@ -1,6 +1,5 @@
 """Running an experiment: every round is on disk as it ends."""
 
-import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -9,19 +8,14 @@ from typing import Any, TypeAlias
 
 from torch import nn
 
-from cadis.core import CadisError
 from cadis.data import SILENT, Listener
-from cadis.engine import Engine, EngineState, RoundRecord, RoundResult
+from cadis.engine import Engine
 from cadis.experiment.build import build_experiment
 from cadis.experiment.config import ExperimentConfig
-from cadis.experiment.measures import describe_federation, summarise
-from cadis.experiment.store import RunFolder
-from cadis.experiment.toml import to_toml
+from cadis.experiment.describe import describe_federation
+from cadis.runs import Keeper, RoundRecord, RoundResult, RunFolder
 
 OnRound: TypeAlias = Callable[[RoundResult], None]
-
-_MAY_CHANGE = ("rounds", "workers", "device", "data_dir", "offline")
-"""What may differ when a run is resumed: none of it changes the rounds themselves."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +37,8 @@ class RunResult:
     @property
     def accuracy(self) -> float:
         """Top-1 accuracy after the last round."""
-        return self.history[-1].accuracy
+        accuracy: float = self.summary["accuracy"]
+        return accuracy
 
 
 def run_experiment(
@@ -86,55 +81,16 @@ def execute(
         listener: hears how a round goes.
     """
     described = describe_federation(engine.given, engine.num_classes)
-    state = engine.start
-    history: list[RoundRecord] = []
-    if resume:
-        state, history = _go_on(engine, options, described, folder)
-    else:
-        folder.create()
-    folder.write_config(options)
-    folder.write_json("federation.json", described)
-    best = max((record.accuracy for record in history), default=-1.0)
+    keeper = Keeper(folder)
+    state = keeper.begin(engine.start, options, described, resume)
     evaluation = None
     with closing(engine.rounds(state, listener)) as rounds:
         for result in rounds:
             state, evaluation = result.state, result.evaluation
-            history.append(result.record)
-            folder.append_history(result.record)
-            if result.record.accuracy > best:
-                best = result.record.accuracy
-                folder.save_model("best.safetensors", engine.model_of(state.model))
-            folder.checkpoint.save(state)
+            keeper.keep(result.record, state, engine.model_of(state.model).state_dict())
             if on_round is not None:
                 on_round(result)
     model = engine.model_of(state.model)
-    folder.save_model("model.safetensors", model)
     evaluation = evaluation or engine.test(state.model)  # a resumed run may have no round left
-    summary = summarise(engine.method, history, described, evaluation)
-    folder.write_json("summary.json", summary)
-    return RunResult(model, history, summary, folder.path)
-
-
-def _go_on(
-    engine: Engine, options: Mapping[str, Any], described: dict[str, Any], folder: RunFolder
-) -> tuple[EngineState, list[RoundRecord]]:
-    """Where the run in the folder stopped; it must have been the same run."""
-    before, given = folder.read_config(), tomllib.loads(to_toml(options))
-    for key in sorted(before.keys() | given.keys()):
-        was, now = before.get(key), given.get(key)
-        moved = key == "dataset" and all(str(v).startswith("images:") for v in (was, now))
-        if key not in _MAY_CHANGE and was != now and not moved:
-            raise CadisError(
-                f"The run in {folder.path} has {key} = {was}, not {now}; "
-                "resume it with the same options, or start a new one."
-            )
-    if folder.read_json("federation.json") != described:
-        raise CadisError(f"The run in {folder.path} has other clients or data; start a new one.")
-    state = folder.checkpoint.load() or engine.start
-    if state.model.parameters.shape != engine.start.model.parameters.shape:
-        raise CadisError(f"The run in {folder.path} has a model of another size; start a new one.")
-    if state.round > options["rounds"]:
-        raise CadisError(
-            f"The run in {folder.path} has {state.round} rounds already; ask for at least as many."
-        )
-    return state, folder.keep_history(state.round)
+    summary = keeper.finish(engine.method, model.state_dict(), evaluation)
+    return RunResult(model, keeper.history, summary, folder.path)

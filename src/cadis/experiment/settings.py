@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le
 
-from cadis.engine import Device, EngineSettings
-from cadis.training import LocalSettings
+from cadis.engine import EngineSettings
+from cadis.training import Device, LocalSettings
 
 _DEFAULT_CLIENTS = 20
 _DEFAULT_PER_ROUND = 10

@@ -54,6 +54,7 @@ class CADIS(Defaults):
     """
 
     name: ClassVar[str] = "cadis"
+    compares_heads: ClassVar[bool] = True
     threshold: Annotated[float, Ge(0), Le(1)] = 0.7
     threshold_growth: Annotated[float, Ge(0)] = 0.0
     threshold_max: Annotated[float, Ge(0), Le(1)] = 0.985

@@ -21,6 +21,8 @@ class Defaults:
     """Plain local SGD, and the mean of the models by number of samples. Nothing is remembered."""
 
     pools_clients: ClassVar[bool] = False
+    compares_heads: ClassVar[bool] = False
+    needs_metrics: ClassVar[tuple[str, ...]] = ()
 
     @property
     def needs_view(self) -> bool:

@@ -34,6 +34,7 @@ class FedFA(Defaults):
     """
 
     name: ClassVar[str] = "fedfa"
+    needs_metrics: ClassVar[tuple[str, ...]] = ("received_accuracy",)
     alpha: Annotated[float, Ge(0)] = 1.0
     beta: Annotated[float, Ge(0)] = 0.0
 

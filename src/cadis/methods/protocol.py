@@ -126,10 +126,14 @@ class Method(Protocol):
     Attributes:
         name: as users type it.
         pools_clients: whether one client is to hold everybody's data (centralised training).
+        compares_heads: whether the server looks at the updates of the classifier layer.
+        needs_metrics: names of the scalars that every update must come with.
     """
 
     name: ClassVar[str]
     pools_clients: ClassVar[bool]
+    compares_heads: ClassVar[bool]
+    needs_metrics: ClassVar[tuple[str, ...]]
 
     @property
     def needs_view(self) -> bool:

@@ -13,20 +13,20 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from cadis.core import ClientId, rescale
-from cadis.experiment import RunFolder
-from cadis.experiment.measures import mean_accuracy
 from cadis.report.story import Story
 from cadis.report.style import METHOD_NAMES, UNKNOWN, colour_of, figure, listed, shown
+from cadis.runs import RunFolder, mean_accuracy
 
 
 def draw_figures(folder: RunFolder) -> list[Path]:
     """Draw all figures of a finished run into its folder."""
     story = Story.read(folder)
     folder.figures.mkdir(exist_ok=True)
-    drawn = [
-        draw_accuracy(story, folder.figures / "accuracy.png"),
-        draw_confusion(story, folder.figures / "confusion.png"),
-    ]
+    drawn = []
+    if story.summary["accuracy"] is not None:
+        drawn.append(draw_accuracy(story, folder.figures / "accuracy.png"))
+    if story.summary["confusion"] is not None:
+        drawn.append(draw_confusion(story, folder.figures / "confusion.png"))
     if story.matrix is not None:
         drawn += [
             draw_similarity(story, folder.figures / "similarity.png"),
@@ -41,7 +41,7 @@ def draw_accuracy(story: Story, path: Path) -> Path:
     colour = colour_of(story.method.name)
     with figure(path, 6.4, 3.8) as drawing:
         axes = drawing.subplots()
-        everything = [record.accuracy for record in story.history]
+        everything = np.array([record.accuracy for record in story.history], float)
         marker = "." if len(rounds) < 10 else None  # a single round is no line
         axes.plot(rounds, everything, color=colour, marker=marker, label="all classes")
         if story.rare:

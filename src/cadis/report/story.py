@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from cadis.core import ClientId, SimilarityMatrix
-from cadis.engine import RoundRecord
-from cadis.experiment import RunFolder, clusters_found, method_from, rare_classes, replay
 from cadis.methods import Method
+from cadis.options import method_from
 from cadis.report.style import shown
+from cadis.runs import RoundRecord, RunFolder, clusters_found, rare_classes, replay
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.table import Table
 
 from cadis.data import Listener
-from cadis.engine import RoundResult
 from cadis.experiment import OnRound
 from cadis.report.style import METHOD_NAMES, listed
+from cadis.runs import RoundResult
 
 _REFRESH_SECONDS = 0.1
 
@@ -100,9 +100,10 @@ def summary_table(summary: dict[str, Any], classes: Sequence[str]) -> Table:
     table = Table(title=title, title_justify="left")
     table.add_column("measure")
     table.add_column("value", justify="right")
-    table.add_row("accuracy", f"{summary['accuracy']:.3f}")
-    table.add_row("best accuracy", f"{summary['best_accuracy']:.3f}")
-    table.add_row("  reached in round", str(summary["best_round"]))
+    if summary["accuracy"] is not None:
+        table.add_row("accuracy", f"{summary['accuracy']:.3f}")
+        table.add_row("best accuracy", f"{summary['best_accuracy']:.3f}")
+        table.add_row("  reached in round", str(summary["best_round"]))
     if summary["rare_accuracy"] is not None:
         rare = escape(listed([classes[number] for number in summary["rare_classes"]]))
         label = f"accuracy on the rare classes ({rare})"
@@ -115,7 +116,7 @@ def summary_table(summary: dict[str, Any], classes: Sequence[str]) -> Table:
             table.add_row("    among a round's participants, mean", rounds)
             table.add_row("    among all clients seen, at the end", end)
     if summary["rejected"]:
-        label = "[red]updates left out, infinite or not a number (see history.jsonl)[/red]"
+        label = "[red]updates left out (see history.jsonl)[/red]"
         table.add_row(label, f"[red]{summary['rejected']}[/red]")
     table.add_row("seconds", f"{summary['seconds']['total']:.1f}")
     return table

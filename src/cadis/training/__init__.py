@@ -1,13 +1,19 @@
-"""Training a model on one client's data, and testing it."""
+"""Training a model on one client's data, testing it, and the server's half of a round."""
 
+from cadis.training.device import Device, choose_device
 from cadis.training.evaluation import Evaluation, evaluate
 from cadis.training.local import LocalResult, LocalSettings, batch_sizes, train_locally, view_of
+from cadis.training.server import ServerHalf, diverged
 
 __all__ = [
+    "Device",
     "Evaluation",
     "LocalResult",
     "LocalSettings",
+    "ServerHalf",
     "batch_sizes",
+    "choose_device",
+    "diverged",
     "evaluate",
     "train_locally",
     "view_of",

@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor
 
 from cadis.core import CadisError
-from cadis.engine import Checkpoint, Rejection, RoundRecord, Seconds, replace_file, replace_text
-from cadis.experiment.toml import read_toml, to_toml
+from cadis.runs.checkpoint import Checkpoint, replace_file, replace_text
+from cadis.runs.record import Rejection, RoundRecord, Seconds
+from cadis.runs.toml import read_toml, to_toml
 
 
 @dataclass(frozen=True)
@@ -102,12 +103,12 @@ class RunFolder:
         replace_text(self.path / "history.jsonl", text)
         return records
 
-    def save_model(self, name: str, module: nn.Module) -> None:
+    def save_model(self, name: str, model: Mapping[str, Tensor]) -> None:
         """Keep a model's state dict under its usual names."""
         contiguous = torch.contiguous_format
         tensors = {
             key: value.detach().cpu().clone(memory_format=contiguous)
-            for key, value in module.state_dict().items()
+            for key, value in model.items()
         }
         replace_file(self.path / name, lambda draft: save_file(tensors, draft))
 

@@ -5,12 +5,13 @@ import pytest
 import torch
 
 from cadis.core import CadisError
-from cadis.engine import Checkpoint, Engine, EngineState
+from cadis.runs import Checkpoint, RunState
+from cadis.engine import Engine
 from cadis.methods import CADIS, FedDyn
 from support import run_rounds, same, small_federation, small_model, small_settings
 
 
-def saved(folder: Path, states: list[EngineState]) -> Checkpoint:
+def saved(folder: Path, states: list[RunState]) -> Checkpoint:
     checkpoint = Checkpoint(folder)
     checkpoint.create()
     for state in states:

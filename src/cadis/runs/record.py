@@ -1,7 +1,7 @@
 """What is remembered of a round."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from math import isfinite, isnan
 
 from torch import Tensor
@@ -42,9 +42,10 @@ class RoundRecord:
 
     Attributes:
         round: from 1.
-        accuracy: top-1 accuracy of the new global model on the test set.
-        loss: its mean cross-entropy, None if that is infinite.
-        class_accuracy: accuracy on each class, None where there is no test example.
+        accuracy: top-1 accuracy of the new global model on the test set, None if none was tested.
+        loss: its mean cross-entropy, None if that is infinite or unknown.
+        class_accuracy: accuracy on each class, None where there is no test example; empty if
+            nobody tested by class.
         participants: whose updates were aggregated; the lists below are in this order.
         clusters: their clusters, None for methods that look for none.
         weights: their weights.
@@ -55,7 +56,7 @@ class RoundRecord:
     """
 
     round: int
-    accuracy: float
+    accuracy: float | None
     loss: float | None
     class_accuracy: list[float | None]
     participants: list[ClientId]
@@ -72,20 +73,39 @@ class RoundRecord:
 
 
 @dataclass(frozen=True)
-class EngineState:
+class Member:
+    """A client of a deployment.
+
+    Attributes:
+        client: who it is.
+        node: the node that is this client.
+        last_round: the last round that its update was part of, 0 if there is none.
+    """
+
+    client: ClientId
+    node: int
+    last_round: int = 0
+
+
+@dataclass(frozen=True)
+class RunState:
     """All that the next round depends on.
 
     Attributes:
         round: rounds done.
         model: the global model.
         method_state: the method's memory on the server.
-        client_files: by client number, the file that holds its memory.
+        client_files: by client number, the file that holds its memory, if it is kept here.
+        run: a deployment's name for the run, by which clients find their memories.
+        members: who is who in a deployment.
     """
 
     round: int
     model: ModelState
     method_state: TensorState
-    client_files: Mapping[int, str]
+    client_files: Mapping[int, str] = field(default_factory=dict)
+    run: str = ""
+    members: tuple[Member, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,24 +114,30 @@ class RoundResult:
 
     record: RoundRecord
     evaluation: Evaluation
-    state: EngineState
+    state: RunState
 
 
 def record_of(
     number: int,
     updates: Sequence[ClientUpdate],
     aggregation: Aggregation,
-    evaluation: Evaluation,
+    evaluation: Evaluation | None,
     rejected: list[Rejection],
     seconds: Seconds,
 ) -> RoundRecord:
     """A round in numbers and lists."""
     similarity = aggregation.similarity
+    accuracy = loss = None
+    by_class: list[float | None] = []
+    if evaluation is not None:
+        accuracy = evaluation.accuracy
+        loss = evaluation.loss if isfinite(evaluation.loss) else None
+        by_class = [None if isnan(a) else a for a in evaluation.class_accuracy.tolist()]
     return RoundRecord(
         round=number,
-        accuracy=evaluation.accuracy,
-        loss=evaluation.loss if isfinite(evaluation.loss) else None,
-        class_accuracy=[None if isnan(a) else a for a in evaluation.class_accuracy.tolist()],
+        accuracy=accuracy,
+        loss=loss,
+        class_accuracy=by_class,
         participants=[update.client_id for update in updates],
         clusters=None if aggregation.clusters is None else aggregation.clusters.tolist(),
         weights=aggregation.weights.tolist(),

@@ -8,7 +8,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from cadis.core import CadisError, ModelState
-from cadis.engine.record import EngineState
+from cadis.runs.record import Member, RunState
 
 _INDEX = "checkpoint.json"
 
@@ -43,7 +43,7 @@ class Checkpoint:
         """Make the folders."""
         self.client_folder.mkdir(parents=True, exist_ok=True)
 
-    def save(self, state: EngineState) -> None:
+    def save(self, state: RunState) -> None:
         """Make ``state`` the one to go on from, and drop what it supersedes."""
         name = f"round-{state.round}.safetensors"
         model = {f"model.{key}": value for key, value in vars(state.model).items()}
@@ -53,11 +53,13 @@ class Checkpoint:
             "round": state.round,
             "state": name,
             "clients": {str(client): file for client, file in state.client_files.items()},
+            "run": state.run,
+            "members": [vars(member) for member in state.members],
         }
         replace_text(self._folder / _INDEX, json.dumps(index, indent=1))
         self._drop_all_but(name, set(state.client_files.values()))
 
-    def load(self) -> EngineState | None:
+    def load(self) -> RunState | None:
         """The state to go on from; None if no round was finished."""
         path = self._folder / _INDEX
         if not path.exists():
@@ -65,6 +67,9 @@ class Checkpoint:
         try:
             index = json.loads(path.read_text(encoding="utf-8"))
             tensors = load_file(self._folder / index["state"])
+            clients = {int(client): file for client, file in index["clients"].items()}
+            members = tuple(Member(**member) for member in index["members"])
+            run = index["run"]
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             raise CadisError(f"The checkpoint in {self._folder} cannot be read: {error}") from None
         model, method = (
@@ -75,8 +80,7 @@ class Checkpoint:
             }
             for prefix in ("model.", "method.")
         )
-        clients = {int(client): file for client, file in index["clients"].items()}
-        return EngineState(index["round"], ModelState(**model), method, clients)
+        return RunState(index["round"], ModelState(**model), method, clients, run, members)
 
     def _drop_all_but(self, state_file: str, client_files: set[str]) -> None:
         for path in self._folder.glob("round-*.safetensors"):

@@ -11,28 +11,9 @@ from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 
 from cadis.core import SimilarityMatrix, cluster, rescale
-from cadis.engine import Federation, RoundRecord
 from cadis.methods import CADIS, Method
+from cadis.runs.record import RoundRecord
 from cadis.training import Evaluation
-
-
-def describe_federation(federation: Federation, num_classes: int) -> dict[str, Any]:
-    """Who has what: one object a client, with its samples per class and its true cluster."""
-    truth = federation.cluster_of_client
-    clusters = [None] * len(federation.clients) if truth is None else truth.tolist()
-    return {
-        "classes": list(federation.classes or map(str, range(num_classes))),
-        "clients": [
-            {
-                "id": client_id,
-                "cluster": true_cluster,
-                "samples": torch.bincount(labels, minlength=num_classes).tolist(),
-            }
-            for client_id, true_cluster, labels in zip(
-                federation.client_ids, clusters, federation.labels(), strict=True
-            )
-        ],
-    }
 
 
 def rare_classes(described: dict[str, Any]) -> list[int]:
@@ -88,11 +69,11 @@ def summarise(
     method: Method,
     history: Sequence[RoundRecord],
     described: dict[str, Any],
-    evaluation: Evaluation,
+    evaluation: Evaluation | None,
 ) -> dict[str, Any]:
     """What ``summary.json`` holds: the run in a few numbers, and the last confusion matrix."""
     last = history[-1]
-    best = max(history, key=lambda record: record.accuracy)
+    best = max(history, key=lambda record: -1 if record.accuracy is None else record.accuracy)
     rare = rare_classes(described)
     seconds = [asdict(record.seconds) for record in history]
     return {
@@ -106,7 +87,7 @@ def summarise(
         "rare_accuracy": mean_accuracy(last, rare),
         "rejected": sum(len(record.rejected) for record in history),
         **_summarise_clusters(method, history, described),
-        "confusion": evaluation.confusion.tolist(),
+        "confusion": None if evaluation is None else evaluation.confusion.tolist(),
         "seconds": {name: sum(each[name] for each in seconds) for name in seconds[0]},
         "versions": {
             "cadis": version("cadis"),

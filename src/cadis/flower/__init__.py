@@ -1,0 +1,1 @@
+"""The same methods on Flower: simulation and real deployments."""

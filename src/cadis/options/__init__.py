@@ -1,0 +1,13 @@
+"""What users give: names and values, checked in one sentence."""
+
+from cadis.options.parts import method_from, options_of, parameters_of
+from cadis.options.validation import check_names, names_of, validated
+
+__all__ = [
+    "check_names",
+    "method_from",
+    "names_of",
+    "options_of",
+    "parameters_of",
+    "validated",
+]

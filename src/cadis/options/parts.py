@@ -1,0 +1,26 @@
+"""Methods and partitions as options: a name, and a table of parameters."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from cadis.methods import METHODS, Method
+from cadis.options.validation import names_of
+from cadis.partition import Partitioner
+
+
+def options_of(method: Method, settings: Mapping[str, Any], *parts: Partitioner) -> dict[str, Any]:
+    """Settings, the method's name, and a table of parameters for each part."""
+    everything: tuple[Method | Partitioner, ...] = (method, *parts)
+    tables = {part.name: parameters_of(part) for part in everything}
+    return {"method": method.name, **settings, **tables}
+
+
+def parameters_of(part: Method | Partitioner) -> dict[str, Any]:
+    """A part's parameters by name."""
+    return {name: getattr(part, name) for name in names_of(type(part))}
+
+
+def method_from(options: Mapping[str, Any]) -> Method:
+    """The method of a stored ``config.toml``."""
+    name = options["method"]
+    return METHODS[name](**options.get(name, {}))
