@@ -125,3 +125,21 @@ def fetch(ctx: click.Context, names: tuple[str, ...], data_dir: Path | None) -> 
 def verify(ctx: click.Context, names: tuple[str, ...], data_dir: Path | None) -> None:
     """Compare the files that are there with their published checksums."""
     _call("data", "verify_datasets", names, data_dir or ctx.obj)
+
+
+@commands.group()
+def deploy() -> None:
+    """Run a federation on machines of its own, with Flower."""
+
+
+@deploy.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--site", "names", metavar="NAME", multiple=True, help="Name of a site; repeat it.")
+@click.option(
+    "--sites", "number", type=click.IntRange(1), help="Or: so many, site-1 to site-N [3]."
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="How sites call the server.")
+@click.option("--port", default=8000, show_default=True, help="Port of the server.")
+def init(folder: Path, names: tuple[str, ...], number: int | None, host: str, port: int) -> None:
+    """Write keys, certificates, scripts and a README for a server and its sites to DIR."""
+    _call("deploy", "init", folder, names, number, host, port)

@@ -1,0 +1,143 @@
+"""The commands of a deployment, and the small scripts around them."""
+
+from cadis.flower.deployment_plan import DeploymentPlan
+
+QUIET = "FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1"  # sites phone nobody
+
+_HEAD = f"""#!/bin/sh
+# %s
+set -eu
+CDPATH= cd -- "$(dirname -- "$0")"
+export {QUIET}
+"""
+
+CHECK = "flwr list deployment --limit 1 --format json"
+
+
+def superlink_command(plan: DeploymentPlan) -> str:
+    """The server. What the app needs is installed beforehand: nothing is while it runs."""
+    return f"""flower-superlink --host {plan.bind} --port {plan.port} \\
+    --ssl-ca-certfile ca.crt --ssl-certfile server.crt --ssl-keyfile server.key \\
+    --enable-supernode-auth --database state.db \\
+    --disable-runtime-dependency-installation"""
+
+
+def supernode_command(plan: DeploymentPlan, site: str) -> str:
+    """A site. It has no --node-config: Flower takes the last one only, and that is the site's."""
+    return f"""flower-supernode --superlink {plan.address} \\
+    --root-certificates ca.crt --auth-supernode-private-key supernode.key \\
+    --host 127.0.0.1 --port {plan.site_port(site)}"""
+
+
+def register_command(site: str) -> str:
+    """Make a site's key known under its name."""
+    return f'flwr supernode register "sites/{site}/supernode.pub" deployment --name "{site}"'
+
+
+def run_command(plan: DeploymentPlan, *, resume: bool) -> str:
+    """Train; ``$out`` is an absolute path, as the app runs in a folder of the server's."""
+    goes_on = " resume=true" if resume else ""
+    return f"""flwr run app deployment --stream \\
+    --run-config "out='$out'{goes_on} min-available-nodes={len(plan.sites)}\""""
+
+
+def superlink_script(plan: DeploymentPlan) -> str:
+    """``superlink/start.sh``."""
+    command = superlink_command(plan)
+    return (
+        _HEAD % "The server. More options can be given; Ctrl-C ends it."
+        + f'export FLWR_HOME="$PWD/home"\nexec {command} "$@"\n'
+    )
+
+
+def supernode_script(plan: DeploymentPlan, site: str) -> str:
+    """``sites/<name>/start.sh``."""
+    command = supernode_command(plan, site)
+    return (
+        _HEAD % f"The site {site}. Its data are given as --node-config; Ctrl-C ends it."
+        + f'export FLWR_HOME="$PWD/home"\nexec {command} "$@"\n'
+    )
+
+
+def connection(address: str, certificate: str) -> str:
+    """``flower/config.toml``: Flower demands an absolute path."""
+    return f"""[superlink]
+default = "deployment"
+
+[superlink.deployment]
+address = "{address}"
+root-certificates = '{certificate}'
+"""
+
+
+def environment_script(plan: DeploymentPlan) -> str:
+    """``flower/environment.sh``, which the operator's scripts read."""
+    return f"""# Read by register.sh, run.sh and resume.sh, in the folder of the deployment.
+export FLWR_HOME="$PWD/flower"
+# Flower demands an absolute path to the certificate: write it anew if the folder was moved.
+if ! grep -qsF "'$PWD/flower/ca.crt'" flower/config.toml; then
+    cat > flower/config.toml <<END
+{connection(plan.address, "$PWD/flower/ca.crt")}END
+fi
+# "flwr run" ends with 0 whatever became of the run: ask for its state.
+check_run() {{
+    {CHECK} | grep -q '"status": "finished:completed"' && return
+    echo "The run has not completed; go on with it by: ./resume.sh '$out'" >&2
+    exit 1
+}}
+"""
+
+
+def register_script() -> str:
+    """``register.sh``; a site that is known already is no error."""
+    command = register_command("$site")
+    return (
+        _HEAD % "Make the sites' public keys known to the server; safe to run again."
+        + f""". ./flower/environment.sh
+for folder in sites/*/; do
+    site=$(basename "$folder")
+    if answer=$({command} 2>&1); then
+        echo "$site is registered."
+    else
+        case $answer in
+        *"[code: 23]"*) echo "$site was registered before." ;;
+        *) printf '%s\\n' "$site could not be registered." "$answer" >&2; exit 1 ;;
+        esac
+    fi
+done
+"""
+    )
+
+
+def run_script(plan: DeploymentPlan) -> str:
+    """``run.sh``."""
+    return (
+        _HEAD % "Train. More options, such as --run-config 'rounds=50', can be given."
+        + f""". ./flower/environment.sh
+out="$PWD/runs/$(date +%Y-%m-%d-%H%M%S)"
+echo "Results: $out"
+{run_command(plan, resume=False)} "$@"
+check_run
+"""
+    )
+
+
+def resume_script(plan: DeploymentPlan) -> str:
+    """``resume.sh``; names of runs are dates, so that the last by name is the latest."""
+    return (
+        _HEAD % "Go on with the latest run, or with the one whose folder comes first: runs/NAME."
+        + f""". ./flower/environment.sh
+case ${{1:-}} in
+'' | -*) folder=$(ls -d runs/*/ 2>/dev/null | tail -n 1) ;;
+*) folder=$1; shift ;;
+esac
+if [ ! -d "$folder" ]; then
+    echo "There is no run to go on with in ${{folder:-runs}}." >&2
+    exit 2
+fi
+out=$(CDPATH= cd -- "$folder" && pwd)
+echo "Results: $out"
+{run_command(plan, resume=True)} "$@"
+check_run
+"""
+    )

@@ -1,0 +1,139 @@
+"""A client app on the small federation, and a grid that calls it in this process."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.common.constant import SUPERLINK_NODE_ID, ErrorCode
+from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
+from flwr.proto.node_pb2 import NodeInfo
+from flwr.serverapp import Grid
+from flwr.supercore.run import Run
+from flwr.supercore.task_identity import TaskIdentity
+from torch import nn
+
+from cadis.engine import Federation
+from cadis.flower import MethodStrategy, introduce, local_evaluate, local_train
+from cadis.methods import Method
+from support import ALL_METHODS, small_federation, small_model
+
+FEDERATED = [method for method in ALL_METHODS if not method.pools_clients]
+
+SMALL = {"epochs": 2, "batch-size": 4, "lr": 0.1}
+"""How clients train in ``small_settings``."""
+
+
+def small_app(
+    memory: Path, federation: Federation | None = None, model: nn.Module | None = None
+) -> ClientApp:
+    """The clients of a small federation, each by its partition id."""
+    app, owned, module = ClientApp(), federation or small_federation(), model or small_model()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        data = owned.clients[int(context.node_config["partition-id"])]
+        arrays, config = message.content["arrays"], message.content["config"]
+        trained, metrics = local_train(module, data, arrays, config, memory=memory)
+        return Message(RecordDict({"arrays": trained, "metrics": metrics}), reply_to=message)
+
+    @app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        data = owned.clients[int(context.node_config["partition-id"])]
+        metrics = local_evaluate(module, data, message.content["arrays"])
+        return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+    app.query()(introduce)
+    return app
+
+
+def train_small(method: Method, grid: Grid, model: nn.Module) -> ArrayRecord:
+    """Three rounds of three clients, as ``run_rounds`` has them; the last global model."""
+    strategy = MethodStrategy(method, per_round=3, seed=7, fraction_evaluate=0)
+    config = ConfigRecord(dict(SMALL))
+    return strategy.start(grid, small_arrays(model), 3, train_config=config).arrays
+
+
+def small_arrays(model: nn.Module | None = None) -> ArrayRecord:
+    return ArrayRecord((model or small_model()).state_dict())
+
+
+@dataclass
+class Node:
+    """A node of the grid: its app, and what its operator says of it."""
+
+    app: ClientApp
+    config: dict[str, float | int | str]
+    name: str = ""
+    online: bool = True
+    silent: bool = False
+    asked: list[str] = field(default_factory=list)
+
+
+class LocalGrid(Grid):
+    """Flower's grid without processes: messages are serialised and handed to the client apps."""
+
+    def __init__(self, nodes: dict[int, Node]) -> None:
+        self.nodes = nodes
+        TaskIdentity.task_id, TaskIdentity.run_id = 1, 1  # messages are written in its name
+        TaskIdentity.node_id = SUPERLINK_NODE_ID
+
+    @classmethod
+    def of(cls, app: ClientApp, number: int = 5, first: int = 1000) -> "LocalGrid":
+        return cls({first + 7 * n: Node(app, {"partition-id": n}) for n in reversed(range(number))})
+
+    def get_node_ids(self) -> Iterable[int]:
+        return [number for number, node in self.nodes.items() if node.online]
+
+    def get_nodes(self) -> Iterable[NodeInfo]:
+        return [
+            NodeInfo(node_id=n, name=self.nodes[n].name, registered_at=f"{n:06}")
+            for n in self.get_node_ids()
+        ]
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None  # noqa: ARG002
+    ) -> Iterable[Message]:
+        replies = [self._reply(message) for message in messages]
+        return reversed([reply for reply in replies if reply is not None])
+
+    def _reply(self, message: Message) -> Message | None:
+        message.metadata.__dict__["_message_id"] = str(uuid4())
+        node = self.nodes[message.metadata.dst_node_id]
+        node.asked.append(message.metadata.message_type)
+        if not node.online:
+            reply = Message(Error(ErrorCode.NODE_UNAVAILABLE, "gone"), reply_to=message)
+            reply.metadata.src_node_id = SUPERLINK_NODE_ID
+            return reply
+        if node.silent:
+            return None
+        context = Context(1, message.metadata.dst_node_id, node.config, RecordDict(), {})
+        try:
+            reply = node.app(message, context)
+            if reply.has_content():
+                proto = recorddict_to_proto(reply.content)
+                reply.content = recorddict_from_proto(proto)
+        except Exception as error:  # as a SuperNode does it
+            code = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
+            reply = Message(Error(code, f"{type(error)}:<'{error}'>"), reply_to=message)
+        return reply
+
+    def set_run(self, run: Run) -> None:
+        raise NotImplementedError
+
+    @property
+    def run(self) -> Run:
+        raise NotImplementedError
+
+    def create_message(self, *_args: object, **_options: object) -> Message:
+        raise NotImplementedError
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        raise NotImplementedError
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        raise NotImplementedError
+
+
