@@ -35,14 +35,15 @@ def small_app(
     @app.train()
     def train(message: Message, context: Context) -> Message:
         data = owned.clients[int(context.node_config["partition-id"])]
-        arrays, config = message.content["arrays"], message.content["config"]
+        content = message.content
+        arrays, config = content.array_records["arrays"], content.config_records["config"]
         trained, metrics = local_train(module, data, arrays, config, memory=memory)
         return Message(RecordDict({"arrays": trained, "metrics": metrics}), reply_to=message)
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
         data = owned.clients[int(context.node_config["partition-id"])]
-        metrics = local_evaluate(module, data, message.content["arrays"])
+        metrics = local_evaluate(module, data, message.content.array_records["arrays"])
         return Message(RecordDict({"metrics": metrics}), reply_to=message)
 
     app.query()(introduce)
@@ -94,7 +95,10 @@ class LocalGrid(Grid):
         ]
 
     def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None  # noqa: ARG002
+        self,
+        messages: Iterable[Message],
+        *,
+        timeout: float | None = None,  # noqa: ARG002
     ) -> Iterable[Message]:
         replies = [self._reply(message) for message in messages]
         return reversed([reply for reply in replies if reply is not None])
@@ -105,7 +109,7 @@ class LocalGrid(Grid):
         node.asked.append(message.metadata.message_type)
         if not node.online:
             reply = Message(Error(ErrorCode.NODE_UNAVAILABLE, "gone"), reply_to=message)
-            reply.metadata.src_node_id = SUPERLINK_NODE_ID
+            reply.metadata.__dict__["_src_node_id"] = SUPERLINK_NODE_ID
             return reply
         if node.silent:
             return None
@@ -135,5 +139,3 @@ class LocalGrid(Grid):
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         raise NotImplementedError
-
-

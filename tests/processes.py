@@ -59,6 +59,10 @@ class Processes:
         """What a process has written."""
         return self._folder / f"{name}.log"
 
+    def logs(self) -> list[Path]:
+        """What all processes have written."""
+        return sorted(self._folder.glob("*.log"))
+
     def said(self, name: str) -> str:
         """The same as text."""
         path = self.log(name)
@@ -80,7 +84,7 @@ class Processes:
         for process in self._started:
             if process.poll() is None:
                 process.terminate()
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 6
         while self.alive() and time.monotonic() < deadline:
             self._collect()
             time.sleep(0.2)

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from flwr.app import Context
+from flwr.server.superlink.fleet.vce.backend.backend import BackendConfig
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 from safetensors.torch import save_file
@@ -22,7 +23,7 @@ def main(folder: Path) -> None:
             arrays = train_small(method, grid, model)
             save_file(arrays.to_torch_state_dict(), folder / f"{method.name}.safetensors")
 
-    resources = {"client_resources": {"num_cpus": 1}, "init_args": {"num_cpus": 2}}
+    resources: BackendConfig = {"client_resources": {"num_cpus": 1}, "init_args": {"num_cpus": 2}}
     run_simulation(server, small_app(folder, model=model), 5, backend_config=resources)
 
 

@@ -27,6 +27,9 @@ exit "$CODE"
 """
 
 
+STARTED = 'Successfully started run 7\n"status": '
+
+
 @pytest.fixture
 def app(tmp_path: Path) -> Path:
     (tmp_path / "the app" / "module" / "__pycache__").mkdir(parents=True)
@@ -42,7 +45,7 @@ def folder(tmp_path: Path, app: Path) -> Path:
 
 
 def call(
-    script: Path, *arguments: str, answer: str = '"status": "finished:completed"', code: int = 0
+    script: Path, *arguments: str, answer: str = f'{STARTED}"finished:completed"', code: int = 0
 ) -> tuple[subprocess.CompletedProcess[str], list[str]]:
     """Run a script with stand-ins for Flower's programs; what it did, and how they were called."""
     programs = script.parent / "stand-ins"
@@ -112,7 +115,8 @@ def test_scripts_are_shell_and_show_what_the_readme_shows(folder: Path) -> None:
         subprocess.run(["sh", "-n", script], check=True)
     for name in ("superlink/start.sh", "sites/berlin/start.sh", "run.sh", "resume.sh"):
         text = (folder / name).read_text()
-        command = re.search(r'^(?:exec )?((?:flower-|flwr run).*?) "\$@"$', text, re.M | re.S)
+        shown = r'^(?:exec )?((?:flower-|flwr run).*?) "\$@"(?: \| check_run)?$'
+        command = re.search(shown, text, re.M | re.S)
         assert command is not None
         assert command[1] in readme
 
@@ -169,14 +173,19 @@ def test_a_run_gets_a_folder_and_all_sites(folder: Path) -> None:
     assert (name, place, home) == ("flwr", str(folder), str(folder / "flower"))
     assert options[:5] == ["run", "app", "deployment", "--stream", "--run-config"]
     out = re.escape(str(folder / "runs"))
-    assert re.fullmatch(rf"out='{out}/[\d-]+' min-available-nodes=3", options[5])
+    assert re.fullmatch(rf"out='{out}/[\d-]+' clients=3", options[5])
     assert options[6:] == ["--run-config", "rounds=5"]
 
 
 def test_a_run_that_failed_is_told_by_the_exit_code(folder: Path) -> None:
-    done, _ = call(folder / "run.sh", answer='"status": "finished:failed"')
+    done, called = call(folder / "run.sh", answer=f'{STARTED}"finished:failed"')
     assert done.returncode == 1
     assert "./resume.sh" in done.stderr
+    assert called[-6:-1] == ["list", "deployment", "--run-id", "7", "--format"]
+    done, _ = call(folder / "run.sh", answer="no connection", code=1)
+    assert done.returncode == 1
+    assert "No run was started" in done.stderr
+    assert not list(folder.glob("flower/run-*.log"))
 
 
 def test_going_on_is_with_the_latest_run_or_the_one_named(folder: Path) -> None:
@@ -185,7 +194,7 @@ def test_going_on_is_with_the_latest_run_or_the_one_named(folder: Path) -> None:
     assert "There is no run to go on with" in done.stderr
     for name in ("2026-01-02-000000", "2026-01-10-000000"):
         (folder / "runs" / name).mkdir()
-    expected = "out='{}' resume=true min-available-nodes=3"
+    expected = "out='{}' resume=true clients=3"
     _, called = call(folder / "resume.sh", "--run-config", "rounds=5")
     assert expected.format(folder / "runs" / "2026-01-10-000000") in called
     assert "rounds=5" in called

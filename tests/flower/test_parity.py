@@ -40,7 +40,7 @@ def test_in_this_process(method: Method, batch_norm: bool, tmp_path: Path) -> No
 
 def test_in_simulation(tmp_path: Path) -> None:
     tests = Path(__file__).parents[1]
-    command = [sys.executable, tests / "simulated.py", tmp_path]
+    command: list[str | Path] = [sys.executable, tests / "simulated.py", tmp_path]
     with processes(tmp_path) as started:
         code = started.finish("simulation", command, {"PYTHONPATH": str(tests)})
         assert code == 0, started.said("simulation")

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from cadis.core import CadisError
-from cadis.runs import Checkpoint, RunState
 from cadis.engine import Engine
 from cadis.methods import CADIS, FedDyn
+from cadis.runs import Checkpoint, RunState
 from support import run_rounds, same, small_federation, small_model, small_settings
 
 

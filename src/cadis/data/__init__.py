@@ -7,6 +7,7 @@ from cadis.data.examples import Dataset, Examples, Scaling, Subsets, as_examples
 from cadis.data.library import Found, find, missing_files, problems, roots
 from cadis.data.listener import SILENT, Listener
 from cadis.data.loading import DATASETS, load
+from cadis.data.own import load_own
 
 __all__ = [
     "CATALOGUE",
@@ -23,6 +24,7 @@ __all__ = [
     "fetch",
     "find",
     "load",
+    "load_own",
     "missing_files",
     "problems",
     "roots",

@@ -1,8 +1,8 @@
 """A user's folder of pictures: who owns which, and what they show."""
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cadis.core import CadisError
@@ -39,6 +39,21 @@ class Album:
     train: list[Picture]
     test: list[Picture]
     classes: tuple[str, ...]
+
+    def numbered_as(self, classes: Sequence[str], folder: Path) -> "Album":
+        """With numbers for classes of which this folder may have only some."""
+        numbers = {name: number for number, name in enumerate(classes)}
+        for name in self.classes:
+            if name not in numbers:
+                raise CadisError(
+                    f"{folder} has pictures of {name}, which is none of the classes: "
+                    f"{', '.join(classes)}."
+                )
+        train, test = (
+            [replace(picture, label=numbers[self.classes[picture.label]]) for picture in part]
+            for part in (self.train, self.test)
+        )
+        return Album(train, test, tuple(classes))
 
 
 def read_album(folder: Path) -> Album:

@@ -1,14 +1,16 @@
 """The embedded dataset: scikit-learn's 1,797 handwritten digits of 8 x 8 pixels."""
 
 import torch
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 
 from cadis.data.examples import Dataset, Examples
 
 
 def digits() -> Dataset:
     """Four fifths for training, one fifth for testing, the same split every time."""
+    # Only now: it takes as long to import as torch, and no other dataset needs it.
+    from sklearn.datasets import load_digits  # noqa: PLC0415
+    from sklearn.model_selection import train_test_split  # noqa: PLC0415
+
     bunch = load_digits()
     pixels = torch.tensor(bunch.images, dtype=torch.float32)[:, None] / 16  # (n, 1, 8, 8)
     labels = torch.tensor(bunch.target, dtype=torch.int64)

@@ -1,5 +1,6 @@
 """``images:FOLDER``: a user's own pictures as a dataset."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,12 +18,23 @@ _TEST_SHARE = 0.1
 _NAMED = 10
 
 
-def load_images(folder: Path, size: int, cache: Path, listener: Listener) -> Dataset:
+def load_images(
+    folder: Path, size: int, cache: Path, listener: Listener, classes: Sequence[str] = ()
+) -> Dataset:
     """The pictures in a folder; see :func:`read_album` for how they must lie there.
 
     Without a test set of its own, a tenth of the pictures of each class is set apart.
+
+    Args:
+        folder: where they are.
+        size: pixels a side to which they are resized.
+        cache: where decoded pictures are kept.
+        listener: hears how it goes.
+        classes: names of all classes that there are, if others have more of them.
     """
     album = read_album(folder)
+    if classes:
+        album = album.numbered_as(classes, folder)
     train, test = (album.train, album.test) if album.test else hold_out(album.train)
     pictures = [*train, *test]
     decoded = decode([picture.path for picture in pictures], size, cache, listener)
@@ -53,24 +65,28 @@ def hold_out(pictures: Sequence[Picture]) -> tuple[list[Picture], list[Picture]]
 
     A class's only picture stays in training, and no client loses its last one.
     """
-    generator = generator_for(0, "hold out")
-    left: dict[str | None, int] = {}
-    for picture in pictures:
-        left[picture.client] = left.get(picture.client, 0) + 1
-    held: set[int] = set()
-    for label in {picture.label: None for picture in pictures}:
-        members = [n for n, picture in enumerate(pictures) if picture.label == label]
-        wanted = max(1, round(_TEST_SHARE * len(members))) if len(members) > 1 else 0
-        for at in torch.randperm(len(members), generator=generator).tolist():
-            client = pictures[members[at]].client
-            if wanted and left[client] > 1:
-                wanted -= 1
-                left[client] -= 1
-                held.add(members[at])
+    held = held_out([p.label for p in pictures], [p.client for p in pictures])
     return (
         [picture for n, picture in enumerate(pictures) if n not in held],
         [picture for n, picture in enumerate(pictures) if n in held],
     )
+
+
+def held_out(labels: Sequence[int], owners: Sequence[str | None]) -> set[int]:
+    """Which examples to set apart, by their labels and owners; see :func:`hold_out`."""
+    generator = generator_for(0, "hold out")
+    left = Counter(owners)
+    held: set[int] = set()
+    for label in dict.fromkeys(labels):
+        members = [n for n, other in enumerate(labels) if other == label]
+        wanted = max(1, round(_TEST_SHARE * len(members))) if len(members) > 1 else 0
+        for at in torch.randperm(len(members), generator=generator).tolist():
+            owner = owners[members[at]]
+            if wanted and left[owner] > 1:
+                wanted -= 1
+                left[owner] -= 1
+                held.add(members[at])
+    return held
 
 
 def _owners(pictures: Sequence[Picture]) -> dict[str, Tensor]:

@@ -4,6 +4,7 @@ from cadis.experiment.api import run
 from cadis.experiment.build import (
     Built,
     build_experiment,
+    build_model,
     build_partition,
     fitted,
     load_dataset,
@@ -24,6 +25,7 @@ __all__ = [
     "RunResult",
     "Settings",
     "build_experiment",
+    "build_model",
     "build_partition",
     "describe_federation",
     "fitted",

@@ -35,10 +35,11 @@ def build_experiment(config: ExperimentConfig, listener: Listener = SILENT) -> B
     dataset = load_dataset(config.settings, listener)
     config = fitted(config, dataset)
     partition = build_partition(config, dataset)
-    channels, height, _ = dataset.train.inputs.shape[1:]
+    channels, height, width = dataset.train.inputs.shape[1:]
     settings = config.settings.settled(len(partition.indices), (channels, height))
     federation = build_federation(dataset, partition)
-    return Built(replace(config, settings=settings), federation, build_model(settings, dataset))
+    model = build_model(settings, (channels, height, width), dataset.num_classes)
+    return Built(replace(config, settings=settings), federation, model)
 
 
 def load_dataset(settings: FederationSettings, listener: Listener = SILENT) -> Dataset:
@@ -71,13 +72,15 @@ def build_partition(config: ExperimentConfig, dataset: Dataset) -> Partition:
 def fitted(config: ExperimentConfig, dataset: Dataset) -> ExperimentConfig:
     """With a partition that fits the data, where it was left to them.
 
-    As the data say; else clusters of unequal size, as many as there are classes for.
+    As the data say; else clusters of unequal size, as many as there are classes and clients for.
     """
     if config.settings.partition != "auto":
         return config
     dealer, classes = config.partitioner, len(dataset.train.labels.unique())
-    if isinstance(dealer, MultiCluster) and len(dealer.ratio) > classes:
-        dealer = MultiCluster(ratio=tuple(range(classes, 0, -1)))
+    clients = config.settings.clients_to_deal_to
+    if isinstance(dealer, MultiCluster) and len(dealer.ratio) > min(classes, clients):
+        few = max(n for n in range(1, classes + 1) if n == 1 or n * (n + 1) // 2 <= clients)
+        dealer = MultiCluster(ratio=tuple(range(few, 0, -1)))
     name = "clients" if dataset.owners else dealer.name
     return replace(config, settings=replace(config.settings, partition=name), partitioner=dealer)
 
@@ -93,12 +96,17 @@ def build_federation(dataset: Dataset, partition: Partition) -> Federation:
     )
 
 
-def build_model(settings: Settings, dataset: Dataset) -> nn.Module:
-    """The initial global model of settled settings, for the dataset's pictures and classes."""
-    channels, height, width = dataset.train.inputs.shape[1:]
-    facts = {"channels": channels, "height": height, "width": width}
+def build_model(settings: Settings, picture: tuple[int, int, int], num_classes: int) -> nn.Module:
+    """The initial global model of settled settings.
+
+    Args:
+        settings: the model's name, and the seed.
+        picture: channels, height and width of the pictures.
+        num_classes: what it is to tell apart.
+    """
+    facts = dict(zip(("channels", "height", "width"), picture, strict=True))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(settings.seed, "model"))
         if ":" in settings.model:
-            return own_model(settings.model, **facts, num_classes=dataset.num_classes)
-        return MODELS[settings.model](channels, height, width, dataset.num_classes)
+            return own_model(settings.model, **facts, num_classes=num_classes)
+        return MODELS[settings.model](*picture, num_classes)

@@ -1,7 +1,7 @@
 """A Flower run in a folder of the same kind as the embedded engine's."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from cadis.flower.record import evaluation_in
 from cadis.flower.settings import StrategySettings
 from cadis.methods import Method
 from cadis.options import options_of
-from cadis.runs import Keeper, RoundRecord, RunFolder, RunState
+from cadis.runs import Keeper, Member, RoundRecord, RunFolder, RunState
 
 
 class Book:
@@ -37,7 +37,7 @@ class Book:
                 raise CadisError("Give the folder of the run to resume as out.")
             return start
         settings = self._settings
-        scalars = {k: v for k, v in config.items() if not isinstance(v, bytes)}
+        scalars = {k.replace("-", "_"): v for k, v in config.items() if not isinstance(v, bytes)}
         described = {
             "runner": "flower",
             "rounds": rounds,
@@ -47,13 +47,13 @@ class Book:
             "num_clients": settings.num_clients,
         }
         options = options_of(self._method, {**scalars, **settings.notes, **described})
-        return self._keeper.begin(start, options, self._federation(), settings.resume)
+        federation = self._before(self._keeper.folder) if settings.resume else self._federation()
+        return self._keeper.begin(start, options, federation, settings.resume)
 
     def keep(self, record: RoundRecord, state: RunState) -> None:
         """Keep a finished round."""
         if self._keeper is not None:
-            if self._settings.federation is None:
-                self._keeper.folder.write_json("federation.json", self._known(state))
+            self._keeper.folder.write_json("federation.json", self._federation(state.members))
             self._keeper.keep(record, state, self._layout.to_tensors(state.model))
 
     def finish(self, state: RunState, metrics: MetricRecord | None) -> None:
@@ -62,18 +62,21 @@ class Book:
             model = self._layout.to_tensors(state.model)
             self._keeper.finish(self._method, model, evaluation_in(metrics))
 
-    def _federation(self) -> Mapping[str, Any]:
-        """Who has what, as far as the server knows."""
-        if self._settings.federation is not None:
-            return self._settings.federation
-        if self._settings.resume and self._keeper is not None:
-            return self._keeper.folder.read_json("federation.json")
-        return self._known(None)
+    def _federation(self, members: Iterable[Member] = ()) -> dict[str, Any]:
+        """Who has what: what the server was told, and who else was ever there."""
+        classes = [str(number) for number in range(self._layout.num_classes)]
+        told = self._settings.federation or {"classes": classes, "clients": []}
+        known = {client["id"] for client in told["clients"]}
+        others = [
+            {"id": member.client, "cluster": None, "samples": None}
+            for member in members
+            if member.client not in known
+        ]
+        return {**told, "clients": [*told["clients"], *others]}
 
-    def _known(self, state: RunState | None) -> dict[str, Any]:
-        """Who was ever there; what they have is their own business."""
-        members = state.members if state is not None else ()
-        return {
-            "classes": [str(number) for number in range(self._layout.num_classes)],
-            "clients": [{"id": m.client, "cluster": None, "samples": None} for m in members],
-        }
+    def _before(self, folder: RunFolder) -> dict[str, Any]:
+        """Who was there before a run was stopped; the server must have been told the same."""
+        folder.read_config()  # there must be a run
+        before, told = folder.read_json("federation.json"), self._federation()
+        same = {**before, "clients": before["clients"][: len(told["clients"])]}
+        return before if same == told else told

@@ -11,7 +11,7 @@ CDPATH= cd -- "$(dirname -- "$0")"
 export {QUIET}
 """
 
-CHECK = "flwr list deployment --limit 1 --format json"
+CHECK = "flwr list deployment --run-id RUN-ID --format json"
 
 
 def superlink_command(plan: DeploymentPlan) -> str:
@@ -38,7 +38,7 @@ def run_command(plan: DeploymentPlan, *, resume: bool) -> str:
     """Train; ``$out`` is an absolute path, as the app runs in a folder of the server's."""
     goes_on = " resume=true" if resume else ""
     return f"""flwr run app deployment --stream \\
-    --run-config "out='$out'{goes_on} min-available-nodes={len(plan.sites)}\""""
+    --run-config "out='$out'{goes_on} clients={len(plan.sites)}\""""
 
 
 def superlink_script(plan: DeploymentPlan) -> str:
@@ -55,7 +55,7 @@ def supernode_script(plan: DeploymentPlan, site: str) -> str:
     command = supernode_command(plan, site)
     return (
         _HEAD % f"The site {site}. Its data are given as --node-config; Ctrl-C ends it."
-        + f'export FLWR_HOME="$PWD/home"\nexec {command} "$@"\n'
+        + f'export FLWR_HOME="$PWD/home" CADIS_STATE="$PWD/state"\nexec {command} "$@"\n'
     )
 
 
@@ -73,16 +73,26 @@ root-certificates = '{certificate}'
 def environment_script(plan: DeploymentPlan) -> str:
     """``flower/environment.sh``, which the operator's scripts read."""
     return f"""# Read by register.sh, run.sh and resume.sh, in the folder of the deployment.
-export FLWR_HOME="$PWD/flower"
+export FLWR_HOME="$PWD/flower" PYTHONUNBUFFERED=1
 # Flower demands an absolute path to the certificate: write it anew if the folder was moved.
 if ! grep -qsF "'$PWD/flower/ca.crt'" flower/config.toml; then
     cat > flower/config.toml <<END
 {connection(plan.address, "$PWD/flower/ca.crt")}END
 fi
-# "flwr run" ends with 0 whatever became of the run: ask for its state.
+# "flwr run" ends with 0 whatever became of the run: ask for its state. What is piped into this
+# is shown, too.
 check_run() {{
-    {CHECK} | grep -q '"status": "finished:completed"' && return
-    echo "The run has not completed; go on with it by: ./resume.sh '$out'" >&2
+    log="flower/run-$$.log"
+    tee "$log"
+    id=$(sed -n 's/^Successfully started run \\([0-9]*\\).*/\\1/p' "$log")
+    rm -f "$log"
+    if [ -z "$id" ]; then
+        echo "No run was started." >&2
+    elif {CHECK.replace("RUN-ID", '"$id"')} | grep -q '"status": "finished:completed"'; then
+        return
+    else
+        echo "The run has not completed; go on with it by: ./resume.sh '$out'" >&2
+    fi
     exit 1
 }}
 """
@@ -114,10 +124,9 @@ def run_script(plan: DeploymentPlan) -> str:
     return (
         _HEAD % "Train. More options, such as --run-config 'rounds=50', can be given."
         + f""". ./flower/environment.sh
-out="$PWD/runs/$(date +%Y-%m-%d-%H%M%S)"
+until out="$PWD/runs/$(date +%Y-%m-%d-%H%M%S)" && mkdir "$out" 2>/dev/null; do sleep 1; done
 echo "Results: $out"
-{run_command(plan, resume=False)} "$@"
-check_run
+{run_command(plan, resume=False)} "$@" | check_run
 """
     )
 
@@ -137,7 +146,6 @@ if [ ! -d "$folder" ]; then
 fi
 out=$(CDPATH= cd -- "$folder" && pwd)
 echo "Results: $out"
-{run_command(plan, resume=True)} "$@"
-check_run
+{run_command(plan, resume=True)} "$@" | check_run
 """
     )

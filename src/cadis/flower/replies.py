@@ -12,11 +12,8 @@ from cadis.flower.arrays import ArrayLayout, WrongArraysError
 from cadis.methods import ClientUpdate, Method
 from cadis.runs import Rejection
 
-_LOST = {
-    ErrorCode.NODE_UNAVAILABLE: "it went offline",
-    ErrorCode.MESSAGE_UNAVAILABLE: "its answer was lost on the way",
-    ErrorCode.REPLY_MESSAGE_UNAVAILABLE: "its answer came too late",
-}
+_LATE = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE)
+"""What Flower says of messages whose time is up."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ def match(sent: Mapping[ClientId, Message], replies: Iterable[Message], timeout:
     good, rejected = {}, []
     for client, message in sent.items():
         answer = by_message.get(message.metadata.message_id)
-        if answer is None:
+        if answer is None or (answer.has_error() and answer.error.code in _LATE):
             rejected.append(Rejection(client, f"it did not answer within {timeout:g} seconds"))
         elif answer.has_error():
             rejected.append(Rejection(client, _failure(answer)))
@@ -122,7 +119,7 @@ def mean_metrics(messages: Iterable[Message], weighted_by: str) -> MetricRecord 
 
 def _failure(reply: Message) -> str:
     """Why there is no answer, in one line."""
-    if reply.error.code in _LOST:
-        return _LOST[reply.error.code]
+    if reply.error.code == ErrorCode.NODE_UNAVAILABLE:
+        return "it went offline"
     reason = " ".join((reply.error.reason or "no reason given").split())
     return f"its app failed: {reason}"

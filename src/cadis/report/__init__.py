@@ -3,7 +3,7 @@
 from cadis.report.figures import draw_figures
 from cadis.report.partition import census_table, draw_partition, group_table
 from cadis.report.style import METHOD_NAMES
-from cadis.report.terminal import loading, run_progress, summary_table
+from cadis.report.terminal import loading, run_progress, summary_table, summary_text
 
 __all__ = [
     "METHOD_NAMES",
@@ -14,4 +14,5 @@ __all__ = [
     "loading",
     "run_progress",
     "summary_table",
+    "summary_text",
 ]

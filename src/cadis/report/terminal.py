@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import StringIO
 from typing import Any
 
 from rich.console import Console
@@ -13,7 +14,7 @@ from rich.table import Table
 from cadis.data import Listener
 from cadis.experiment import OnRound
 from cadis.report.style import METHOD_NAMES, listed
-from cadis.runs import RoundResult
+from cadis.runs import RoundResult, RunFolder
 
 _REFRESH_SECONDS = 0.1
 
@@ -120,6 +121,15 @@ def summary_table(summary: dict[str, Any], classes: Sequence[str]) -> Table:
         table.add_row(label, f"[red]{summary['rejected']}[/red]")
     table.add_row("seconds", f"{summary['seconds']['total']:.1f}")
     return table
+
+
+def summary_text(folder: RunFolder) -> str:
+    """The table of a finished run as text, for logs."""
+    summary, classes = folder.read_json("summary.json"), folder.read_json("federation.json")
+    paper = Console(file=StringIO(), width=88)
+    with paper.capture() as printed:
+        paper.print(summary_table(summary, classes["classes"]))
+    return printed.get()
 
 
 def _tell(console: Console, sentence: str) -> None:

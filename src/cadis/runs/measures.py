@@ -7,7 +7,6 @@ from importlib.metadata import version
 from typing import Any
 
 import torch
-from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 
 from cadis.core import SimilarityMatrix, cluster, rescale
@@ -62,7 +61,7 @@ def cluster_agreement(
     true_clusters = [truth[client] for client in matrix.client_ids]
     if None in true_clusters:
         return None
-    return float(adjusted_rand_score(true_clusters, found.tolist()))
+    return _agreement(true_clusters, found.tolist())
 
 
 def summarise(
@@ -118,7 +117,15 @@ def _round_agreement(history: Sequence[RoundRecord], described: dict[str, Any]) 
     if None in truth.values():
         return None
     scores = [
-        adjusted_rand_score([truth[client] for client in record.participants], record.clusters)
+        _agreement([truth[client] for client in record.participants], record.clusters or [])
         for record in history
     ]
-    return float(sum(scores) / len(scores))
+    return sum(scores) / len(scores)
+
+
+def _agreement(true_clusters: Sequence[int], found: Sequence[int]) -> float:
+    """Adjusted Rand index."""
+    # Only now: it takes as long to import as torch, and is needed once a run.
+    from sklearn.metrics import adjusted_rand_score  # noqa: PLC0415
+
+    return float(adjusted_rand_score(true_clusters, found))

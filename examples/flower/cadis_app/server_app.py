@@ -1,0 +1,63 @@
+"""The server: any method, kept on disk round by round."""
+
+import logging
+import time
+from datetime import datetime
+from pathlib import Path
+
+from flwr.app import ArrayRecord, ConfigRecord, Context
+from flwr.serverapp import Grid, ServerApp
+
+from cadis.experiment import describe_federation
+from cadis.flower import MethodStrategy, server_test
+from cadis.report import draw_figures, summary_text
+from cadis.runs import RunFolder
+from cadis_app.task import read_task, server_data
+
+LOGGER = logging.getLogger("flwr")
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run a federation from its first round, or from where it stopped."""
+    run = context.run_config
+    enough = int(run["min-available-nodes"])
+    while run["clients"] == "auto" and len(list(grid.get_node_ids())) < enough:
+        time.sleep(1)
+    task = read_task(run, len(list(grid.get_node_ids())))
+    settings, federation = task.config.settings, task.federation
+    test = server_data(task, run)
+    name = f"{datetime.now():%Y-%m-%d-%H%M%S}-{task.config.method.name}"
+    out = Path(str(run["out"] or f"runs/{name}")).expanduser().resolve()
+    described = None
+    if federation is not None and not any(node.name for node in grid.get_nodes()):
+        described = describe_federation(federation, len(task.classes))  # named sites may be anyone
+    strategy = MethodStrategy(
+        task.config.method,
+        per_round=settings.per_round,
+        num_clients=settings.clients,
+        min_available_nodes=min(enough, int(settings.clients)),
+        min_replies=run["min-replies"],
+        fraction_evaluate=run["fraction-evaluate"],
+        patience=run["patience"],
+        seed=settings.seed,
+        head=settings.head or None,
+        out=out,
+        resume=run["resume"],
+        notes={"dataset": run["dataset"], "model": settings.model, "partition": settings.partition},
+        federation=described,
+    )
+    strategy.start(
+        grid,
+        ArrayRecord(task.model.state_dict()),
+        settings.rounds,
+        timeout=float(run["timeout"]),
+        train_config=ConfigRecord(
+            {"epochs": settings.epochs, "batch-size": settings.batch_size, "lr": float(settings.lr)}
+        ),
+        evaluate_fn=None if test is None else server_test(task.model, test),
+    )
+    draw_figures(RunFolder(out))
+    LOGGER.info("\n%s\nEverything is in %s", summary_text(RunFolder(out)), out)

@@ -1,0 +1,111 @@
+"""What is learned, and from whose data: the same for the server and all clients."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from cadis import CadisError
+from cadis.data import Dataset, Examples, load_own
+from cadis.engine import Federation
+from cadis.experiment import ExperimentConfig, build_experiment, build_model, resolve
+
+OPTIONS = (
+    "method",
+    "dataset",
+    "model",
+    "partition",
+    "clients",
+    "per-round",
+    "rounds",
+    "epochs",
+    "batch-size",
+    "lr",
+    "seed",
+    "image-size",
+)
+"""Those of ``cadis run`` that have a line of their own in pyproject.toml."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A federation, as far as the run's config tells.
+
+    Attributes:
+        config: method and settings, with nothing left to be chosen.
+        model: the initial global model.
+        classes: names of the classes.
+        federation: who has what; None if only the sites know.
+    """
+
+    config: ExperimentConfig
+    model: nn.Module
+    classes: tuple[str, ...]
+    federation: Federation | None
+
+
+def read_task(run: Mapping[str, Any], clients: int) -> Task:
+    """The task in a run's config, for so many clients unless it says how many."""
+    given = {name.replace("-", "_"): run[name] for name in OPTIONS}
+    if given["clients"] == "auto":
+        given["clients"] = clients
+    further = dict(option.partition("=")[::2] for option in str(run["options"]).split())
+    if run["dataset"] == "sites":
+        return _at_sites(run, {**given, **further})
+    built = build_experiment(resolve({}, {**given, **further}))
+    federation = built.federation
+    return Task(built.config, built.model, federation.classes, federation)
+
+
+def _at_sites(run: Mapping[str, Any], given: dict[str, Any]) -> Task:
+    """Only names of classes and the shape of inputs are known."""
+    classes = tuple(name.strip() for name in str(run["classes"]).split(",") if name.strip())
+    if len(classes) < 2:
+        raise CadisError("Name the classes that the sites have, as in classes='aspirin,ibuprofen'.")
+    size = int(run["image-size"])
+    shape = tuple(int(side) for side in (run["shape"] or f"3x{size}x{size}").split("x"))
+    if len(shape) != 3 or prod(shape) < 1:
+        raise CadisError("Give the shape of one input as channels x height x width: '3x64x64'.")
+    config = resolve({}, {name: value for name, value in given.items() if name != "dataset"})
+    settings = config.settings.settled(int(given["clients"]), (shape[0], shape[1]))
+    model = build_model(settings, shape, len(classes))
+    return Task(replace(config, settings=settings), model, classes, None)
+
+
+def task_at(node: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[Task, Dataset]:
+    """A client's task and its own data, as its ``--node-config`` says."""
+    clients = int(node.get("num-partitions", 1))
+    task = read_task(run, clients)
+    place = node.get("images") or node.get("tensors")
+    if place:
+        return task, load_own(Path(str(place)), task.classes, task.config.settings.image_size)
+    if task.federation is None:
+        raise CadisError(
+            "This site has no data: start it with --node-config 'images=\"FOLDER\"' or "
+            "'tensors=\"FILE\"'."
+        )
+    known, number = len(task.federation.clients), node.get("partition-id")
+    if number is None or not 0 <= int(number) < known:
+        raise CadisError(
+            "This site has no data: start it with --node-config 'partition-id=N num-partitions="
+            f"{known}', N from 0 to {known - 1}."
+        )
+    mine = task.federation.clients[int(number)]
+    return task, Dataset("partition", mine, mine, task.classes)
+
+
+def server_data(task: Task, run: Mapping[str, Any]) -> Examples | None:
+    """What the server tests the global model on, if it has anything."""
+    if run["test"]:
+        size = task.config.settings.image_size
+        own = load_own(Path(str(run["test"])), task.classes, size)
+        return Examples(
+            torch.cat([own.train.inputs, own.test.inputs]),
+            torch.cat([own.train.labels, own.test.labels]),
+            own.train.scaling,
+        )
+    return task.federation.test if task.federation is not None else None
