@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test check format bench clean
+.PHONY: help run test test-deploy check format bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -13,13 +13,16 @@ $(READY): pyproject.toml constraints.txt
 	@touch $(READY)
 
 help:  ## Explain the targets.
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
 
 run: $(READY)  ## Run the demo: CADIS on handwritten digits, 20 clients in 5 clusters.
 	@$(BIN)/cadis run
 
-test: $(READY)  ## Run all tests.
-	@$(BIN)/pytest
+test: $(READY)  ## Run all tests but those of deployments.
+	@$(BIN)/pytest -n auto
+
+test-deploy: $(READY)  ## Run the tests that start a server and sites as processes.
+	@$(BIN)/pytest -m deployment tests/deployed
 
 check: $(READY)  ## Lint, format, types and import rules.
 	@$(BIN)/ruff check .

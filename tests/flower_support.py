@@ -68,6 +68,7 @@ class Node:
     app: ClientApp
     config: dict[str, float | int | str]
     name: str = ""
+    run: dict[str, bool | float | int | str] = field(default_factory=dict)
     online: bool = True
     silent: bool = False
     asked: list[str] = field(default_factory=list)
@@ -113,7 +114,8 @@ class LocalGrid(Grid):
             return reply
         if node.silent:
             return None
-        context = Context(1, message.metadata.dst_node_id, node.config, RecordDict(), {})
+        receiver = message.metadata.dst_node_id
+        context = Context(1, receiver, node.config, RecordDict(), node.run)
         try:
             reply = node.app(message, context)
             if reply.has_content():

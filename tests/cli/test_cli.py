@@ -108,7 +108,7 @@ def test_killed_and_resumed_it_ends_the_same(stop: signal.Signals, tmp_path: Pat
         (["--method", "magic"], "There is no method 'magic'"),
         (["--clients", "5", "--per-round", "9"], "9 clients cannot take part in a round"),
         (["--rounds", "0"], "rounds should be greater than 0"),
-        (["--clients", "4"], "4 clients cannot form 5 clusters"),
+        (["--clients", "4", "--partition", "mc"], "4 clients cannot form 5 clusters"),
         (["--clients", "2000"], "2000 clients are too many"),
         (["--method", "fedavg", "--mu", "1"], "'mu' is a parameter of fedprox"),
         (["--resume"], "--resume wants the folder"),

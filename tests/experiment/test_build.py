@@ -36,6 +36,15 @@ def test_what_is_left_to_the_data_is_settled_and_recorded() -> None:
     assert again == build().config
 
 
+@pytest.mark.parametrize(
+    ("clients", "sizes"), [(1, [1]), (2, [2]), (3, [2, 1]), (4, [3, 1]), (5, [1, 1, 1, 1, 1])]
+)
+def test_few_clients_form_few_clusters(clients: int, sizes: list[int]) -> None:
+    truth = build(clients=clients).federation.cluster_of_client
+    assert truth is not None
+    assert sorted(truth.bincount().tolist(), reverse=True) == sizes
+
+
 def test_folders_of_clients_settle_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,12 +46,14 @@ class Keeper:
             federation: what ``federation.json`` is to hold; the same.
             resume: whether to go on with the run in the folder.
         """
-        state = self._go_on(start, options, federation) if resume else start
-        if not resume:
+        if resume:
+            start = self._go_on(start, options, federation)
+            self.folder.checkpoint.create()  # a copy of a run may lack its empty folders
+        else:
             self.folder.create()
         self.folder.write_config(options)
         self.folder.write_json("federation.json", federation)
-        return state
+        return start
 
     def keep(self, record: RoundRecord, state: RunState, model: Mapping[str, Tensor]) -> None:
         """Keep a finished round; ``model`` is the global model's state dict."""

@@ -1,0 +1,166 @@
+"""The client's side."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from torch.utils.data import DataLoader, TensorDataset
+
+from cadis.core import CadisError
+from cadis.data import Examples
+from cadis.flower import introduce, local_evaluate, local_train
+from cadis.flower.memory import Memory, memory_folder
+from cadis.flower.orders import Orders
+from cadis.methods import CADIS, FedDyn, FedProx
+from flower_support import SMALL, LocalGrid, small_arrays
+from support import blobs, same, small_model
+
+RUN = "0123456789abcdef"
+OWN = blobs(9, [0, 1], seed=0)
+
+
+def trained(config: ConfigRecord, data: object = OWN, memory: Path | None = None) -> ArrayRecord:
+    return local_train(small_model(), data, small_arrays(), config, memory=memory)[0]  # type: ignore[arg-type]
+
+
+def equal(first: ArrayRecord, second: ArrayRecord) -> bool:
+    tensors = second.to_torch_state_dict()
+    return all(same(t, tensors[n]) for n, t in first.to_torch_state_dict().items())
+
+
+def test_orders_survive_the_way() -> None:
+    given = Orders(
+        3, CADIS(threshold=0.5, bandwidth=2.0), client="north", seed=4, head="7", run=RUN
+    )
+    read = Orders.read(given.config({**SMALL, "mine": "kept"}))
+    assert read.method == given.method
+    assert (read.round, read.client, read.seed, read.head, read.run) == (3, "north", 4, "7", RUN)
+    assert (read.local.epochs, read.local.batch_size, read.local.lr) == (2, 4, 0.1)
+    assert given.config({"mine": "kept"})["mine"] == "kept"
+
+
+def test_without_orders_it_is_plain_averaging() -> None:
+    assert Orders.read({}) == Orders()
+    assert Orders.read({}, FedProx(0.5)).method == FedProx(0.5)
+    with pytest.raises(CadisError, match="no method 'fedavgg'; did you mean 'fedavg'"):
+        Orders.read({"cadis.method": "fedavgg"})
+    with pytest.raises(CadisError, match="lr should be greater than 0"):
+        Orders.read({"lr": -1.0})
+
+
+def test_all_kinds_of_data_are_the_same() -> None:
+    pair, loader = (OWN.inputs, OWN.labels), DataLoader(TensorDataset(*vars_of(OWN)), batch_size=4)
+    config = Orders(client=2).config(SMALL)
+    expected = trained(config)
+    assert equal(trained(config, pair), expected)
+    assert equal(trained(config, loader), expected)
+    assert equal(trained(config, list(loader)), expected)
+
+
+def vars_of(examples: Examples) -> tuple[torch.Tensor, torch.Tensor]:
+    return examples.inputs, examples.labels
+
+
+def test_what_leaves_a_client() -> None:
+    config = Orders(method=CADIS()).config(SMALL)
+    arrays, metrics = local_train(small_model(), OWN, small_arrays(), config)
+    assert set(metrics) == {"num-examples", "train-seconds"}
+    assert metrics["num-examples"] == 9
+    assert arrays.keys() == small_model().state_dict().keys()
+    tested = local_evaluate(small_model(), OWN, arrays)
+    assert set(tested) == {"num-examples", "accuracy", "loss"}
+
+
+def test_the_model_given_is_not_changed() -> None:
+    model, before = small_model(), small_model().state_dict()
+    local_train(model, OWN, small_arrays(), Orders().config(SMALL))
+    assert all(same(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert not model.get_submodule("7")._forward_pre_hooks
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        ((torch.zeros(0, 1, 4, 4), torch.zeros(0).long()), "This client has no samples"),
+        (blobs(9, [0, 4], seed=0).take(slice(0)), "no samples"),
+        ((torch.zeros(2, 1, 4, 4), torch.tensor([0, 5])), "label 5, but the model tells only 5"),
+        ([], "nor an iterable of such batches"),
+        (7, "not a pair of inputs and labels"),
+    ],
+)
+def test_data_that_cannot_be_used(data: object, sentence: str) -> None:
+    with pytest.raises(CadisError, match=sentence):
+        trained(Orders().config(SMALL), data)
+
+
+def test_a_global_model_of_another_kind() -> None:
+    with pytest.raises(CadisError, match="The global model does not fit this client's"):
+        local_train(small_model(batch_norm=True), OWN, small_arrays(), {})
+
+
+def test_a_client_remembers_by_round(tmp_path: Path) -> None:
+    """A round that is asked for again begins with the memory that it began with before."""
+
+    def go(number: int, remembered: int) -> ArrayRecord:
+        orders = Orders(number, FedDyn(), client="a/b", run=RUN, memory_round=remembered)
+        return trained(orders.config(SMALL), memory=tmp_path)
+
+    first, second = go(1, 0), go(2, 1)
+    assert equal(go(2, 1), second)
+    assert not equal(go(2, 0), second)
+    assert equal(go(3, 2), go(3, 2))
+    assert equal(go(1, 0), first)
+    kept = sorted(path.name for path in tmp_path.rglob("*.safetensors"))
+    assert kept == ["round-1.safetensors"]
+    assert [path.name for path in tmp_path.iterdir()] == [RUN]
+
+
+def test_a_lost_memory_is_told(tmp_path: Path) -> None:
+    orders = Orders(5, FedDyn(), client=1, run=RUN, memory_round=4)
+    _, metrics = local_train(
+        small_model(), OWN, small_arrays(), orders.config(SMALL), memory=tmp_path
+    )
+    assert metrics["memory-lost"] == 1
+    orders = Orders(6, FedDyn(), client=1, run=RUN, memory_round=5)
+    _, metrics = local_train(
+        small_model(), OWN, small_arrays(), orders.config(SMALL), memory=tmp_path
+    )
+    assert metrics["memory-lost"] == 0
+
+
+def test_memories_are_kept_apart_and_names_are_no_paths(tmp_path: Path) -> None:
+    state = {"gradient": torch.ones(2)}
+    names: Iterable[int | str] = (1, "1", "../1", "a/b")
+    for number, client in enumerate(names):
+        Memory(tmp_path / "here", RUN, client).save(number, state, 0)
+    assert len(list((tmp_path / "here" / RUN).iterdir())) == 4
+    assert [path.name for path in tmp_path.iterdir()] == ["here"]
+    for run in ("", "..", "x" * 16, f"{RUN}/"):
+        with pytest.raises(CadisError, match="not the name of a run"):
+            Memory(tmp_path, run, 1)
+    path = Memory(tmp_path / "here", RUN, 1)._file(0)
+    path.write_bytes(b"rubbish")
+    assert Memory(tmp_path / "here", RUN, 1).load(0) is None
+
+
+def test_where_memories_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CADIS_STATE", str(tmp_path))
+    assert memory_folder() == tmp_path
+    monkeypatch.delenv("CADIS_STATE")
+    assert memory_folder().parts[-2:] == ("cadis", "clients")
+
+
+def test_a_method_that_remembers_needs_our_server() -> None:
+    with pytest.raises(CadisError, match="Clients of feddyn remember"):
+        local_train(small_model(), OWN, small_arrays(), SMALL, method=FedDyn())
+
+
+def test_a_client_introduces_itself() -> None:
+    LocalGrid({})
+    question = Message(RecordDict(), 5, "query")
+    config: dict[str, float | int | str] = {"partition-id": 3, "secret": "x"}
+    reply = introduce(question, Context(1, 5, config, RecordDict(), {}))
+    assert json.dumps(dict(reply.content.config_records["identity"])) == '{"partition-id": 3}'

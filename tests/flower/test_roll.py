@@ -1,0 +1,73 @@
+"""A client keeps its identity."""
+
+from flwr.app import ConfigRecord, RecordDict
+from flwr.proto.node_pb2 import NodeInfo
+
+from cadis.flower.roll import Roll, name_in, nameless
+from cadis.runs import Member
+
+
+def node(number: int, name: str = "", at: str = "") -> NodeInfo:
+    return NodeInfo(node_id=number, name=name, registered_at=at)
+
+
+def test_a_registered_name_counts_more_than_what_a_node_says() -> None:
+    roll = Roll(claims={1: "liar", 2: 7})
+    present, refused = roll.call([node(1, "north"), node(2), node(3)])
+    assert (present, refused) == ({7: 2, "north": 1}, [])
+    assert roll.strangers([node(1, "north"), node(2), node(3)]) == [3]
+
+
+def test_numbers_then_names_then_nodes_in_the_order_of_their_registration() -> None:
+    roll = Roll(claims={1: nameless(1), 2: nameless(2), 3: 10, 4: 9, 5: "b"})
+    nodes = [node(1, at="2026-02"), node(2, at="2026-01"), node(3), node(4), node(5), node(6, "a")]
+    assert list(roll.call(nodes)[0]) == [9, 10, "a", "b", "node-2", "node-1"]
+
+
+def test_a_restarted_node_is_the_same_client() -> None:
+    roll = Roll(claims={1: "north"})
+    roll.call([node(1)])
+    roll.take_part(["north"], 4)
+    later = Roll.of(roll.members.values())
+    later.claims[2] = "north"
+    present, refused = later.call([node(2)])
+    assert (present, refused) == ({"north": 2}, [])
+    assert later.members["north"] == Member("north", 2, 4)
+
+
+def test_of_two_that_claim_to_be_one_the_known_one_is_let_in() -> None:
+    roll = Roll.of([Member("north", 1, 3)])
+    roll.claims[2] = "north"
+    present, (refusal,) = roll.call([node(2), node(1)])
+    assert present == {"north": 1}
+    assert refusal.client == "north"
+    assert refusal.reason == "node 2 claims to be it, and so does node 1"
+
+
+def test_of_two_strangers_that_claim_to_be_one_neither_is_let_in() -> None:
+    roll = Roll(claims={1: 5, 2: 5, 3: 6})
+    present, refused = roll.call([node(1), node(2), node(3)])
+    assert present == {6: 3}
+    assert [(r.client, r.reason.split()[1]) for r in refused] == [(5, "1"), (5, "2")]
+    assert 5 not in roll.members
+    present, refused = roll.call([node(2), node(3)])  # the other has gone
+    assert (present, refused) == ({5: 2, 6: 3}, [])
+
+
+def test_two_nodes_registered_under_one_name() -> None:
+    present, refused = Roll().call([node(1, "north"), node(2, "north")])
+    assert present == {}
+    assert len(refused) == 2
+
+
+def test_what_a_client_calls_itself() -> None:
+    def sent(**values: int | str | float) -> RecordDict:
+        return RecordDict(
+            {"any": ConfigRecord({k.replace("_", "-"): v for k, v in values.items()})}
+        )
+
+    assert name_in(sent(partition_id=0)) == 0
+    assert name_in(sent(partition_id=3, client_id="north")) == "north"
+    assert name_in(sent(client_id="", partition_id=3)) == 3
+    assert name_in(sent(client_id=0.5)) is None
+    assert name_in(RecordDict()) is None
