@@ -360,13 +360,13 @@ def test_too_few_clients_end_the_wait(tmp_path: Path) -> None:
 
 def test_flowers_own_loop_works_with_it(tmp_path: Path) -> None:
     """As when another strategy is wrapped around it."""
-    strategy = CADIS(seed=7, per_round=3, fraction_evaluate=0)
+    strategy = FedDyn(seed=7, per_round=3, fraction_evaluate=0)
     wrapped = DifferentialPrivacyServerSideFixedClipping(
         strategy, noise_multiplier=0.0, clipping_norm=1e9, num_sampled_clients=3
     )
     grid = LocalGrid.of(small_app(tmp_path))
     found = wrapped.start(grid, small_arrays(), 2, train_config=ConfigRecord(dict(SMALL)))
-    plain = start(CADIS(seed=7, per_round=3, fraction_evaluate=0), grid, rounds=2)
+    plain = start(FedDyn(seed=7, per_round=3, fraction_evaluate=0), grid, rounds=2)
     for name, tensor in plain.arrays.to_torch_state_dict().items():
         torch.testing.assert_close(found.arrays.to_torch_state_dict()[name], tensor)
 

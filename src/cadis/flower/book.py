@@ -1,8 +1,6 @@
 """A Flower run in a folder of the same kind as the embedded engine's."""
 
-import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +29,6 @@ class Book:
 
     def begin(self, start: RunState, rounds: int, config: Mapping[str, Any]) -> RunState:
         """What to go on from: the start, or where the run in the folder stopped."""
-        start = replace(start, run=secrets.token_hex(8))
         if self._keeper is None:
             if self._settings.resume:
                 raise CadisError("Give the folder of the run to resume as out.")

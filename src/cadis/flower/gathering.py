@@ -35,7 +35,10 @@ def gather(
         _introduce(grid, roll, roll.strangers(nodes))
         present, refused = roll.call(nodes)
         late = time.monotonic() > deadline
-        if len(present) >= (needed if late else wanted):
+        if len(present) >= wanted:
+            return present, refused
+        if late and len(present) >= needed:
+            LOGGER.warning("Going on with %d of %d clients.", len(present), wanted)
             return present, refused
         if late:
             raise RunError(

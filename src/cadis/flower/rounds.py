@@ -1,5 +1,6 @@
 """One round on Flower: whom to ask for what, and what to make of the answers."""
 
+import secrets
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -77,8 +78,8 @@ class Rounds:
     state: RunState
     roll: Roll = field(default_factory=Roll)
     timeout: float = 3600.0
-    _asked: Asked | None = None
-    _begun: bool = False
+    _asked: Asked | None = field(default=None, init=False)
+    _begun: bool = field(default=False, init=False)
 
     @classmethod
     def begin(cls, method: Method, settings: StrategySettings, arrays: ArrayRecord) -> "Rounds":
@@ -89,7 +90,8 @@ class Rounds:
                 f"{method.name} compares the classifier layers, but none of the model's arrays is "
                 "the weight of a linear one; name it as head."
             )
-        return cls(method, settings, layout, RunState(0, layout.to_state(arrays), {}))
+        start = RunState(0, layout.to_state(arrays), {}, run=secrets.token_hex(8))
+        return cls(method, settings, layout, start)
 
     def go_on(self, state: RunState) -> None:
         """Continue from a checkpoint."""
@@ -156,11 +158,8 @@ class Rounds:
     ) -> list[Message]:
         """Choose clients from those present that test the global model."""
         present, _ = self.roll.call(grid.get_nodes())
-        seed, wanted = (
-            derive_seed(self.settings.seed, "testers"),
-            self.settings.testers(len(present)),
-        )
-        chosen = _chosen(seed, number, present, wanted)
+        wanted = self.settings.testers(len(present))
+        chosen = _chosen(derive_seed(self.settings.seed, "testers"), number, present, wanted)
         told = ConfigRecord({**config, "server-round": number})
         return [self._message(node, arrays, told, MessageType.EVALUATE) for node in chosen.values()]
 
