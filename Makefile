@@ -19,10 +19,10 @@ run: $(READY)  ## Run the demo: CADIS on handwritten digits, 20 clients in 5 clu
 	@$(BIN)/cadis run
 
 test: $(READY)  ## Run all tests but those of deployments.
-	@$(BIN)/pytest -n auto
+	@$(BIN)/pytest -n auto --dist worksteal
 
 test-deploy: $(READY)  ## Run the tests that start a server and sites as processes.
-	@$(BIN)/pytest -m deployment tests/deployed
+	@$(BIN)/pytest -m deployment -n 2 --dist loadfile tests/deployed
 
 check: $(READY)  ## Lint, format, types and import rules.
 	@$(BIN)/ruff check .

@@ -10,10 +10,18 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from safetensors.torch import save_file
+import torch
+from safetensors.torch import load_file, save_file
 
+import cadis
+from cadis.core import derive_seed
+from cadis.models import MODELS
+from cadis.runs import RoundRecord, RunFolder
 from processes import Processes, wait_until
 from support import small_federation
+
+TOLERANCE = 1e-7
+"""The largest difference of two parameters; they differ only by the order of sums."""
 
 SITES = ("north", "south", "west")
 DATA = dict(zip(SITES, small_federation().clients[1:4], strict=True))
@@ -137,3 +145,32 @@ def _folder_of(pid: int) -> Path | None:
         return Path(f"/proc/{pid}/cwd").readlink()
     except OSError:
         return None
+
+
+def check_like_embedded(folder: Path, method: str, rounds: int) -> None:
+    """The stored model is that of the embedded engine, from the same data and seed."""
+    torch.manual_seed(derive_seed(0, "model"))
+    model = MODELS["mlp"](1, 4, 4, 5)
+    clients, test = list(DATA.values()), small_federation().test
+    expected = cadis.run(
+        model,
+        clients,
+        test,
+        rounds=rounds,
+        method=method,
+        epochs=2,
+        batch_size=4,
+        lr=0.1,
+        client_ids=SITES,
+    )
+    found = load_file(folder / "model.safetensors")
+    for name, tensor in expected.model.state_dict().items():
+        torch.testing.assert_close(found[name], tensor, rtol=0, atol=TOLERANCE)
+
+
+def history(folder: Path) -> list[RoundRecord]:
+    return RunFolder(folder).read_history()
+
+
+def names(record: RoundRecord) -> list[str]:
+    return sorted(map(str, record.participants))
