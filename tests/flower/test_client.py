@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from cadis.core import CadisError
@@ -164,3 +165,26 @@ def test_a_client_introduces_itself() -> None:
     config: dict[str, float | int | str] = {"partition-id": 3, "secret": "x"}
     reply = introduce(question, Context(1, 5, config, RecordDict(), {}))
     assert json.dumps(dict(reply.content.config_records["identity"])) == '{"partition-id": 3}'
+
+
+def test_testing_needs_no_head() -> None:
+    """The last linear layer that was defined need not be the classifier."""
+
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc, self.inner = nn.Linear(4, 5), nn.Linear(16, 4)
+
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            hidden: torch.Tensor = self.inner(inputs.flatten(1))
+            logits: torch.Tensor = self.fc(hidden)
+            return logits
+
+    arrays = ArrayRecord(Odd().state_dict())
+    data = blobs(10, [3, 4], seed=0)
+    assert local_evaluate(Odd(), data, arrays)["num-examples"] == 10
+    local_train(Odd(), data, arrays, Orders(head="fc").config(SMALL))
+    with pytest.raises(CadisError, match="This client has label 4, but the model tells only 4"):
+        local_train(Odd(), data, arrays, SMALL)
+    with pytest.raises(CadisError, match="The test data has label 5"):
+        local_evaluate(Odd(), (data.inputs, data.labels + 1), arrays)

@@ -380,3 +380,22 @@ def test_own_functions_make_one_record_of_many(tmp_path: Path) -> None:
     assert result.train_metrics_clientapp[1]["replies"] == 5
     assert result.evaluate_metrics_clientapp[1] == {"replies": 5, "num-examples": 1}
     assert set(result.evaluate_metrics_serverapp) == {0, 1}
+
+
+def test_a_client_that_cannot_test_is_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = small_app(tmp_path)
+    grid = LocalGrid.of(app)
+    grid.nodes[1014].app = spoilt(app, lambda message: message)  # client 2: it can only train
+    start_one = CADIS(seed=7).start
+    result = start_one(grid, small_arrays(), 1, train_config=ConfigRecord(dict(SMALL)))
+    model = small_model()
+    model.load_state_dict(result.arrays.to_torch_state_dict())
+    right, samples = 0.0, 0
+    for number, own in enumerate(small_federation().clients):
+        if number != 2:
+            right += float((model.eval()(own.inputs).argmax(dim=1) == own.labels).sum())
+            samples += len(own)
+    assert result.evaluate_metrics_clientapp[1]["accuracy"] == pytest.approx(right / samples)
+    assert "Client 2 has not tested: its app failed" in caplog.text

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from cadis.core import CadisError, ClientId
 from cadis.data import Examples, Subsets
+from cadis.training import check_labels
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,7 @@ class Federation:
                     f"{owner} has inputs of {examples.kind}, but the test set has inputs of "
                     f"{self.test.kind}; make them alike."
                 )
-            if examples.labels.max() >= num_classes:
-                raise CadisError(
-                    f"{owner} has label {int(examples.labels.max())}, but the model tells only "
-                    f"{num_classes} classes apart, numbered from 0."
-                )
+            check_labels(examples.labels, num_classes, owner)
 
     def _parts(self) -> Iterator[tuple[str, Examples]]:
         """Everybody's examples with a name; those that share one dataset as a whole."""

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.app.typing import MetricRecordValues
@@ -16,9 +16,9 @@ from cadis.flower.memory import Memory, memory_folder
 from cadis.flower.orders import Orders
 from cadis.methods import Method
 from cadis.models import FlatModel
-from cadis.training import evaluate, train_locally
+from cadis.training import check_labels, evaluate, train_locally
 
-Data = Examples | tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
+Data: TypeAlias = Examples | tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
 """Examples, inputs and labels, or batches of them such as a DataLoader's."""
 
 
@@ -53,7 +53,7 @@ def local_train(
     started = time.perf_counter()
     orders = Orders.read(config, method)
     flat, examples = load_arrays(model, global_arrays, orders.head), _checked(data)
-    _check_labels(examples, flat)
+    check_labels(examples.labels, flat.num_classes, "This client")
     store = Memory(memory or memory_folder(), orders.run, orders.client) if orders.run else None
     before = store.load(orders.memory_round) if store and orders.memory_round else None
     result = train_locally(
@@ -82,7 +82,6 @@ def local_train(
 def local_evaluate(model: nn.Module, data: Data, global_arrays: ArrayRecord) -> MetricRecord:
     """Test the global model on a client's own data: ``num-examples``, ``accuracy``, ``loss``."""
     flat, examples = load_arrays(model, global_arrays), _checked(data)
-    _check_labels(examples, flat)
     tested = evaluate(flat, examples.to(flat.vector.device))
     return MetricRecord(
         {"num-examples": len(examples), "accuracy": tested.accuracy, "loss": tested.loss}
@@ -115,11 +114,3 @@ def _checked(data: Data) -> Examples:
     examples = as_examples(data, "This client")
     examples.check("This client")
     return examples
-
-
-def _check_labels(examples: Examples, model: FlatModel) -> None:
-    if int(examples.labels.max()) >= model.num_classes:
-        raise CadisError(
-            f"This client has label {int(examples.labels.max())}, but the model tells only "
-            f"{model.num_classes} classes apart, numbered from 0."
-        )

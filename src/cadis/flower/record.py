@@ -7,7 +7,7 @@ import torch
 from flwr.app import MetricRecord
 
 from cadis.flower.gathering import LOGGER
-from cadis.flower.rounds import Outcome
+from cadis.flower.replies import Outcome
 from cadis.runs import RoundRecord, Seconds, record_of
 from cadis.training import Evaluation
 

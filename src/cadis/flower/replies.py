@@ -1,4 +1,4 @@
-"""What clients answered: good updates, and who is left out and why."""
+"""What clients were asked and what they answered: good updates, who is left out and why."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,13 +7,51 @@ from math import isfinite
 from flwr.app import Message, MetricRecord
 from flwr.common.constant import ErrorCode
 
-from cadis.core import ClientId
+from cadis.core import ClientId, ModelState
 from cadis.flower.arrays import ArrayLayout, WrongArraysError
-from cadis.methods import ClientUpdate, Method
+from cadis.methods import Aggregation, ClientUpdate, Method
 from cadis.runs import Rejection
 
 _LATE = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE)
 """What Flower says of messages whose time is up."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Whom a round was sent to.
+
+    Attributes:
+        sent: the global model.
+        messages: by client.
+        refused: who was not let in.
+        at: when, on a clock.
+    """
+
+    sent: ModelState
+    messages: Mapping[ClientId, Message]
+    refused: list[Rejection]
+    at: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a round.
+
+    Attributes:
+        updates: the good ones.
+        rejected: who was left out, and why.
+        replies: the messages that the good updates came in.
+        waited: seconds from the first message to the last answer.
+        aggregation: the new global model, None if there are too few good updates.
+        aggregated: seconds that the method's server half took.
+    """
+
+    updates: list[ClientUpdate]
+    rejected: list[Rejection]
+    replies: list[Message]
+    waited: float
+    aggregation: Aggregation | None = None
+    aggregated: float = 0.0
 
 
 @dataclass(frozen=True)

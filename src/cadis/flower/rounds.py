@@ -9,54 +9,16 @@ from typing import Any
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
-from cadis.core import CadisError, ClientId, ModelState, derive_seed, sample_participants
+from cadis.core import CadisError, ClientId, derive_seed, sample_participants
 from cadis.flower.arrays import ArrayLayout
 from cadis.flower.gathering import LOGGER, gather
 from cadis.flower.orders import Orders
-from cadis.flower.replies import Checker, match
+from cadis.flower.replies import Asked, Checker, Outcome, match
 from cadis.flower.roll import Roll
 from cadis.flower.settings import StrategySettings
-from cadis.methods import Aggregation, ClientUpdate, Method
+from cadis.methods import Method
 from cadis.runs import Rejection, RunState
 from cadis.training import ServerHalf
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Whom a round was sent to.
-
-    Attributes:
-        sent: the global model.
-        messages: by client.
-        refused: who was not let in.
-        at: when, on a clock.
-    """
-
-    sent: ModelState
-    messages: Mapping[ClientId, Message]
-    refused: list[Rejection]
-    at: float
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What came of a round.
-
-    Attributes:
-        updates: the good ones.
-        rejected: who was left out, and why.
-        replies: the messages that the good updates came in.
-        waited: seconds from the first message to the last answer.
-        aggregation: the new global model, None if there are too few good updates.
-        aggregated: seconds that the method's server half took.
-    """
-
-    updates: list[ClientUpdate]
-    rejected: list[Rejection]
-    replies: list[Message]
-    waited: float
-    aggregation: Aggregation | None = None
-    aggregated: float = 0.0
 
 
 @dataclass
@@ -80,6 +42,7 @@ class Rounds:
     timeout: float = 3600.0
     _asked: Asked | None = field(default=None, init=False)
     _begun: bool = field(default=False, init=False)
+    _testers: Mapping[ClientId, Message] = field(default_factory=dict, init=False)
 
     @classmethod
     def begin(cls, method: Method, settings: StrategySettings, arrays: ArrayRecord) -> "Rounds":
@@ -161,7 +124,18 @@ class Rounds:
         wanted = self.settings.testers(len(present))
         chosen = _chosen(derive_seed(self.settings.seed, "testers"), number, present, wanted)
         told = ConfigRecord({**config, "server-round": number})
-        return [self._message(node, arrays, told, MessageType.EVALUATE) for node in chosen.values()]
+        self._testers = {
+            client: self._message(node, arrays, told, MessageType.EVALUATE)
+            for client, node in chosen.items()
+        }
+        return list(self._testers.values())
+
+    def take_tests(self, replies: Iterable[Message]) -> list[Message]:
+        """The answers of clients that have tested the global model."""
+        answers = match(self._testers, replies, self.timeout)
+        for rejection in answers.rejected:
+            LOGGER.warning("Client %s has not tested: %s.", rejection.client, rejection.reason)
+        return list(answers.good.values())
 
     def _present(self, grid: Grid) -> tuple[dict[ClientId, int], list[Rejection]]:
         """Who is there; before the first round, everybody is waited for."""

@@ -12,8 +12,8 @@ from cadis.core import CadisError, RunError
 from cadis.flower.book import Book
 from cadis.flower.gathering import LOGGER
 from cadis.flower.record import record_round, tell
-from cadis.flower.replies import mean_metrics
-from cadis.flower.rounds import Outcome, Rounds
+from cadis.flower.replies import Outcome, mean_metrics
+from cadis.flower.rounds import Rounds
 from cadis.flower.settings import MetricsFunction, StrategySettings
 from cadis.flower.testing import EvaluateFunction, Tests
 from cadis.methods import Method
@@ -81,7 +81,7 @@ class MethodStrategy(Strategy):
         replies: Iterable[Message],
     ) -> MetricRecord | None:
         """The mean of the clients' tests, of those that sent any."""
-        good = [reply for reply in replies if reply.has_content()]
+        good = self._rounds.take_tests(replies) if self._rounds is not None else []
         return self._mean(good, self.settings.evaluate_metrics_aggr_fn)
 
     def start(

@@ -1,7 +1,7 @@
 """Training a model on one client's data, testing it, and the server's half of a round."""
 
 from cadis.training.device import Device, choose_device
-from cadis.training.evaluation import Evaluation, evaluate
+from cadis.training.evaluation import Evaluation, check_labels, evaluate
 from cadis.training.local import LocalResult, LocalSettings, batch_sizes, train_locally, view_of
 from cadis.training.server import ServerHalf, diverged
 
@@ -12,6 +12,7 @@ __all__ = [
     "LocalSettings",
     "ServerHalf",
     "batch_sizes",
+    "check_labels",
     "choose_device",
     "diverged",
     "evaluate",

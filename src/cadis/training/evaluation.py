@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from cadis.core import CadisError
 from cadis.data import Examples
 from cadis.models import FlatModel
 from cadis.training.local import view_of
@@ -42,10 +43,21 @@ class Evaluation:
         return self.confusion.diagonal().double() / self.confusion.sum(dim=1)
 
 
+def check_labels(labels: Tensor, num_classes: int, owner: str) -> None:
+    """Refuse labels that a model has no output for."""
+    highest = int(labels.max())
+    if highest >= num_classes:
+        raise CadisError(
+            f"{owner} has label {highest}, but the model tells only {num_classes} classes apart, "
+            "numbered from 0."
+        )
+
+
 def evaluate(model: FlatModel, examples: Examples) -> Evaluation:
     """Test a model."""
     view = view_of(model, examples)
     classes = view.logits.shape[1]
+    check_labels(examples.labels, classes, "The test data")
     pairs = examples.labels * classes + view.logits.argmax(dim=1)
     confusion = torch.bincount(pairs, minlength=classes**2).view(classes, classes).cpu()
     return Evaluation(
