@@ -175,6 +175,8 @@ def test_a_run_gets_a_folder_and_all_sites(folder: Path) -> None:
     out = re.escape(str(folder / "runs"))
     assert re.fullmatch(rf"out='{out}/[\d-]+' clients=3", options[5])
     assert options[6:] == ["--run-config", "rounds=5"]
+    (kept,) = (folder / "runs").glob("*.options")
+    assert kept.read_text() == "--run-config\nrounds=5\n"
 
 
 def test_a_run_that_failed_is_told_by_the_exit_code(folder: Path) -> None:
@@ -198,8 +200,11 @@ def test_going_on_is_with_the_latest_run_or_the_one_named(folder: Path) -> None:
     _, called = call(folder / "resume.sh", "--run-config", "rounds=5")
     assert expected.format(folder / "runs" / "2026-01-10-000000") in called
     assert "rounds=5" in called
-    _, called = call(folder / "resume.sh", "runs/2026-01-02-000000")
-    assert expected.format(folder / "runs" / "2026-01-02-000000") in called
+    (folder / "runs" / "2026-01-02-000000.options").write_text("--run-config\nlr=1 seed='a b'\n")
+    _, called = call(folder / "resume.sh", "runs/2026-01-02-000000", "--run-config", "rounds=5")
+    place = called.index(expected.format(folder / "runs" / "2026-01-02-000000"))
+    given = ["--run-config", "lr=1 seed='a b'", "--run-config", "rounds=5"]
+    assert called[place + 1 : place + 5] == given
 
 
 def test_the_folder_can_be_moved(folder: Path) -> None:

@@ -126,6 +126,7 @@ def run_script(plan: DeploymentPlan) -> str:
         + f""". ./flower/environment.sh
 until out="$PWD/runs/$(date +%Y-%m-%d-%H%M%S)" && mkdir "$out" 2>/dev/null; do sleep 1; done
 echo "Results: $out"
+for option; do printf '%s\\n' "$option"; done > "$out.options"  # for resume.sh
 {run_command(plan, resume=False)} "$@" | check_run
 """
     )
@@ -146,6 +147,16 @@ if [ ! -d "$folder" ]; then
 fi
 out=$(CDPATH= cd -- "$folder" && pwd)
 echo "Results: $out"
+# The options that the run had, then those given now, which win.
+new=$#
+if [ -f "$out.options" ]; then
+    while IFS= read -r option; do set -- "$@" "$option"; done < "$out.options"
+fi
+while [ "$new" -gt 0 ]; do
+    set -- "$@" "$1"
+    shift
+    new=$((new - 1))
+done
 {run_command(plan, resume=True)} "$@" | check_run
 """
     )
