@@ -108,7 +108,7 @@ def test_keys_belong_together(folder: Path) -> None:
 
 def test_scripts_are_shell_and_show_what_the_readme_shows(folder: Path) -> None:
     readme = (folder / "README.md").read_text()
-    assert "$" not in re.sub(r"\$out|\$PWD", "", readme)
+    assert "$" not in re.sub(r"\$out|\$PWD|\$sites", "", readme)
     scripts = list(folder.rglob("*.sh"))
     assert len(scripts) == 5 + len(SITES)
     for script in scripts:
@@ -180,9 +180,15 @@ def test_a_run_gets_a_folder_and_all_sites(folder: Path) -> None:
 
 
 def test_a_run_that_failed_is_told_by_the_exit_code(folder: Path) -> None:
-    done, called = call(folder / "run.sh", answer=f'{STARTED}"finished:failed"')
+    run, failed = folder / "runs" / "2026-01-02-000000", f'{STARTED}"finished:failed"'
+    (run / "checkpoint").mkdir(parents=True)
+    done, called = call(folder / "resume.sh", answer=failed)
     assert done.returncode == 1
-    assert "./resume.sh" in done.stderr
+    assert f"go on with it by: ./resume.sh '{run}'" in done.stderr
+    done, _ = call(folder / "run.sh", "--run-config", "rounds=5", answer=failed)
+    assert done.returncode == 1
+    assert "The run has failed before its first round." in done.stderr
+    assert list((folder / "runs").iterdir()) == [run]  # nothing that resume.sh would find
     assert called[-6:-1] == ["list", "deployment", "--run-id", "7", "--format"]
     done, _ = call(folder / "run.sh", answer="no connection", code=1)
     assert done.returncode == 1
@@ -195,7 +201,8 @@ def test_going_on_is_with_the_latest_run_or_the_one_named(folder: Path) -> None:
     assert (done.returncode, called) == (2, [])
     assert "There is no run to go on with" in done.stderr
     for name in ("2026-01-02-000000", "2026-01-10-000000"):
-        (folder / "runs" / name).mkdir()
+        (folder / "runs" / name / "checkpoint").mkdir(parents=True)
+    (folder / "runs" / "2026-02-01-000000").mkdir()  # nothing to go on with
     expected = "out='{}' resume=true clients=3"
     _, called = call(folder / "resume.sh", "--run-config", "rounds=5")
     assert expected.format(folder / "runs" / "2026-01-10-000000") in called

@@ -20,7 +20,7 @@ from support import small_federation, small_model as Net
 
 def load_data(context):
     own = small_federation().clients[context.node_config["partition-id"]]
-    return own.inputs, own.labels
+    return (own.inputs, own.labels), (own.inputs, own.labels)
 """
 
 

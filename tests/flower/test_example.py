@@ -96,6 +96,10 @@ def test_sites_with_tensors_of_their_own_and_a_server_that_tests(
         nodes.append({"tensors": str(path), "client-id": f"site {number}"})
     options = {"dataset": "sites", "classes": "0,1,2,3,4", "shape": "1x4x4", "model": "mlp"}
     folder = serve(nodes[:5], **options, test=nodes[5]["tensors"], rounds=3, method="feddyn")
+    assert folder.read_json("federation.json")["classes"] == ["0", "1", "2", "3", "4"]
+    swapped = options | {"classes": "1,0,2,3,4", "rounds": 4, "resume": True}
+    with pytest.raises(CadisError, match="has classes = 0,1,2,3,4, not 1,0,2,3,4"):
+        serve(nodes[:5], **swapped, test=nodes[5]["tensors"], method="feddyn")
     last = folder.read_history()[-1]
     assert sum(map(sum, folder.read_json("summary.json")["confusion"])) == 25
     assert len(last.participants) == 5

@@ -1,4 +1,7 @@
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,3 +78,23 @@ def test_a_damaged_checkpoint_is_told(tmp_path: Path, damage: str) -> None:
     (tmp_path / "checkpoint.json").write_text(damage)
     with pytest.raises(CadisError, match="cannot be read"):
         Checkpoint(tmp_path).load()
+
+
+def test_two_processes_cannot_go_on_with_one_run(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path / "run" / "checkpoint")
+    checkpoint.create()
+    code = (
+        "import sys, time; from pathlib import Path; from cadis.runs import Checkpoint\n"
+        "held = Checkpoint(Path(sys.argv[1])).lock(); print('held', flush=True); time.sleep(60)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "run" / "checkpoint")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        sentence = f"The run in {tmp_path / 'run'} is still going on, in process {other.pid};"
+        with pytest.raises(CadisError, match=re.escape(sentence)):
+            checkpoint.lock()
+        other.kill()  # nothing is left to clean up by hand
+    held = checkpoint.lock()
+    assert held is not None
+    held.close()

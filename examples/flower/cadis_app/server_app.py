@@ -16,6 +16,9 @@ from cadis_app.task import read_task, server_data
 
 LOGGER = logging.getLogger("flwr")
 
+KEPT = ("dataset", "classes", "shape", "image-size", "test")
+"""What must not change when a run is resumed."""
+
 app = ServerApp()
 
 
@@ -25,13 +28,14 @@ def main(grid: Grid, context: Context) -> None:
     run = context.run_config
     enough = int(run["min-available-nodes"])
     while run["clients"] == "auto" and len(list(grid.get_node_ids())) < enough:
-        time.sleep(1)
+        LOGGER.info("Waiting for %d clients.", enough)
+        time.sleep(5)
     task = read_task(run, len(list(grid.get_node_ids())))
     settings, federation = task.config.settings, task.federation
     test = server_data(task, run)
     name = f"{datetime.now():%Y-%m-%d-%H%M%S}-{task.config.method.name}"
     out = Path(str(run["out"] or f"runs/{name}")).expanduser().resolve()
-    described = None
+    described = {"classes": list(task.classes), "clients": []}
     if federation is not None and not any(node.name for node in grid.get_nodes()):
         described = describe_federation(federation, len(task.classes))  # named sites may be anyone
     strategy = MethodStrategy(
@@ -46,7 +50,8 @@ def main(grid: Grid, context: Context) -> None:
         head=settings.head or None,
         out=out,
         resume=run["resume"],
-        notes={"dataset": run["dataset"], "model": settings.model, "partition": settings.partition},
+        notes={name.replace("-", "_"): run[name] for name in KEPT}
+        | {"model": settings.model, "partition": settings.partition},
         federation=described,
     )
     strategy.start(

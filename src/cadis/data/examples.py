@@ -103,7 +103,8 @@ def as_examples(data: object, owner: str) -> Examples:
         batches = list(data) if isinstance(data, Iterable) else []
         if not batches or not all(_is_pair(batch) for batch in batches):
             raise CadisError(
-                f"{owner} is not a pair of inputs and labels, nor an iterable of such batches."
+                f"{owner} is not a pair of inputs and labels, nor an iterable of such batches; "
+                "make pairs of batches that are dicts: ((b['img'], b['label']) for b in loader)."
             )
         inputs, labels = zip(*batches, strict=True)
         data = torch.cat(inputs), torch.cat(labels)

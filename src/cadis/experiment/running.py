@@ -81,16 +81,16 @@ def execute(
         listener: hears how a round goes.
     """
     described = describe_federation(engine.given, engine.num_classes)
-    keeper = Keeper(folder)
-    state = keeper.begin(engine.start, options, described, resume)
     evaluation = None
-    with closing(engine.rounds(state, listener)) as rounds:
-        for result in rounds:
-            state, evaluation = result.state, result.evaluation
-            keeper.keep(result.record, state, engine.model_of(state.model).state_dict())
-            if on_round is not None:
-                on_round(result)
-    model = engine.model_of(state.model)
-    evaluation = evaluation or engine.test(state.model)  # a resumed run may have no round left
-    summary = keeper.finish(engine.method, model.state_dict(), evaluation)
+    with closing(Keeper(folder)) as keeper:
+        state = keeper.begin(engine.start, options, described, resume)
+        with closing(engine.rounds(state, listener)) as rounds:
+            for result in rounds:
+                state, evaluation = result.state, result.evaluation
+                keeper.keep(result.record, state, engine.model_of(state.model).state_dict())
+                if on_round is not None:
+                    on_round(result)
+        model = engine.model_of(state.model)
+        evaluation = evaluation or engine.test(state.model)  # a resumed run may have no round left
+        summary = keeper.finish(engine.method, model.state_dict(), evaluation)
     return RunResult(model, keeper.history, summary, folder.path)

@@ -27,6 +27,11 @@ class Book:
         """The folder."""
         return self._settings.out
 
+    def close(self) -> None:
+        """Let others go on with the run."""
+        if self._keeper is not None:
+            self._keeper.close()
+
     def begin(self, start: RunState, rounds: int, config: Mapping[str, Any]) -> RunState:
         """What to go on from: the start, or where the run in the folder stopped."""
         if self._keeper is None:

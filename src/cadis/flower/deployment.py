@@ -60,7 +60,7 @@ def _check_folder(folder: Path) -> None:
 
 def _copy_app(source: Traversable, target: Path) -> None:
     with as_file(source) as path:
-        shutil.copytree(path, target, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+        shutil.copytree(path, target, ignore=shutil.ignore_patterns("__pycache__", "*.pyc", "runs"))
 
 
 def _write_keys(folder: Path, plan: DeploymentPlan) -> None:
@@ -92,8 +92,8 @@ def _write_texts(folder: Path, plan: DeploymentPlan) -> None:
     programs = {
         "superlink/start.sh": scripts.superlink_script(plan),
         "register.sh": scripts.register_script(),
-        "run.sh": scripts.run_script(plan),
-        "resume.sh": scripts.resume_script(plan),
+        "run.sh": scripts.run_script(),
+        "resume.sh": scripts.resume_script(),
         **{f"sites/{s}/start.sh": scripts.supernode_script(plan, s) for s in plan.sites},
     }
     for name, text in (texts | programs).items():
@@ -115,8 +115,8 @@ def _readme(plan: DeploymentPlan) -> str:
         superlink=scripts.superlink_command(plan),
         register=scripts.register_command(plan.sites[0]),
         supernode=scripts.supernode_command(plan, plan.sites[0]),
-        run=scripts.run_command(plan, resume=False),
-        resume=scripts.run_command(plan, resume=True),
+        run=scripts.run_command(resume=False),
+        resume=scripts.run_command(resume=True),
         check=scripts.CHECK,
         days=SERVER_DAYS,
         expires=datetime.now(UTC).date() + timedelta(days=SERVER_DAYS - 2),

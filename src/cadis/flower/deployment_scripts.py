@@ -34,11 +34,11 @@ def register_command(site: str) -> str:
     return f'flwr supernode register "sites/{site}/supernode.pub" deployment --name "{site}"'
 
 
-def run_command(plan: DeploymentPlan, *, resume: bool) -> str:
+def run_command(*, resume: bool) -> str:
     """Train; ``$out`` is an absolute path, as the app runs in a folder of the server's."""
     goes_on = " resume=true" if resume else ""
     return f"""flwr run app deployment --stream \\
-    --run-config "out='$out'{goes_on} clients={len(plan.sites)}\""""
+    --run-config "out='$out'{goes_on} clients=$sites\""""
 
 
 def superlink_script(plan: DeploymentPlan) -> str:
@@ -79,6 +79,7 @@ if ! grep -qsF "'$PWD/flower/ca.crt'" flower/config.toml; then
     cat > flower/config.toml <<END
 {connection(plan.address, "$PWD/flower/ca.crt")}END
 fi
+sites=$(($(ls -d sites/*/ | wc -l)))
 # "flwr run" ends with 0 whatever became of the run: ask for its state. What is piped into this
 # is shown, too.
 check_run() {{
@@ -88,13 +89,24 @@ check_run() {{
     rm -f "$log"
     if [ -z "$id" ]; then
         echo "No run was started." >&2
+        forget_run || :
     elif {CHECK.replace("RUN-ID", '"$id"')} | grep -q '"status": "finished:completed"'; then
         return
+    elif forget_run; then
+        echo "The run has failed before its first round." >&2
     else
         echo "The run has not completed; go on with it by: ./resume.sh '$out'" >&2
     fi
     exit 1
 }}
+# A folder that nothing was written to is no run to go on with.
+forget_run() {{
+    rmdir "$out" 2>/dev/null && rm -f "$out.options"
+}}
+# Ctrl-C ends the display only.
+trap 'rm -f "flower/run-$$.log"
+echo "The run goes on. Show it: FLWR_HOME=$FLWR_HOME flwr log RUN-ID; end it: flwr stop RUN-ID"
+exit 130' INT
 """
 
 
@@ -119,26 +131,31 @@ done
     )
 
 
-def run_script(plan: DeploymentPlan) -> str:
+def run_script() -> str:
     """``run.sh``."""
     return (
         _HEAD % "Train. More options, such as --run-config 'rounds=50', can be given."
         + f""". ./flower/environment.sh
-until out="$PWD/runs/$(date +%Y-%m-%d-%H%M%S)" && mkdir "$out" 2>/dev/null; do sleep 1; done
+mkdir -p runs
+out="$PWD/runs/$(date +%Y-%m-%d-%H%M%S)"
+mkdir "$out"
 echo "Results: $out"
 for option; do printf '%s\\n' "$option"; done > "$out.options"  # for resume.sh
-{run_command(plan, resume=False)} "$@" | check_run
+{run_command(resume=False)} "$@" | check_run
 """
     )
 
 
-def resume_script(plan: DeploymentPlan) -> str:
+def resume_script() -> str:
     """``resume.sh``; names of runs are dates, so that the last by name is the latest."""
     return (
         _HEAD % "Go on with the latest run, or with the one whose folder comes first: runs/NAME."
         + f""". ./flower/environment.sh
 case ${{1:-}} in
-'' | -*) folder=$(ls -d runs/*/ 2>/dev/null | tail -n 1) ;;
+'' | -*)
+    folder=$(ls -d runs/*/checkpoint/ 2>/dev/null | tail -n 1)
+    folder=${{folder%checkpoint/}}
+    ;;
 *) folder=$1; shift ;;
 esac
 if [ ! -d "$folder" ]; then
@@ -157,6 +174,6 @@ while [ "$new" -gt 0 ]; do
     shift
     new=$((new - 1))
 done
-{run_command(plan, resume=True)} "$@" | check_run
+{run_command(resume=True)} "$@" | check_run
 """
     )

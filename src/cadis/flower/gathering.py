@@ -47,7 +47,8 @@ def gather(
             )
         if time.monotonic() > said + _SAY_SECONDS:
             said = time.monotonic()
-            LOGGER.info("Waiting for clients: %d of %d are there.", len(present), wanted)
+            names = ", ".join(map(str, list(present)[:20]))
+            LOGGER.info("Waiting for clients: %d of %d are there. %s", len(present), wanted, names)
             for refusal in refused:
                 LOGGER.warning("Refused %s: %s.", refusal.client, refusal.reason)
         time.sleep(1)

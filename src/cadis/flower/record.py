@@ -67,10 +67,10 @@ def evaluation_in(metrics: MetricRecord | None) -> Evaluation | None:
 
 def tell(record: RoundRecord, rounds: int) -> None:
     """Log a round in one line."""
-    found = "" if record.clusters is None else f", {len(set(record.clusters))} clusters"
-    quality = "" if record.accuracy is None else f", accuracy {record.accuracy:.3f}"
+    found = "" if record.clusters is None else f", clusters: {len(set(record.clusters))}"
+    quality = "" if record.accuracy is None else f", accuracy: {record.accuracy:.3f}"
     LOGGER.info(
-        "[ROUND %d/%d] %d updates%s%s", record.round, rounds, len(record.weights), found, quality
+        "[ROUND %d/%d] updates: %d%s%s", record.round, rounds, len(record.weights), found, quality
     )
 
 

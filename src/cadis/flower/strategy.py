@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable
+from contextlib import closing
 from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -49,7 +50,8 @@ class MethodStrategy(Strategy):
     def summary(self) -> None:
         """Log what will be done."""
         LOGGER.info("\t├──> Method: %s", self.method)
-        LOGGER.info("\t└──> Kept in: %s", self.settings.out or "memory only")
+        out = self.settings.out
+        LOGGER.info("\t└──> Kept in: %s", "memory only" if out is None else out.resolve())
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -111,25 +113,26 @@ class MethodStrategy(Strategy):
         self.summary()
         self._rounds = rounds = Rounds.begin(self.method, self.settings, initial_arrays)
         rounds.timeout = timeout
-        book = Book(self.settings, self.method, rounds.layout)
-        rounds.go_on(book.begin(rounds.state, num_rounds, train_config or {}))
+        result = Result(arrays=initial_arrays)
         tests = Tests(self, grid, evaluate_config or ConfigRecord(), evaluate_fn, timeout)
-        result = Result(arrays=rounds.layout.to_arrays(rounds.state.model))
-        first = rounds.state.round + 1
-        central = tests.central(rounds.state.round, result) if first == 1 else None
-        for number in range(first, num_rounds + 1):
-            started = time.perf_counter()
-            outcome = self._train(number, result, train_config or ConfigRecord(), grid, timeout)
-            testing = time.perf_counter()
-            federated = tests.federated(number, result)
-            central = tests.central(number, result)
-            spent = time.perf_counter() - testing, time.perf_counter() - started
-            record = record_round(number, outcome, [central, federated], *spent)
-            book.keep(record, rounds.state)
-            tell(record, num_rounds)
-        if first > num_rounds:  # a resumed run may have no round left
-            central = tests.central(rounds.state.round, result)
-        book.finish(rounds.state, central)
+        with closing(Book(self.settings, self.method, rounds.layout)) as book:
+            rounds.go_on(book.begin(rounds.state, num_rounds, train_config or {}))
+            result.arrays = rounds.layout.to_arrays(rounds.state.model)
+            first = rounds.state.round + 1
+            central = tests.central(rounds.state.round, result) if first == 1 else None
+            for number in range(first, num_rounds + 1):
+                started = time.perf_counter()
+                outcome = self._train(number, result, train_config or ConfigRecord(), grid)
+                testing = time.perf_counter()
+                federated = tests.federated(number, result)
+                central = tests.central(number, result)
+                spent = time.perf_counter() - testing, time.perf_counter() - started
+                record = record_round(number, outcome, [central, federated], *spent)
+                book.keep(record, rounds.state)
+                tell(record, num_rounds)
+            if first > num_rounds:  # a resumed run may have no round left
+                central = tests.central(rounds.state.round, result)
+            book.finish(rounds.state, central)
         return result
 
     def _begun(self, arrays: ArrayRecord) -> Rounds:
@@ -138,14 +141,12 @@ class MethodStrategy(Strategy):
             self._rounds = Rounds.begin(self.method, self.settings, arrays)
         return self._rounds
 
-    def _train(
-        self, number: int, result: Result, config: ConfigRecord, grid: Grid, timeout: float
-    ) -> Outcome:
+    def _train(self, number: int, result: Result, config: ConfigRecord, grid: Grid) -> Outcome:
         """A round, tried again if too few answers are good."""
         for attempt in range(self.settings.attempts):
             self._attempt = attempt
             messages = self.configure_train(number, result.arrays, config, grid)
-            replies = grid.send_and_receive(messages, timeout=timeout)
+            replies = grid.send_and_receive(messages, timeout=self._begun(result.arrays).timeout)
             arrays, metrics = self.aggregate_train(number, replies)
             assert self._outcome is not None
             if arrays is not None:

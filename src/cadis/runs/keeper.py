@@ -3,7 +3,7 @@
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import IO, Any
 
 from torch import Tensor
 
@@ -30,6 +30,7 @@ class Keeper:
 
     folder: RunFolder
     history: list[RoundRecord] = field(default_factory=list)
+    _lock: IO[str] | None = field(default=None, init=False)
 
     def begin(
         self,
@@ -47,13 +48,21 @@ class Keeper:
             resume: whether to go on with the run in the folder.
         """
         if resume:
-            start = self._go_on(start, options, federation)
+            self.folder.read_config()  # there must be a run
             self.folder.checkpoint.create()  # a copy of a run may lack its empty folders
+            self._lock = self.folder.checkpoint.lock()
+            start = self._go_on(start, options, federation)
         else:
             self.folder.create()
+            self._lock = self.folder.checkpoint.lock()
         self.folder.write_config(options)
         self.folder.write_json("federation.json", federation)
         return start
+
+    def close(self) -> None:
+        """Let others go on with the run."""
+        if self._lock is not None:
+            self._lock.close()
 
     def keep(self, record: RoundRecord, state: RunState, model: Mapping[str, Tensor]) -> None:
         """Keep a finished round; ``model`` is the global model's state dict."""
