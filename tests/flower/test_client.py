@@ -11,7 +11,6 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from cadis.core import CadisError
-from cadis.data import Examples
 from cadis.flower import introduce, local_evaluate, local_train
 from cadis.flower.memory import Memory, memory_folder
 from cadis.flower.orders import Orders
@@ -21,6 +20,7 @@ from support import blobs, same, small_model
 
 RUN = "0123456789abcdef"
 OWN = blobs(9, [0, 1], seed=0)
+LOADER = DataLoader(TensorDataset(OWN.inputs, OWN.labels), batch_size=4)
 
 
 def trained(config: ConfigRecord, data: object = OWN, memory: Path | None = None) -> ArrayRecord:
@@ -53,16 +53,12 @@ def test_without_orders_it_is_plain_averaging() -> None:
 
 
 def test_all_kinds_of_data_are_the_same() -> None:
-    pair, loader = (OWN.inputs, OWN.labels), DataLoader(TensorDataset(*vars_of(OWN)), batch_size=4)
     config = Orders(client=2).config(SMALL)
     expected = trained(config)
-    assert equal(trained(config, pair), expected)
-    assert equal(trained(config, loader), expected)
-    assert equal(trained(config, list(loader)), expected)
-
-
-def vars_of(examples: Examples) -> tuple[torch.Tensor, torch.Tensor]:
-    return examples.inputs, examples.labels
+    assert equal(trained(config, (OWN.inputs, OWN.labels)), expected)
+    assert equal(trained(config, LOADER), expected)
+    assert equal(trained(config, list(LOADER)), expected)
+    assert equal(trained(config, list(LOADER)[:2]), trained(config, OWN.take(slice(0, 8))))
 
 
 def test_what_leaves_a_client() -> None:
@@ -90,6 +86,9 @@ def test_the_model_given_is_not_changed() -> None:
         ((torch.zeros(2, 1, 4, 4), torch.tensor([0, 5])), "label 5, but the model tells only 5"),
         ([], "nor an iterable of such batches"),
         (7, "not a pair of inputs and labels"),
+        (([], []), "no samples"),
+        ([{"img": OWN.inputs, "label": OWN.labels}], "make pairs of batches that are dicts"),
+        ((LOADER, LOADER), "not a pair of inputs and labels"),
     ],
 )
 def test_data_that_cannot_be_used(data: object, sentence: str) -> None:

@@ -1,9 +1,9 @@
 """Examples as tensors: what a client owns, and what a model is tested on."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import overload
+from typing import Any, overload
 
 import torch
 from torch import Tensor
@@ -99,25 +99,26 @@ def as_examples(data: object, owner: str) -> Examples:
     """
     if isinstance(data, Examples):
         return data
-    if not _is_pair(data):
-        batches = list(data) if isinstance(data, Iterable) else []
-        if not batches or not all(_is_pair(batch) for batch in batches):
-            raise CadisError(
-                f"{owner} is not a pair of inputs and labels, nor an iterable of such batches; "
-                "make pairs of batches that are dicts: ((b['img'], b['label']) for b in loader)."
-            )
-        inputs, labels = zip(*batches, strict=True)
-        data = torch.cat(inputs), torch.cat(labels)
-    inputs, labels = map(torch.as_tensor, data)  # type: ignore[call-overload]
+    batches: Any = [data] if _is_pair(data) else data
+    try:
+        pairs = [tuple(map(torch.as_tensor, batch)) for batch in batches]
+        inputs, labels = (  # a single pair is not copied
+            parts[0] if len(parts) == 1 else torch.cat(parts) for parts in zip(*pairs, strict=True)
+        )
+    except (TypeError, ValueError, RuntimeError):  # whatever is neither a tensor nor like one
+        raise CadisError(
+            f"{owner} is not a pair of inputs and labels, nor an iterable of such batches; make "
+            "pairs of batches that are dicts: ((b['img'], b['label']) for b in loader)."
+        ) from None
     return Examples(inputs, labels)
 
 
 def _is_pair(data: object) -> bool:
     """Whether these are inputs and labels, and not two batches."""
-    return (
-        isinstance(data, tuple | list)
-        and len(data) == 2
-        and not any(isinstance(part, tuple | list) and isinstance(part[0], Tensor) for part in data)
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        return False
+    return not any(
+        isinstance(part, tuple | list) and any(map(torch.is_tensor, part)) for part in data
     )
 
 
