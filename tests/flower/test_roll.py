@@ -32,7 +32,7 @@ def test_a_restarted_node_is_the_same_client() -> None:
     later.claims[2] = "north"
     present, refused = later.call([node(2)])
     assert (present, refused) == ({"north": 2}, [])
-    assert later.members["north"] == Member("north", 2, 4)
+    assert later.members["north"] == Member("north", 2, 4, registered=False)
 
 
 def test_of_two_that_claim_to_be_one_the_known_one_is_let_in() -> None:
@@ -58,6 +58,20 @@ def test_two_nodes_registered_under_one_name() -> None:
     present, refused = Roll().call([node(1, "north"), node(2, "north")])
     assert present == {}
     assert len(refused) == 2
+
+
+def test_nobody_can_claim_a_registered_name() -> None:
+    roll = Roll(claims={2: "north"})
+    present, (refusal,) = roll.call([node(2), node(1, "north")])
+    assert present == {"north": 1}
+    assert refusal.reason == "node 2 claims to be it, and so does node 1"
+    later = Roll.of(roll.members.values())  # also not while its owner is away
+    later.claims[2] = "north"
+    present, (refusal,) = later.call([node(2)])
+    assert present == {}
+    assert refusal.reason == "node 2 claims to be it, but is not registered under that name"
+    present, refused = later.call([node(3, "north")])  # with a new key
+    assert (present, refused) == ({"north": 3}, [])
 
 
 def test_what_a_client_calls_itself() -> None:

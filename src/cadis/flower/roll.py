@@ -54,9 +54,10 @@ class Roll:
     def call(self, nodes: Iterable[NodeInfo]) -> tuple[dict[ClientId, int], list[Rejection]]:
         """Who is there: the node of each client, in the order of their names, and who is refused.
 
-        A registered name counts more than what a node says. Where several nodes claim to be the
-        same client, only the one that has been it before is let in. Numbers come first, then
-        names, then nodes without any, in the order in which they were registered.
+        A registered name counts more than what a node says, and nobody else can claim it. Where
+        several nodes claim to be the same client, only the one that has been it before is let in.
+        Numbers come first, then names, then nodes without any, in the order in which they were
+        registered.
         """
         claimants: dict[ClientId, list[NodeInfo]] = defaultdict(list)
         for node in nodes:
@@ -65,12 +66,12 @@ class Roll:
                 claimants[client].append(node)
         present, refused = {}, []
         for client in sorted(claimants, key=lambda client: _order(client, claimants[client][0])):
-            holder = self._holder(client, [node.node_id for node in claimants[client]])
+            holder = self._holder(client, claimants[client])
             if holder is not None:
-                present[client] = holder
-                self.members[client] = self._member(client, holder)
+                present[client] = holder.node_id
+                self._remember(client, holder)
             for node in claimants[client]:
-                if node.node_id != holder:
+                if node is not holder:
                     refused.append(_refusal(client, node.node_id, claimants[client]))
         return present, refused
 
@@ -79,25 +80,24 @@ class Roll:
         for client in clients:
             self.members[client] = replace(self.members[client], last_round=number)
 
-    def last_round(self, client: ClientId) -> int:
-        """The last round that a client's update was part of, 0 if there is none."""
-        return self.members[client].last_round
-
-    def _holder(self, client: ClientId, nodes: list[int]) -> int | None:
+    def _holder(self, client: ClientId, nodes: list[NodeInfo]) -> NodeInfo | None:
         """The node that is the client, if that is beyond doubt."""
-        if len(nodes) == 1:
-            return nodes[0]
-        known = self.members.get(client)
-        return known.node if known is not None and known.node in nodes else None
+        known, named = self.members.get(client), [node for node in nodes if node.name]
+        entitled = named if named or (known is not None and known.registered) else nodes
+        if len(entitled) > 1 and known is not None:
+            entitled = [node for node in entitled if node.node_id == known.node]
+        return entitled[0] if len(entitled) == 1 else None
 
-    def _member(self, client: ClientId, node: int) -> Member:
+    def _remember(self, client: ClientId, node: NodeInfo) -> None:
         known = self.members.get(client)
-        return Member(client, node, known.last_round if known else 0)
+        last_round = known.last_round if known is not None else 0
+        self.members[client] = Member(client, node.node_id, last_round, bool(node.name))
 
 
 def _refusal(client: ClientId, node: int, claimants: list[NodeInfo]) -> Rejection:
     others = ", ".join(str(other.node_id) for other in claimants if other.node_id != node)
-    return Rejection(client, f"node {node} claims to be it, and so does node {others}")
+    reason = f"and so does node {others}" if others else "but is not registered under that name"
+    return Rejection(client, f"node {node} claims to be it, {reason}")
 
 
 def _order(client: ClientId, node: NodeInfo) -> tuple[int, int, str, str]:

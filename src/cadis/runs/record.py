@@ -80,11 +80,13 @@ class Member:
         client: who it is.
         node: the node that is this client.
         last_round: the last round that its update was part of, 0 if there is none.
+        registered: whether the server's operator gave it that name.
     """
 
     client: ClientId
     node: int
     last_round: int = 0
+    registered: bool = False
 
 
 @dataclass(frozen=True)
