@@ -93,6 +93,8 @@ class Processes:
                 os.kill(number, signal.SIGKILL)
             self._collect()
             time.sleep(0.2)
+        for process in self._started:
+            process.wait(timeout=5)
 
     def _collect(self) -> None:
         for process in self._started:

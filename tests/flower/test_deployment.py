@@ -179,6 +179,19 @@ def test_a_run_gets_a_folder_and_all_sites(folder: Path) -> None:
     assert kept.read_text() == "--run-config\nrounds=5\n"
 
 
+def test_runs_that_begin_in_one_second_have_folders_of_their_own(folder: Path) -> None:
+    told = [call(folder / "run.sh")[0].stdout for _ in range(3)]
+    assert len({text.partition("Results: ")[2].splitlines()[0] for text in told}) == 3
+
+
+def test_a_folder_that_cannot_be_made_is_told(folder: Path) -> None:
+    (folder / "runs").rmdir()
+    (folder / "runs").write_text("in the way")
+    done, called = call(folder / "run.sh")
+    assert (done.returncode, called) == (1, [])
+    assert "runs" in done.stderr
+
+
 def test_a_run_that_failed_is_told_by_the_exit_code(folder: Path) -> None:
     run, failed = folder / "runs" / "2026-01-02-000000", f'{STARTED}"finished:failed"'
     (run / "checkpoint").mkdir(parents=True)

@@ -137,8 +137,10 @@ def run_script() -> str:
         _HEAD % "Train. More options, such as --run-config 'rounds=50', can be given."
         + f""". ./flower/environment.sh
 mkdir -p runs
-out="$PWD/runs/$(date +%Y-%m-%d-%H%M%S)"
-mkdir "$out"
+until out="$PWD/runs/$(date +%Y-%m-%d-%H%M%S)" && mkdir "$out" 2>/dev/null; do
+    [ -d "$out" ] || mkdir "$out"  # which says why it cannot be made, and ends this
+    sleep 1  # another run began in this very second
+done
 echo "Results: $out"
 for option; do printf '%s\\n' "$option"; done > "$out.options"  # for resume.sh
 {run_command(resume=False)} "$@" | check_run
