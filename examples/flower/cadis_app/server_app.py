@@ -16,7 +16,7 @@ from cadis_app.task import read_task, server_data
 
 LOGGER = logging.getLogger("flwr")
 
-KEPT = ("dataset", "classes", "shape", "image-size", "test")
+KEPT = ("dataset", "classes", "shape", "image-size")
 """What must not change when a run is resumed."""
 
 app = ServerApp()

@@ -103,9 +103,11 @@ check_run() {{
 forget_run() {{
     rmdir "$out" 2>/dev/null && rm -f "$out.options"
 }}
-# Ctrl-C ends the display only.
+# Ctrl-C ends the display of a run, not the run.
 trap 'rm -f "flower/run-$$.log"
-echo "The run goes on. Show it: FLWR_HOME=$FLWR_HOME flwr log RUN-ID; end it: flwr stop RUN-ID"
+if [ -n "${{out:-}}" ]; then
+    echo "The run goes on. Show it: FLWR_HOME=$FLWR_HOME flwr log RUN-ID; end it: flwr stop RUN-ID"
+fi
 exit 130' INT
 """
 
