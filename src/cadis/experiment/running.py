@@ -87,7 +87,7 @@ def execute(
         with closing(engine.rounds(state, listener)) as rounds:
             for result in rounds:
                 state, evaluation = result.state, result.evaluation
-                keeper.keep(result.record, state, engine.model_of(state.model).state_dict())
+                keeper.keep(result.record, state, lambda m: engine.model_of(m).state_dict())
                 if on_round is not None:
                     on_round(result)
         model = engine.model_of(state.model)

@@ -1,7 +1,6 @@
 """A Flower run in a folder of the same kind as the embedded engine's."""
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from flwr.app import MetricRecord
@@ -21,11 +20,6 @@ class Book:
     def __init__(self, settings: StrategySettings, method: Method, layout: ArrayLayout) -> None:
         self._settings, self._method, self._layout = settings, method, layout
         self._keeper = Keeper(RunFolder(settings.out)) if settings.out is not None else None
-
-    @property
-    def place(self) -> Path | None:
-        """The folder."""
-        return self._settings.out
 
     def close(self) -> None:
         """Let others go on with the run."""
@@ -56,7 +50,7 @@ class Book:
         """Keep a finished round."""
         if self._keeper is not None:
             self._keeper.folder.write_json("federation.json", self._federation(state.members))
-            self._keeper.keep(record, state, self._layout.to_tensors(state.model))
+            self._keeper.keep(record, state, self._layout.to_tensors)
 
     def finish(self, state: RunState, metrics: MetricRecord | None) -> None:
         """Keep the last model and the summary."""

@@ -14,6 +14,7 @@ from cadis.core import CadisError, generator_for
 from cadis.data import Examples, as_examples
 from cadis.flower.memory import Memory, memory_folder
 from cadis.flower.orders import Orders
+from cadis.flower.roll import IDENTITY_KEYS
 from cadis.methods import Method
 from cadis.models import FlatModel
 from cadis.training import check_labels, evaluate, train_locally
@@ -94,7 +95,7 @@ def introduce(message: Message, context: Context) -> Message:
     It is what ``--node-config`` says: ``client-id``, else ``partition-id``.
     """
     identity = ConfigRecord()
-    for key in ("client-id", "partition-id"):
+    for key in IDENTITY_KEYS:
         if key in context.node_config:
             identity[key] = context.node_config[key]
     return Message(RecordDict({"identity": identity}), reply_to=message)

@@ -10,13 +10,13 @@ from flwr.proto.node_pb2 import NodeInfo
 from cadis.core import ClientId
 from cadis.runs import Member, Rejection
 
-_KEYS = ("client-id", "partition-id")
+IDENTITY_KEYS = ("client-id", "partition-id")
 """What a client may call itself, the first that it sends."""
 
 
 def name_in(content: RecordDict) -> ClientId | None:
     """The identity that a client sends with a message, if it does."""
-    for key in _KEYS:
+    for key in IDENTITY_KEYS:
         for record in content.config_records.values():
             value = record.get(key)
             if isinstance(value, int | str) and value != "":

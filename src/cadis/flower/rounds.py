@@ -120,7 +120,7 @@ class Rounds:
         self, number: int, arrays: ArrayRecord, config: Mapping[str, Any], grid: Grid
     ) -> list[Message]:
         """Choose clients from those present that test the global model."""
-        present, _ = self.roll.call(grid.get_nodes())
+        present, _ = self.roll.call(grid.get_nodes() if self.settings.fraction_evaluate else [])
         wanted = self.settings.testers(len(present))
         chosen = _chosen(derive_seed(self.settings.seed, "testers"), number, present, wanted)
         told = ConfigRecord({**config, "server-round": number})
@@ -156,8 +156,8 @@ class Rounds:
         )
 
     def _message(self, node: int, arrays: ArrayRecord, told: ConfigRecord, kind: str) -> Message:
-        keys = self.settings.arrayrecord_key, self.settings.configrecord_key
-        content = RecordDict(dict(zip(keys, (arrays, told), strict=True)))
+        settings = self.settings
+        content = RecordDict({settings.arrayrecord_key: arrays, settings.configrecord_key: told})
         return Message(content, node, kind, ttl=self.timeout)
 
 

@@ -1,13 +1,13 @@
 """Keeping a run on disk as it goes, and going on with one."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
 
 from torch import Tensor
 
-from cadis.core import CadisError
+from cadis.core import CadisError, ModelState
 from cadis.methods import Method
 from cadis.runs.folder import RunFolder
 from cadis.runs.measures import summarise
@@ -64,13 +64,18 @@ class Keeper:
         if self._lock is not None:
             self._lock.close()
 
-    def keep(self, record: RoundRecord, state: RunState, model: Mapping[str, Tensor]) -> None:
-        """Keep a finished round; ``model`` is the global model's state dict."""
+    def keep(
+        self,
+        record: RoundRecord,
+        state: RunState,
+        state_dict_of: Callable[[ModelState], Mapping[str, Tensor]],
+    ) -> None:
+        """Keep a finished round; the global model's state dict is made only if it is the best."""
         accuracies = [past.accuracy for past in self.history if past.accuracy is not None]
         self.history.append(record)
         self.folder.append_history(record)
         if record.accuracy is not None and record.accuracy > max(accuracies, default=-1.0):
-            self.folder.save_model("best.safetensors", model)
+            self.folder.save_model("best.safetensors", state_dict_of(state.model))
         self.folder.checkpoint.save(state)
 
     def finish(
