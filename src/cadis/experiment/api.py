@@ -15,7 +15,7 @@ from cadis.data import Examples, as_examples
 from cadis.engine import Engine, EngineSettings, Federation
 from cadis.experiment.running import OnRound, RunResult, execute
 from cadis.methods import METHODS, Method
-from cadis.options import check_names, options_of, parameters_of, validated
+from cadis.options import check_names, checked_method, options_of, validated
 from cadis.runs import RunFolder
 from cadis.training import Device
 
@@ -94,9 +94,7 @@ def _method(method: Method | str) -> Method:
     if isinstance(method, str):
         check_names("method", [method], METHODS)
         return METHODS[method]()
-    if isinstance(method, type):
-        raise CadisError(f"Give a method such as {method.__name__}(), not its class.")
-    return validated(type(method), parameters_of(method))
+    return checked_method(method)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from cadis.flower.rounds import Rounds
 from cadis.flower.settings import MetricsFunction, StrategySettings
 from cadis.flower.testing import EvaluateFunction, Tests
 from cadis.methods import Method
-from cadis.options import check_names, names_of, parameters_of, validated
+from cadis.options import check_names, checked_method, names_of, validated
 
 
 class MethodStrategy(Strategy):
@@ -34,14 +34,12 @@ class MethodStrategy(Strategy):
 
     def __init__(self, method: Method, **settings: Any) -> None:
         """Take a method, and what :class:`StrategySettings` has."""
-        if isinstance(method, type):
-            raise CadisError(f"Give a method such as {method.__name__}(), not its class.")
+        self.method = checked_method(method)
         if method.pools_clients:
             raise CadisError(
                 f"{method.name} needs everybody's data in one place; run it by cadis.run."
             )
         check_names("option", settings, names_of(StrategySettings))
-        self.method: Method = validated(type(method), parameters_of(method))
         self.settings = validated(StrategySettings, settings)
         self._rounds: Rounds | None = None
         self._outcome: Outcome | None = None

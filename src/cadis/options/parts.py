@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from cadis.core import CadisError
 from cadis.methods import METHODS, Method
-from cadis.options.validation import names_of
+from cadis.options.validation import names_of, validated
 from cadis.partition import Partitioner
 
 
@@ -18,6 +19,14 @@ def options_of(method: Method, settings: Mapping[str, Any], *parts: Partitioner)
 def parameters_of(part: Method | Partitioner) -> dict[str, Any]:
     """A part's parameters by name."""
     return {name: getattr(part, name) for name in names_of(type(part))}
+
+
+def checked_method(method: Method) -> Method:
+    """A user's method with its parameters checked."""
+    if isinstance(method, type):
+        raise CadisError(f"Give a method such as {method.__name__}(), not its class.")
+    checked: Method = validated(type(method), parameters_of(method))
+    return checked
 
 
 def method_from(options: Mapping[str, Any]) -> Method:
