@@ -1,6 +1,6 @@
 """A client app on the small federation, and a grid that calls it in this process."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
@@ -11,14 +11,17 @@ from flwr.common.constant import SUPERLINK_NODE_ID, ErrorCode
 from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 from torch import nn
 
 from cadis.engine import Federation
-from cadis.flower import MethodStrategy, introduce, local_evaluate, local_train
+from cadis.flower import MethodStrategy, introduce, local_evaluate, local_train, server_test
 from cadis.methods import Method
-from support import ALL_METHODS, small_federation, small_model
+from support import ALL_METHODS, same, small_federation, small_model
+
+Change = Callable[[Message], Message]
 
 FEDERATED = [method for method in ALL_METHODS if not method.pools_clients]
 
@@ -141,3 +144,30 @@ class LocalGrid(Grid):
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         raise NotImplementedError
+
+
+def start(strategy: MethodStrategy, grid: LocalGrid, rounds: int = 3) -> Result:
+    test = server_test(small_model(), small_federation().test)
+    return strategy.start(
+        grid, small_arrays(), rounds, 9.0, ConfigRecord(dict(SMALL)), evaluate_fn=test
+    )
+
+
+def equal(first: ArrayRecord, second: ArrayRecord) -> bool:
+    tensors = second.to_torch_state_dict()
+    return all(same(t, tensors[n]) for n, t in first.to_torch_state_dict().items())
+
+
+def spoilt(app: ClientApp, change: Change) -> ClientApp:
+    """A client app whose trained models are changed on the way."""
+    other = ClientApp()
+
+    @other.train()
+    def train(message: Message, context: Context) -> Message:
+        return change(app(message, context))
+
+    @other.query()
+    def query(message: Message, context: Context) -> Message:
+        return app(message, context)
+
+    return other
