@@ -51,7 +51,9 @@ def small_model(batch_norm: bool = False, dropout: float = 0.0) -> nn.Module:
 
 def small_settings(rounds: int = 3, workers: int = 1, per_round: int | None = 3) -> EngineSettings:
     local = LocalSettings(epochs=2, batch_size=4, lr=0.1)
-    return EngineSettings(rounds, per_round, seed=7, workers=workers, device="cpu", local=local)
+    return EngineSettings(
+        rounds, per_round, seed=7, workers=workers, device="cpu", local=local, test_clients=1
+    )
 
 
 def run_rounds(

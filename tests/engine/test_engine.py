@@ -1,6 +1,7 @@
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -71,6 +72,28 @@ def test_a_round_is_what_a_plain_loop_does(tmp_path: Path) -> None:
         sizes.append(len(examples))
     mean = weighted_mean(states, [size / sum(sizes) for size in sizes])
     torch.testing.assert_close(result.state.model.parameters, mean["w"], rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("method", [FedAvg(), SingleSet()])
+def test_the_global_model_is_tested_on_every_clients_own_data(
+    method: Method, tmp_path: Path
+) -> None:
+    settings = replace(small_settings(rounds=5, workers=2), test_clients=2)
+    results = run_rounds(method, tmp_path, settings)
+    measured = [result.record.client_accuracy is not None for result in results]
+    assert measured == [False, True, False, True, True]  # every other round, and the last
+    model = FlatModel(small_model(), "7")
+    for result in results:
+        if result.record.client_accuracy is not None:
+            model.load(result.state.model)
+            model.module.eval()
+            by_hand = [
+                float((model.module(c.inputs).argmax(dim=1) == c.labels).double().mean())
+                for c in small_federation().clients
+            ]
+            assert result.record.client_accuracy == pytest.approx(by_hand)
+    never = run_rounds(method, tmp_path / "never", replace(settings, test_clients=0))
+    assert all(result.record.client_accuracy is None for result in never)
 
 
 def test_sampling_is_without_replacement_and_from_seed_and_round() -> None:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -117,3 +118,33 @@ def test_recovers_the_clusters_of_the_digits(seed: int, tmp_path: Path) -> None:
     for result in engine.rounds(engine.start):
         present = [int(client) for client in result.record.participants]
         assert adjusted_rand_score(truth[present], result.record.clusters) == 1.0
+
+
+def test_without_clustering_the_weights_are_fedavgs() -> None:
+    updates = [update("a", [0.0, 2.0, 1.0], 10), update("b", [0.0, 3.0, 1.1], 30)]
+    alone = CADIS(threshold=0.7, clusters="none").aggregate(server_round(), updates, {})
+    assert alone.weights.tolist() == pytest.approx([0.25, 0.75])
+    assert alone.clusters is not None
+    assert alone.clusters.tolist() == [0, 1]
+
+
+def test_an_oracle_takes_the_true_clusters_whatever_the_updates_say() -> None:
+    updates = [
+        update("a", [0.0, 2.0, 1.0], 10),
+        update("b", [0.0, 3.0, 1.1], 30),
+        update("c", [0.0, 1.0, 4.0], 20),
+    ]
+    told = replace(server_round(), true_clusters={"a": 5, "b": 2, "c": 5, "absent": 2})
+    result = CADIS(clusters="true").aggregate(told, updates, {})
+    assert result.clusters is not None
+    assert result.clusters.tolist() == [1, 0, 1]
+    alpha = [10 / 2, 30 / 1, 20 / 2]
+    assert result.weights.tolist() == pytest.approx([a / sum(alpha) for a in alpha])
+    with pytest.raises(CadisError, match="true clusters of this federation are not known"):
+        CADIS(clusters="true").aggregate(server_round(), updates, {})
+
+
+def test_an_oracle_in_the_engine(tmp_path: Path) -> None:
+    for result in run_rounds(CADIS(clusters="true", threshold=0.1), tmp_path):
+        truth = [(0, 0, 0, 1, 2)[int(client)] for client in result.record.participants]
+        assert adjusted_rand_score(truth, result.record.clusters) == 1

@@ -85,6 +85,12 @@ class Federation:
                 yield f"Client {client_id}", client
         yield "The test set", self.test
 
+    def true_clusters(self) -> dict[ClientId, int] | None:
+        """The true cluster of each client, if they are known."""
+        if self.cluster_of_client is None:
+            return None
+        return dict(zip(self.client_ids, self.cluster_of_client.tolist(), strict=True))
+
     def pooled(self) -> "Federation":
         """The same data in the hands of a single client."""
         if isinstance(self.clients, Subsets):

@@ -1,7 +1,7 @@
 """The round loop: sample, train, aggregate, test."""
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from copy import deepcopy
 from functools import reduce
@@ -12,17 +12,18 @@ import torch
 from torch import nn
 
 from cadis.core import CadisError, ModelState, sample_participants
-from cadis.data import SILENT, Examples, Listener
+from cadis.data import SILENT, Listener
 from cadis.engine.federation import Federation
+from cadis.engine.fit import check_fit, found_head
 from cadis.engine.pool import Pool, open_pool
 from cadis.engine.server import Server
 from cadis.engine.settings import EngineSettings, choose_workers
 from cadis.engine.sharing import overwrite, process_context, shared_copy
-from cadis.engine.worker import Job, Tested, Trained, TrainTask
+from cadis.engine.worker import ClientTestTask, Job, Tested, TestTask, Trained, TrainTask
 from cadis.methods import Method
-from cadis.models import FlatModel, name_head
+from cadis.models import FlatModel
 from cadis.runs import RoundResult, RunState, Seconds, record_of
-from cadis.training import Evaluation, batch_sizes, choose_device, evaluate, view_of
+from cadis.training import Evaluation, batch_sizes, choose_device, evaluate
 
 
 class Engine:
@@ -55,10 +56,10 @@ class Engine:
             head: name of the model's classifier layer; by default the one that is found.
         """
         self._module, self._settings = deepcopy(module), settings
-        self._head = head or _found_head(module, federation.test)
+        self._head = head or found_head(module, federation.test)
         model = FlatModel(deepcopy(module), self._head)
         federation.check(model.num_classes)
-        _check_fit(model, federation.test)
+        check_fit(model, federation.test)
         self.given, self.method, self.num_classes = federation, method, model.num_classes
         self.start = RunState(0, model.state(), {}, {})
         pooled = federation.pooled() if method.pools_clients else federation
@@ -77,6 +78,7 @@ class Engine:
             head=self._head,
             method=self.method,
             federation=self._server.federation,
+            owned=self.given.clients,
             settings=self._settings,
             device=self._device,
             sent=shared_copy(state.model, context),
@@ -116,17 +118,24 @@ class Engine:
         aggregated = time.perf_counter()
         new = outcome.aggregation
         overwrite(job.sent, new.state)
-        parts = self._server.test_tasks()
-        tests = pool.run(parts, lambda done: listener.progress("testing", done, len(parts)))
-        tested = [answer for answer in tests if isinstance(answer, Tested)]
+        tested = _test(self._server.test_tasks(), pool, listener, "testing")
         evaluation = reduce(add, (part.evaluation for part in tested))
+        owners = _test(self._client_tests(number), pool, listener, "testing on clients' data")
         seconds = Seconds(
             train=sum(answer.seconds for answer in trained),
             aggregate=aggregated - aggregating,
-            evaluate=sum(part.seconds for part in tested),
+            evaluate=sum(part.seconds for part in [*tested, *owners]),
             total=time.perf_counter() - started,
         )
-        record = record_of(number, outcome.updates, new, evaluation, outcome.rejected, seconds)
+        record = record_of(
+            number,
+            outcome.updates,
+            new,
+            evaluation,
+            outcome.rejected,
+            seconds,
+            [part.evaluation.accuracy for part in owners] or None,
+        )
         following = RunState(number, new.state, new.method_state, outcome.client_files)
         return RoundResult(record, evaluation, following)
 
@@ -139,6 +148,12 @@ class Engine:
         answers = dict(zip(longest_first, trained, strict=True))
         in_order = (answers[task] for task in tasks)
         return [answer for answer in in_order if isinstance(answer, Trained)]
+
+    def _client_tests(self, number: int) -> list[ClientTestTask]:
+        """A task for each client, in the rounds in which it is their turn."""
+        every = self._settings.test_clients
+        due = every and (number % every == 0 or number == self._settings.rounds)
+        return [ClientTestTask(client) for client in range(len(self.given.clients))] if due else []
 
     def _check_per_round(self) -> int:
         """How many take part in a round, k."""
@@ -153,35 +168,12 @@ class Engine:
         return asked
 
 
-def _found_head(module: nn.Module, examples: Examples) -> str:
-    """The name of the classifier layer."""
-    examples.check("The test set")
-    with _applied_to(examples), torch.no_grad():
-        return name_head(deepcopy(module).eval(), examples.take(slice(0, 2)).scaled)
-
-
-def _check_fit(model: FlatModel, examples: Examples) -> None:
-    """Refuse a model that cannot be applied to the inputs, or whose classifier is another layer."""
-    with _applied_to(examples):
-        logits = view_of(model, examples.take(slice(0, 2))).logits
-    if logits.shape[1:] != (model.num_classes,):
-        raise CadisError(
-            f"The classifier layer has {model.num_classes} outputs, but the model has "
-            f"{tuple(logits.shape[1:])}; name the right layer as head."
-        )
-
-
-@contextmanager
-def _applied_to(examples: Examples) -> Iterator[None]:
-    """What a model raises becomes a sentence."""
-    try:
-        yield
-    except CadisError:
-        raise
-    except Exception as error:  # whatever a model may raise
-        raise CadisError(
-            f"The model cannot be applied to inputs of {examples.kind}: {error}"
-        ) from error
+def _test(
+    tasks: Sequence[TestTask | ClientTestTask], pool: Pool, listener: Listener, what: str
+) -> list[Tested]:
+    """Test the global model; answers are in the order of the tasks."""
+    answers = pool.run(tasks, lambda done: listener.progress(what, done, len(tasks)))
+    return [answer for answer in answers if isinstance(answer, Tested)]
 
 
 @contextmanager

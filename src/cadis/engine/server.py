@@ -93,7 +93,13 @@ class Server:
                 files[client] = _file_name(number, client)
         if not updates:
             raise RunError(diverged(number, "every client's model"))
-        half = ServerHalf(self.method, self.head, len(self.federation.clients), self.seed)
+        half = ServerHalf(
+            self.method,
+            self.head,
+            len(self.federation.clients),
+            self.seed,
+            self.federation.true_clusters(),
+        )
         aggregation = half.aggregate(number, state.model, updates, state.method_state)
         return Outcome(aggregation, updates, rejected, files)
 

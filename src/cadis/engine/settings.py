@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 import torch
-from annotated_types import Gt
+from annotated_types import Ge, Gt
 
 from cadis.training import Device, LocalSettings
 
@@ -21,6 +21,8 @@ class EngineSettings:
         workers: processes that train clients; "auto" takes one for each core.
         device: where models are trained; "auto" takes an accelerator if there is one.
         local: how a client trains.
+        test_clients: after how many rounds, and the last, the global model is tested on every
+            client's own data; 0 is never.
     """
 
     rounds: Annotated[int, Gt(0)]
@@ -29,6 +31,7 @@ class EngineSettings:
     workers: Annotated[int, Gt(0)] | Literal["auto"] = "auto"
     device: Device = "auto"
     local: LocalSettings = field(default_factory=LocalSettings)
+    test_clients: Annotated[int, Ge(0)] = 10
 
 
 def choose_workers(workers: int | Literal["auto"], device: torch.device, per_round: int) -> int:

@@ -2,6 +2,7 @@
 
 import time
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -11,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from cadis.core import ModelState, RunError, generator_for
+from cadis.data import Examples
 from cadis.engine.federation import Federation
 from cadis.engine.settings import EngineSettings
 from cadis.engine.sharing import overwrite
@@ -28,6 +30,7 @@ class Job:
         head: name of its classifier layer.
         method: whose client half is run.
         federation: everybody's data.
+        owned: each client's data to test on; not the same for a method that pools clients.
         settings: how to train.
         device: where to train.
         sent: the global model; shared memory, written by the server between rounds.
@@ -38,6 +41,7 @@ class Job:
     head: str
     method: Method
     federation: Federation
+    owned: Sequence[Examples]
     settings: EngineSettings
     device: torch.device
     sent: ModelState
@@ -67,7 +71,14 @@ class TestTask:
     stop: int
 
 
-Task: TypeAlias = TrainTask | TestTask
+@dataclass(frozen=True)
+class ClientTestTask:
+    """Test the global model on what client number ``client`` owns."""
+
+    client: int
+
+
+Task: TypeAlias = TrainTask | TestTask | ClientTestTask
 
 
 @dataclass(frozen=True)
@@ -89,7 +100,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Tested:
-    """A tested part of the test set."""
+    """The global model on a part of the test set, or on what a client owns."""
 
     evaluation: Evaluation
     seconds: float
@@ -145,10 +156,13 @@ class Worker:
             seconds=time.perf_counter() - started,
         )
 
-    def test(self, task: TestTask) -> Tested:
-        """Test the global model on a part of the test set."""
+    def test(self, task: TestTask | ClientTestTask) -> Tested:
+        """Test the global model on a part of the test set, or on what a client owns."""
         started = time.perf_counter()
         self.model.load(self.job.sent)
-        part = self.job.federation.test.take(slice(task.start, task.stop))
+        if isinstance(task, ClientTestTask):
+            part = self.job.owned[task.client]
+        else:
+            part = self.job.federation.test.take(slice(task.start, task.stop))
         evaluation = evaluate(self.model, part.to(self.job.device))
         return Tested(evaluation, time.perf_counter() - started)

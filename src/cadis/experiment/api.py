@@ -34,6 +34,7 @@ def run(
     seed: int = 0,
     workers: int | Literal["auto"] = "auto",
     device: Device = "auto",
+    test_clients: int = 10,
     head: str | None = None,
     client_ids: Sequence[ClientId] = (),
     clusters: Sequence[int] | None = None,
@@ -56,6 +57,8 @@ def run(
         seed: of everything random but the initial model, which is yours.
         workers: processes that train clients, or "auto": one for each core.
         device: "auto", "cpu", "cuda" or "mps".
+        test_clients: after how many rounds, and the last, the global model is tested on every
+            client's own data; 0 is never.
         head: name of the classifier layer, by default the one that is found.
         client_ids: names of the clients, by default their positions.
         clusters: the true cluster of each client, if known, to compare with what is found.
@@ -78,6 +81,7 @@ def run(
         "seed": seed,
         "workers": workers,
         "device": device,
+        "test_clients": test_clients,
     }
     settings = validated(EngineSettings, given | {"local": local})
     chosen = _method(method)

@@ -64,6 +64,8 @@ class Settings(FederationSettings):
             the paper), 0.01 for all others.
         workers: processes that train clients, or "auto" for one on each core.
         device: where to train; "auto" takes an accelerator if there is one.
+        test_clients: after how many rounds, and the last, the global model is tested on every
+            client's own data; 0 is never.
     """
 
     model: str = "auto"
@@ -75,6 +77,7 @@ class Settings(FederationSettings):
     lr: Annotated[float, Gt(0)] | Literal["auto"] = "auto"
     workers: Annotated[int, Gt(0)] | Literal["auto"] = "auto"
     device: Device = "auto"
+    test_clients: Annotated[int, Ge(0)] = 10
 
     def settled(self, num_clients: int, picture: tuple[int, int]) -> "Settings":
         """Without "auto", once the data are known.
@@ -97,7 +100,13 @@ class Settings(FederationSettings):
         """The part that the engine wants to know, of settled settings."""
         local = LocalSettings(self.epochs, self.batch_size, float(self.lr))
         return EngineSettings(
-            self.rounds, int(self.per_round), self.seed, self.workers, self.device, local
+            self.rounds,
+            int(self.per_round),
+            self.seed,
+            self.workers,
+            self.device,
+            local,
+            self.test_clients,
         )
 
 

@@ -22,6 +22,12 @@ METHODS: dict[str, type[Method]] = {
     method.name: method for method in (CADIS, FedAvg, FedProx, FedFA, FedDyn, SingleSet)
 }
 
+
+def label_of(name: str) -> str:
+    """A method's name as people write it: that of its class."""
+    return METHODS[name].__name__ if name in METHODS else name
+
+
 __all__ = [
     "CADIS",
     "METHODS",
@@ -39,4 +45,5 @@ __all__ = [
     "SingleSet",
     "Step",
     "TensorState",
+    "label_of",
 ]

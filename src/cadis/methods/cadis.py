@@ -1,6 +1,6 @@
 """CADIS: clustered aggregation and knowledge-distilled regularisation (CCGRID 2023)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from cadis.core import (
     CadisError,
+    ClientId,
     SimilarityMatrix,
     cluster,
     cluster_weights,
@@ -51,6 +52,8 @@ class CADIS(Defaults):
         gamma: the largest deviation of a transitive estimate that is admitted.
         scope: where clusters are looked for: among the participants of a round, as in the
             paper, or among all clients of the federation seen so far.
+        clusters: what the weights are made from: the clusters found; or, for ablations, the true
+            ones (an oracle), or none, everybody being alone.
     """
 
     name: ClassVar[str] = "cadis"
@@ -63,6 +66,7 @@ class CADIS(Defaults):
     transitive: TransitiveMode = "mean"
     gamma: Annotated[float, Gt(0)] = 0.2
     scope: Literal["round", "federation"] = "round"
+    clusters: Literal["found", "true", "none"] = "found"
 
     def __post_init__(self) -> None:
         if self.threshold > self.threshold_max:
@@ -98,8 +102,7 @@ class CADIS(Defaults):
         threshold = threshold_at(
             server_round.number - 1, self.threshold, self.threshold_growth, self.threshold_max
         )
-        q = rescale(matrix.mean, matrix.known)
-        clusters, cardinality = self._clusters(q, matrix.index_of(ids), threshold)
+        clusters, cardinality = self._clusters(server_round, matrix, ids, threshold)
         weights = cluster_weights([u.num_examples for u in updates], clusters, cardinality)
         return Aggregation(
             state=mean_state([update.state for update in updates], weights),
@@ -110,13 +113,37 @@ class CADIS(Defaults):
             threshold=threshold,
         )
 
-    def _clusters(self, q: Tensor, present: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
+    def _clusters(
+        self,
+        server_round: ServerRound,
+        matrix: SimilarityMatrix,
+        ids: Sequence[ClientId],
+        threshold: float,
+    ) -> tuple[Tensor, Tensor]:
         """The participants' labels and the sizes of their clusters, (k,) each."""
-        if self.scope == "round":
-            labels = cluster(q[present[:, None], present], threshold)
-            return labels, torch.bincount(labels)[labels]
-        everyone = cluster(q, threshold)
-        return everyone[present], torch.bincount(everyone)[everyone[present]]
+        among = ids if self.scope == "round" else matrix.client_ids
+        rows = matrix.index_of(among)
+        if self.clusters == "found":
+            q = rescale(matrix.mean, matrix.known)
+            labels = cluster(q[rows[:, None], rows], threshold)
+        elif self.clusters == "true":
+            labels = _true_labels(server_round.true_clusters, among)
+        else:
+            labels = torch.arange(len(among))
+        present = torch.arange(len(ids)) if self.scope == "round" else matrix.index_of(ids)
+        return labels[present], torch.bincount(labels)[labels[present]]
+
+
+def _true_labels(truth: Mapping[ClientId, int] | None, clients: Sequence[ClientId]) -> Tensor:
+    """Who really belongs together, numbered from 0, (n,)."""
+    if truth is None:
+        raise CadisError(
+            "The true clusters of this federation are not known; leave clusters = true out."
+        )
+    labels: Tensor = torch.tensor([truth[client] for client in clients]).unique(
+        return_inverse=True
+    )[1]
+    return labels
 
 
 def signatures(server_round: ServerRound, updates: Sequence[ClientUpdate]) -> Tensor:

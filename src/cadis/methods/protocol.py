@@ -90,6 +90,7 @@ class ServerRound:
         head: where the classifier layer lies in ``sent.parameters``.
         num_clients: n, all clients of the federation.
         generator: the round's source of randomness.
+        true_clusters: who really belongs together, where that is known; for oracles only.
     """
 
     number: int
@@ -97,6 +98,7 @@ class ServerRound:
     head: tuple[slice, ...]
     num_clients: int
     generator: torch.Generator
+    true_clusters: Mapping[ClientId, int] | None = None
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,6 @@
 """Stop at any time, go on exactly: the state after a round, in a folder, without pickle."""
 
 import json
-import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
@@ -11,6 +9,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from cadis.core import CadisError, ModelState
+from cadis.runs.lock import lock
 from cadis.runs.record import Member, RunState
 
 _INDEX = "checkpoint.json"
@@ -46,31 +45,14 @@ class Checkpoint:
         """Make the folders."""
         self.client_folder.mkdir(parents=True, exist_ok=True)
 
-    def lock(self) -> IO[str] | None:
-        """Keep other processes from going on with the same run, until this one ends.
+    @property
+    def lock_file(self) -> Path:
+        """Held by whoever works on the run."""
+        return self._folder / "lock"
 
-        Returns:
-            What must stay open; None where files cannot be locked.
-        """
-        if sys.platform == "win32":
-            return None
-        import fcntl  # noqa: PLC0415
-
-        file = (self._folder / "lock").open("a+", encoding="utf-8")
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            owner = file.read()
-            file.close()
-            raise CadisError(
-                f"The run in {self._folder.parent} is still going on, in process {owner}; stop it "
-                "first, or let it end."
-            ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        return file
+    def lock(self) -> IO[str]:
+        """Keep other processes from going on with the same run, while what is returned is open."""
+        return lock(self.lock_file, f"The run in {self._folder.parent}")
 
     def save(self, state: RunState) -> None:
         """Make ``state`` the one to go on from, and drop what it supersedes."""

@@ -47,6 +47,15 @@ class RunFolder:
         """Whether a run was begun here."""
         return (self.path / "config.toml").exists()
 
+    def has_rounds(self) -> bool:
+        """Whether a round has ended."""
+        return self.history_size() > 0
+
+    def history_size(self) -> int:
+        """Bytes of history; they grow with every round."""
+        path = self.path / "history.jsonl"
+        return path.stat().st_size if path.exists() else 0
+
     def create(self) -> None:
         """Make the folder; refuse one that holds something already, or cannot be written.
 

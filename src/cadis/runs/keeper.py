@@ -15,7 +15,7 @@ from cadis.runs.record import RoundRecord, RunState
 from cadis.runs.toml import to_toml
 from cadis.training import Evaluation
 
-_MAY_CHANGE = ("rounds", "workers", "device", "data_dir", "offline")
+MAY_CHANGE = ("rounds", "workers", "device", "data_dir", "offline", "test_clients")
 """What may differ when a run is resumed: none of it changes the rounds themselves."""
 
 
@@ -100,7 +100,7 @@ class Keeper:
         for key in sorted(before.keys() | given.keys()):
             was, now = before.get(key), given.get(key)
             moved = key == "dataset" and all(str(v).startswith("images:") for v in (was, now))
-            if key not in _MAY_CHANGE and was != now and not moved:
+            if key not in MAY_CHANGE and was != now and not moved:
                 raise CadisError(
                     f"The run in {place} has {key} = {was}, not {now}; "
                     "resume it with the same options, or start a new one."

@@ -53,6 +53,8 @@ class RoundRecord:
         threshold: the threshold for neighbours, None for methods that have none.
         rejected: who was left out, and why.
         seconds: where the time went.
+        client_accuracy: accuracy of the new global model on every client's own data, in the
+            federation's order; None in rounds in which it was not measured.
     """
 
     round: int
@@ -66,6 +68,7 @@ class RoundRecord:
     threshold: float | None
     rejected: list[Rejection]
     seconds: Seconds
+    client_accuracy: list[float] | None = None
 
     def to_json(self) -> dict[str, object]:
         """A JSON object."""
@@ -126,6 +129,7 @@ def record_of(
     evaluation: Evaluation | None,
     rejected: list[Rejection],
     seconds: Seconds,
+    client_accuracy: list[float] | None = None,
 ) -> RoundRecord:
     """A round in numbers and lists."""
     similarity = aggregation.similarity
@@ -147,6 +151,7 @@ def record_of(
         threshold=aggregation.threshold,
         rejected=rejected,
         seconds=seconds,
+        client_accuracy=client_accuracy,
     )
 
 

@@ -1,9 +1,9 @@
 """The server's half of a round, the same whoever runs it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cadis.core import ModelState, RunError, generator_for
+from cadis.core import ClientId, ModelState, RunError, generator_for
 from cadis.methods import Aggregation, ClientUpdate, Method, ServerRound, TensorState
 
 
@@ -16,12 +16,14 @@ class ServerHalf:
         head: where the classifier layer lies among the model's parameters.
         num_clients: n, all clients of the federation.
         seed: of everything random.
+        true_clusters: who really belongs together, where that is known.
     """
 
     method: Method
     head: tuple[slice, ...]
     num_clients: int
     seed: int
+    true_clusters: Mapping[ClientId, int] | None = None
 
     def aggregate(
         self,
@@ -37,6 +39,7 @@ class ServerHalf:
             head=self.head,
             num_clients=self.num_clients,
             generator=generator_for(self.seed, "aggregate", number),
+            true_clusters=self.true_clusters,
         )
         aggregation = self.method.aggregate(server_round, updates, method_state)
         if not aggregation.state.is_finite():

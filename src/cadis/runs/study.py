@@ -1,0 +1,156 @@
+"""Many runs that belong together: a comparison of methods, or a sweep over parameters."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from cadis.core import CadisError
+from cadis.runs.checkpoint import replace_text
+from cadis.runs.folder import RunFolder
+from cadis.runs.keeper import MAY_CHANGE
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One of the things that are compared.
+
+    Attributes:
+        name: as users type it, and as its folder is called.
+        label: as tables and figures call it.
+        options: all its options but the seed, as a file of options has them.
+        cell: in a sweep, the values of the parameters that are varied.
+    """
+
+    name: str
+    label: str
+    options: dict[str, Any]
+    cell: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is compared.
+
+    Attributes:
+        kind: a comparison of methods or a sweep over parameters.
+        variants: what is compared with each other.
+        seeds: a run of each variant for each of them.
+        command: what the user typed.
+        baseline: name of the variant that the others are compared with, if any.
+        targets: accuracies whose first round is asked for; empty for some that fit.
+        parameters: in a sweep, the names of the parameters that are varied.
+    """
+
+    kind: Literal["compare", "sweep"]
+    variants: tuple[Variant, ...]
+    seeds: tuple[int, ...]
+    command: str
+    baseline: str | None = None
+    targets: tuple[float, ...] = ()
+    parameters: tuple[str, ...] = ()
+
+    def difference(self, other: "Study") -> str | None:
+        """How another study's runs differ from these, in a sentence; None if they fit together."""
+        if (self.kind, self.parameters) != (other.kind, other.parameters):
+            return "compares something else"
+        mine = {variant.name: variant.options for variant in self.variants}
+        for variant in other.variants:
+            options = mine.get(variant.name)
+            name = variant.name
+            if options is None:  # a new one must at least share what all have in common
+                options, name = _shared(self.variants), "it"
+            for key in sorted(options.keys() & variant.options.keys() - set(MAY_CHANGE)):
+                if options[key] != variant.options[key]:
+                    was, now = _differing(key, options[key], variant.options[key])
+                    return f"has {was} for {name}, not {now}"
+        return None
+
+    def joined(self, other: "Study") -> "Study":
+        """Both: what this one has, and what another one has besides or anew."""
+        anew = {variant.name: variant for variant in other.variants}
+        kept = [anew.pop(variant.name, variant) for variant in self.variants]
+        return Study(
+            self.kind,
+            (*kept, *anew.values()),
+            tuple(sorted({*self.seeds, *other.seeds})),
+            other.command,
+            other.baseline,
+            other.targets,
+            self.parameters,
+        )
+
+
+@dataclass(frozen=True)
+class StudyFolder:
+    """A folder with a ``study.json`` and a folder of runs for each variant."""
+
+    path: Path
+
+    @property
+    def lock_file(self) -> Path:
+        """Held by whoever works on the study."""
+        return self.path / "lock"
+
+    def holds_study(self) -> bool:
+        """Whether a study was begun here."""
+        return (self.path / "study.json").exists()
+
+    def run_folder(self, variant: Variant, seed: int) -> RunFolder:
+        """The folder of one run."""
+        return RunFolder(self.path / variant.name / f"seed-{seed}")
+
+    def write(self, study: Study) -> None:
+        """Keep what is compared."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        replace_text(self.path / "study.json", json.dumps(asdict(study), indent=1) + "\n")
+
+    def read(self) -> Study:
+        """What is compared."""
+        content = json.loads((self.path / "study.json").read_text(encoding="utf-8"))
+        variants = (Variant(**v | {"cell": tuple(v["cell"])}) for v in content.pop("variants"))
+        lists: dict[str, Any] = {
+            key: tuple(content.pop(key)) for key in ("seeds", "targets", "parameters")
+        }
+        return Study(variants=tuple(variants), **lists, **content)
+
+    def join(self, study: Study) -> Study:
+        """Begin a study here, or go on with the one that is here; returns all that there is."""
+        try:
+            if self.holds_study():
+                before = self.read()
+                if sentence := before.difference(study):
+                    raise CadisError(
+                        f"The study in {self.path} {sentence}; choose another folder by --out."
+                    )
+                study = before.joined(study)
+            elif self.path.is_dir() and any(self.path.iterdir()):
+                raise CadisError(f"The folder {self.path} is not empty; choose another by --out.")
+            self.write(study)
+        except OSError as error:
+            raise CadisError(
+                f"The folder {self.path} cannot be written: {error.strerror}."
+            ) from None
+        return study
+
+
+def _shared(variants: tuple[Variant, ...]) -> dict[str, Any]:
+    """Options that all variants have in common; parameters of parts and the method aside."""
+    first = variants[0].options
+    return {
+        key: value
+        for key, value in first.items()
+        if not isinstance(value, Mapping)
+        and all(variant.options.get(key) == value for variant in variants)
+        and key != "method"
+    }
+
+
+def _differing(key: str, was: Any, now: Any) -> tuple[str, str]:
+    """What differs, in words; of tables, only the first value that does."""
+    if isinstance(was, Mapping) and isinstance(now, Mapping):
+        for name in sorted(was.keys() | now.keys()):
+            if was.get(name) != now.get(name):
+                return f"{name} = {was.get(name)}", f"{now.get(name)}"
+    return f"{key} = {was}", f"{now}"
