@@ -5,29 +5,20 @@ one at the end of the run, with and without transitive learning.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import torch
 from rich.console import Console
 from rich.table import Table
 from sklearn.metrics import adjusted_rand_score
-from torch import Tensor
 
-from cadis.core import ClientId, SimilarityMatrix, cluster, rescale
+from cadis.analysis import error, growing
+from cadis.core import ClientId, cluster, rescale
 from cadis.runs import RoundRecord, RunFolder
 
 THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975)
 GAMMAS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.34)
 ROUNDS = (5, 10, 20, 40, 60, 100)
-
-
-def growing(history: list[RoundRecord]) -> Iterator[SimilarityMatrix]:
-    """The matrix after each round, observations only."""
-    matrix = SimilarityMatrix()
-    for record in history:
-        matrix = matrix.observe(record.participants, torch.tensor(record.similarity))
-        yield matrix
 
 
 def agreements(folder: RunFolder, thresholds: Sequence[float]) -> dict[float, float]:
@@ -60,15 +51,6 @@ def separation(folder: RunFolder) -> Table:
         table.add_column(f"{threshold}")
     table.add_row(*(f"{value:.3f}" for value in found.values()))
     return table
-
-
-def error(matrix: SimilarityMatrix, final: SimilarityMatrix) -> float:
-    """Mean squared error over the pairs that the final matrix knows; unknown counts as 0."""
-    rows = final.index_of(matrix.client_ids)
-    values = torch.eye(len(final.client_ids))
-    values[rows[:, None], rows] = torch.where(matrix.known, matrix.mean, 0)
-    known: Tensor = final.count > 0
-    return float((values - final.mean)[known].square().mean())
 
 
 def convergence(history: list[RoundRecord]) -> Table:

@@ -1,0 +1,52 @@
+"""What runs say: measures, statistics, the similarity matrix over time. Reads run folders only."""
+
+from cadis.analysis.answer import answer, details
+from cadis.analysis.comparison import HEADLINE, Comparison, RoundsTo
+from cadis.analysis.matrices import (
+    Convergence,
+    Frame,
+    convergence,
+    error,
+    frames,
+    growing,
+    spread_rounds,
+)
+from cadis.analysis.reading import read_results
+from cadis.analysis.results import Group, Results
+from cadis.analysis.scores import (
+    LAST_ROUNDS,
+    MEASURE,
+    MEASURES,
+    Measure,
+    Scores,
+)
+from cadis.analysis.statistics import PairedTest, Spread, holm, paired_test
+from cadis.analysis.story import Story
+
+__all__ = [
+    "HEADLINE",
+    "LAST_ROUNDS",
+    "MEASURE",
+    "MEASURES",
+    "Comparison",
+    "Convergence",
+    "Frame",
+    "Group",
+    "Measure",
+    "PairedTest",
+    "Results",
+    "RoundsTo",
+    "Scores",
+    "Spread",
+    "Story",
+    "answer",
+    "convergence",
+    "details",
+    "error",
+    "frames",
+    "growing",
+    "holm",
+    "paired_test",
+    "read_results",
+    "spread_rounds",
+]

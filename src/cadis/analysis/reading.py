@@ -1,0 +1,142 @@
+"""Reading runs and studies that are to be shown together."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from cadis.analysis.results import Group, Results
+from cadis.analysis.story import Story
+from cadis.core import CadisError
+from cadis.methods import label_of
+from cadis.runs import MAY_CHANGE, RunFolder, Study, StudyFolder
+
+
+@dataclass
+class _Shelf:
+    """Runs as they are found."""
+
+    groups: dict[str, Group] = field(default_factory=dict)
+    planned: int = 0
+    rounds: int = 0
+
+    def plan(self, rounds: int) -> None:
+        self.planned += 1
+        self.rounds += rounds
+
+    def put(self, key: str, group: Group) -> None:
+        """Add a group's runs to those of the same key; a run is there once."""
+        known = self.groups.get(key)
+        stories = {s.path.resolve(): s for s in [*(known.stories if known else []), *group.stories]}
+        by_seed = sorted(stories.values(), key=lambda story: story.seed)
+        self.groups[key] = replace(known or group, stories=by_seed)
+
+
+def read_results(paths: Sequence[Path], read: Callable[[RunFolder], Story] = Story.read) -> Results:
+    """Read runs and studies; a run of a study that has no round yet is passed over.
+
+    Args:
+        paths: the folder of each.
+        read: reads a run.
+    """
+    shelf, studies = _Shelf(), []
+    for path in paths:
+        try:
+            if StudyFolder(path).holds_study():
+                studies.append(StudyFolder(path).read())
+                _put_study(shelf, StudyFolder(path), read)
+            elif RunFolder(path).holds_run():
+                _put_run(shelf, read(RunFolder(path)))
+            else:
+                raise CadisError(f"There is no run and no comparison in the folder {path}.")
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CadisError(
+                f"Something in the folder {path} is missing or damaged: {error}."
+            ) from None
+    groups = _told_apart(list(shelf.groups.values()))
+    if not groups:
+        raise CadisError(f"The study in {paths[0]} has no finished round yet.")
+    _check_together(groups)
+    if len(paths) == 1 and studies:
+        results = _results_of(studies[0], groups)
+    else:
+        kind = "run" if len(paths) == 1 else "runs"
+        commands = "\n".join(f"cadis run {path / 'config.toml'}" for path in paths)
+        results = Results(kind, groups, commands, _baseline_of(groups))
+    return replace(results, planned=shelf.planned, planned_rounds=shelf.rounds)
+
+
+def _results_of(study: Study, groups: list[Group]) -> Results:
+    names = [group.name for group in groups]
+    return Results(
+        kind=study.kind,
+        groups=groups,
+        command=study.command,
+        baseline=names.index(study.baseline) if study.baseline in names else None,
+        targets=study.targets,
+        parameters=study.parameters,
+    )
+
+
+def _check_together(groups: list[Group]) -> None:
+    """Refuse runs that learned different things."""
+    first, *others = [story for group in groups for story in group.stories]
+    for other in others:
+        if other.classes != first.classes:
+            raise CadisError(
+                f"The runs in {first.path} and {other.path} have different classes; "
+                "show them on pages of their own."
+            )
+
+
+def _put_study(shelf: _Shelf, folder: StudyFolder, read: Callable[[RunFolder], Story]) -> None:
+    study = folder.read()
+    for variant in study.variants:
+        for seed in study.seeds:
+            shelf.plan(variant.options["rounds"])
+            run = folder.run_folder(variant, seed)
+            if run.has_rounds():
+                group = Group(variant.name, variant.label, [read(run)], variant.cell)
+                shelf.put(f"{folder.path} {variant.name}", group)
+
+
+def _put_run(shelf: _Shelf, story: Story) -> None:
+    shelf.plan(story.options.get("rounds", len(story.history)))
+    name = story.method.name
+    key = repr(sorted((k, repr(v)) for k, v in _telling(story.options).items()))
+    shelf.put(key, Group(name, label_of(name), [story]))
+
+
+def _telling(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What makes a difference between groups."""
+    return {key: value for key, value in options.items() if key not in ("seed", *MAY_CHANGE)}
+
+
+def _told_apart(groups: list[Group]) -> list[Group]:
+    """Groups of one label get what differs between them added to it."""
+    labels = [group.label for group in groups]
+    flat = [_flat(_telling(group.stories[0].options)) for group in groups]
+    apart = []
+    for place, group in enumerate(groups):
+        alike = [other for other, label in enumerate(labels) if label == group.label]
+        keys = sorted({key for other in alike for key in flat[other]})
+        differing = [key for key in keys if len({flat[o].get(key) for o in alike}) > 1]
+        told = ", ".join(f"{key}={flat[place].get(key)}" for key in differing)
+        label = f"{group.label} ({told or group.stories[0].path})"
+        apart.append(replace(group, label=label) if len(alike) > 1 else group)
+    return apart
+
+
+def _flat(options: Mapping[str, Any]) -> dict[str, str]:
+    """Options side by side, those of tables too."""
+    flat: dict[str, str] = {}
+    for key, value in options.items():
+        inner = value.items() if isinstance(value, Mapping) else [(key, value)]
+        flat |= {name: str(content) for name, content in inner}
+    return flat
+
+
+def _baseline_of(groups: Iterable[Group]) -> int | None:
+    """FedAvg, if it is there and there is something else."""
+    names = [group.name for group in groups]
+    return names.index("fedavg") if len(names) > 1 and names.count("fedavg") == 1 else None

@@ -1,0 +1,102 @@
+"""Runs that are shown together, grouped by what they have in common but the seed."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from cadis.analysis.scores import Scores
+from cadis.analysis.story import Story
+
+_MOST_NAMES = 10
+"""Of more classes, only the number is told."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of one thing with several seeds.
+
+    Attributes:
+        name: as users type it: a method, an ablation, or a cell of a sweep.
+        label: as tables and figures call it.
+        stories: its runs, at least one, by seed.
+        cell: in a sweep, the values of the parameters that are varied.
+    """
+
+    name: str
+    label: str
+    stories: list[Story]
+    cell: tuple[str, ...] = ()
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether it is no federation, but the line that federations are measured by."""
+        return self.stories[0].method.pools_clients
+
+    @cached_property
+    def scores(self) -> list[Scores]:
+        """Those of the runs that have ended; of all, if none has."""
+        return [Scores.of(story) for story in self._scored]
+
+    @property
+    def rounds(self) -> list[int]:
+        """How many rounds the runs have that are scored, each number once."""
+        return sorted({len(story.history) for story in self._scored})
+
+    @property
+    def _scored(self) -> list[Story]:
+        return [story for story in self.stories if story.finished] or self.stories
+
+
+@dataclass(frozen=True)
+class Results:
+    """All that is shown together.
+
+    Attributes:
+        kind: "run", "compare", "sweep" or "runs".
+        groups: what is compared.
+        command: what repeats it.
+        baseline: the position of the group that the others are compared with, if any.
+        targets: accuracies whose first round is asked for; empty for some that fit.
+        parameters: in a sweep, the names of the parameters that are varied.
+        planned: how many runs there are to be.
+        planned_rounds: how many rounds they are to have together.
+    """
+
+    kind: str
+    groups: list[Group]
+    command: str
+    baseline: int | None = None
+    targets: tuple[float, ...] = ()
+    parameters: tuple[str, ...] = ()
+    planned: int = 0
+    planned_rounds: int = 0
+
+    @property
+    def stories(self) -> list[Story]:
+        """All runs."""
+        return [story for group in self.groups for story in group.stories]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all runs are there and have ended."""
+        return len(self.stories) == self.planned and all(s.finished for s in self.stories)
+
+    @property
+    def comparable(self) -> bool:
+        """Whether all groups have the same number of rounds."""
+        return len({tuple(group.rounds) for group in self.groups}) == 1
+
+    @property
+    def rare(self) -> list[int]:
+        """The rare classes, if they are the same in all runs."""
+        first = self.stories[0].rare
+        return first if all(story.rare == first for story in self.stories) else []
+
+    @property
+    def rare_in_words(self) -> str:
+        """Which classes are rare; empty if none are."""
+        if not any(story.rare for story in self.stories):
+            return ""
+        names = self.stories[0].names(self.rare)
+        if len(names) > _MOST_NAMES:
+            return f"{len(names)} classes"
+        return ", ".join(names) or "which these are depends on the seed"

@@ -1,0 +1,118 @@
+"""A run in the measures of the paper's evaluation."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import fmean, pstdev
+
+from cadis.analysis.story import Story
+
+LAST_ROUNDS = 10
+"""The paper's 10-round average."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One run in numbers; None where something was not measured.
+
+    Attributes:
+        seed: the run's seed, by which it is paired with runs of other methods.
+        accuracies: top-1 accuracy after each round that was tested, with the round.
+        best: the best of them.
+        last: the last of them.
+        ten_rounds: mean of the last ten rounds.
+        amplitude: difference of the best and the worst of the last ten rounds.
+        rare: last accuracy on the classes of the smallest cluster.
+        client_mean: mean over the clients of the last model's accuracy on their own data.
+        client_deviation: its standard deviation over the clients.
+        client_worst: that of the worst client.
+        agreement: adjusted Rand index of found and true clusters, mean over the rounds.
+        server_seconds: seconds a round that the method takes on the server.
+        samples_per_second: samples that a client trains on in a second.
+    """
+
+    seed: int
+    accuracies: tuple[tuple[int, float], ...]
+    best: float | None
+    last: float | None
+    ten_rounds: float | None
+    amplitude: float | None
+    rare: float | None
+    client_mean: float | None
+    client_deviation: float | None
+    client_worst: float | None
+    agreement: float | None
+    server_seconds: float
+    samples_per_second: float | None
+
+    @classmethod
+    def of(cls, story: Story) -> "Scores":
+        """Work them out."""
+        tested = tuple((r.round, r.accuracy) for r in story.history if r.accuracy is not None)
+        values = [accuracy for _, accuracy in tested]
+        tail = values[-LAST_ROUNDS:]
+        clients = list(story.client_accuracy.values())[-1] if story.client_accuracy else []
+        return cls(
+            seed=story.seed,
+            accuracies=tested,
+            best=max(values, default=None),
+            last=values[-1] if values else None,
+            ten_rounds=fmean(tail) if tail else None,
+            amplitude=max(tail) - min(tail) if tail else None,
+            rare=story.summary["rare_accuracy"],
+            client_mean=fmean(clients) if clients else None,
+            client_deviation=pstdev(clients) if clients else None,
+            client_worst=min(clients, default=None),
+            agreement=story.summary.get("round_agreement"),
+            server_seconds=fmean(record.seconds.aggregate for record in story.history),
+            samples_per_second=_samples_per_second(story),
+        )
+
+    def rounds_to(self, target: float) -> int | None:
+        """The first round whose accuracy is at least the target; None if there is none."""
+        return next((number for number, value in self.accuracies if value >= target), None)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column of the tables.
+
+    Attributes:
+        key: its name in files.
+        title: its name in tables.
+        of: its value in a run.
+        higher_is_better: None if it is no merit.
+    """
+
+    key: str
+    title: str
+    of: Callable[[Scores], float | None]
+    higher_is_better: bool | None = True
+
+
+MEASURES = (
+    Measure("best", "best", lambda s: s.best),
+    Measure("last", "last", lambda s: s.last),
+    Measure("ten_rounds", "10-round mean", lambda s: s.ten_rounds),
+    Measure("amplitude", "amplitude", lambda s: s.amplitude, None),
+    Measure("rare", "rare", lambda s: s.rare),
+    Measure("client_mean", "mean", lambda s: s.client_mean),
+    Measure("client_deviation", "deviation", lambda s: s.client_deviation, False),
+    Measure("client_worst", "worst", lambda s: s.client_worst),
+    Measure("agreement", "clusters found (ARI)", lambda s: s.agreement),
+    Measure("server_seconds", "server seconds a round", lambda s: s.server_seconds, None),
+    Measure("samples_per_second", "client samples/s", lambda s: s.samples_per_second, None),
+)
+MEASURE = {measure.key: measure for measure in MEASURES}
+
+
+def _samples_per_second(story: Story) -> float | None:
+    """Samples trained on, each epoch anew, in a second of one worker."""
+    counts = {client["id"]: client["samples"] for client in story.federation["clients"]}
+    if None in counts.values() or "epochs" not in story.options:
+        return None
+    sizes = {client: sum(samples) for client, samples in counts.items()}
+    pooled = sum(sizes.values())  # what a method that pools clients trains on
+    seen = sum(sizes.get(c, pooled) for record in story.history for c in record.participants)
+    seconds = sum(record.seconds.train for record in story.history)
+    epochs: int = story.options["epochs"]
+    return epochs * seen / seconds if seconds else None

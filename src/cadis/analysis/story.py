@@ -1,0 +1,142 @@
+"""All that a run has to tell, read from its folder."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cadis.analysis.matrices import Convergence, convergence, spread_rounds
+from cadis.core import CadisError, ClientId, SimilarityMatrix
+from cadis.methods import CADIS, Method
+from cadis.options import method_from
+from cadis.runs import (
+    RoundRecord,
+    RunFolder,
+    clusters_found,
+    rare_classes,
+    replay,
+    summarise,
+)
+
+_POINTS = 100
+"""Rounds whose matrix is looked at, at most: each costs what a round costs the server."""
+
+
+@dataclass(frozen=True, eq=False)
+class Story:
+    """A run with at least one round, finished or not.
+
+    Attributes:
+        path: its folder.
+        options: what its ``config.toml`` holds.
+        history: a record for each round.
+        federation: who has what.
+        summary: the run in a few numbers.
+        finished: whether it has come to its end.
+    """
+
+    path: Path
+    options: dict[str, Any]
+    history: list[RoundRecord]
+    federation: dict[str, Any]
+    summary: dict[str, Any]
+    finished: bool
+
+    @classmethod
+    def read(cls, folder: RunFolder) -> "Story":
+        """Read a run; refuse one without a single round."""
+        options, history = folder.read_config(), folder.read_history()
+        if not history:
+            raise CadisError(f"The run in {folder.path} has no finished round yet.")
+        federation = folder.read_json("federation.json")
+        finished = (folder.path / "summary.json").exists()
+        if finished:
+            summary = folder.read_json("summary.json")
+        else:
+            summary = summarise(method_from(options), history, federation, None)
+        return cls(folder.path, options, history, federation, summary, finished)
+
+    @cached_property
+    def method(self) -> Method:
+        """How it learned."""
+        return method_from(self.options)
+
+    @property
+    def seed(self) -> int:
+        """The seed of everything random."""
+        seed: int = self.options.get("seed", 0)
+        return seed
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes."""
+        names: list[str] = self.federation["classes"]
+        return names
+
+    def names(self, classes: Iterable[int]) -> list[str]:
+        """Names of some classes."""
+        return [self.classes[number] for number in classes]
+
+    @cached_property
+    def rare(self) -> list[int]:
+        """The classes of the smallest clusters."""
+        return rare_classes(self.federation)
+
+    @cached_property
+    def true_cluster(self) -> dict[ClientId, int | None]:
+        """The true cluster of each client, None if it is not known."""
+        return {client["id"]: client["cluster"] for client in self.federation["clients"]}
+
+    @cached_property
+    def matrix(self) -> SimilarityMatrix | None:
+        """The similarity matrix at the end, for methods that keep one."""
+        return replay(self.history, self.method)
+
+    @cached_property
+    def found_cluster(self) -> dict[ClientId, int]:
+        """The cluster that was found for each client seen, at the end."""
+        threshold = self.history[-1].threshold
+        if self.matrix is None or threshold is None:
+            return {}
+        labels = clusters_found(self.matrix, threshold).tolist()
+        return dict(zip(self.matrix.client_ids, labels, strict=True))
+
+    @cached_property
+    def ordered_clients(self) -> list[ClientId]:
+        """Clients seen, those of a true (else a found) cluster side by side."""
+        truth, found = self.true_cluster, self.found_cluster
+        seen = [client for client in truth if client in found]  # in the federation's order
+        return sorted(seen, key=lambda client: (truth[client] or 0, found[client]))
+
+    @cached_property
+    def convergence(self) -> Convergence | None:
+        """How fast the similarity matrix converged; None where there was nothing to learn."""
+        method = self.method
+        if not isinstance(method, CADIS) or len(self.history) < 2:
+            return None
+        rounds = spread_rounds(len(self.history), _POINTS)
+        found = convergence(self.history, method.gamma, rounds)
+        return found if max(found.standard) > 0 else None
+
+    @cached_property
+    def client_accuracy(self) -> dict[int, list[float]]:
+        """By round, accuracy on every client's own data; only the rounds that have it."""
+        return {r.round: r.client_accuracy for r in self.history if r.client_accuracy is not None}
+
+    def grouped_together(self) -> torch.Tensor:
+        """Of the rounds that two clients shared, the part in which they were in one cluster.
+
+        In the order of :attr:`ordered_clients`; NaN for two who never met, (n, n).
+        """
+        row = {client: number for number, client in enumerate(self.ordered_clients)}
+        together = torch.zeros(len(row), len(row))
+        met = torch.zeros(len(row), len(row))
+        for record in self.history:
+            rows = torch.tensor([row[client] for client in record.participants])
+            labels = torch.tensor(record.clusters)
+            together[rows[:, None], rows] += (labels[:, None] == labels).float()
+            met[rows[:, None], rows] += 1
+        return together / met

@@ -1,0 +1,84 @@
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from cadis.analysis import HEADLINE, MEASURE, Comparison, answer, details, read_results
+from cadis.methods import CADIS, FedAvg, SingleSet
+from fabricated import write_run, write_study
+
+
+def compared(path: Path, levels: dict[str, float], seeds: int = 3, **run: object) -> Comparison:
+    return Comparison(read_results([write_study(path, levels, seeds, **run).path]))  # type: ignore[arg-type]
+
+
+def test_tests_are_paired_by_seed(tmp_path: Path) -> None:
+    comparison = compared(tmp_path, {"fedavg": 0.7, "cadis": 0.8, "fedprox": 0.7})
+    cadis, fedavg = comparison.groups[1], comparison.groups[0]
+    own, theirs = ([scores.ten_rounds for scores in g.scores] for g in (cadis, fedavg))
+    test = comparison.test(cadis, HEADLINE)
+    assert test is not None
+    assert test.p_value == pytest.approx(stats.ttest_rel(own, theirs).pvalue)
+    assert comparison.test(fedavg, HEADLINE) is None
+    assert comparison.ratio(cadis, MEASURE["server_seconds"]) == pytest.approx(1)
+
+
+def test_only_seeds_that_both_have_are_paired(tmp_path: Path) -> None:
+    folder = write_study(tmp_path, {"fedavg": 0.7, "cadis": 0.8}, 2)
+    write_run(folder.path / "cadis" / "seed-7", CADIS(), 7)  # not in the study
+    runs = [
+        *(write_run(tmp_path / f"a{n}", FedAvg(), n).path for n in (0, 1, 2)),
+        *(write_run(tmp_path / f"b{n}", CADIS(), n).path for n in (1, 2, 3)),
+    ]
+    comparison = Comparison(read_results(runs))
+    test = comparison.test(comparison.groups[1], HEADLINE)
+    assert test is not None
+    assert test.count == 2
+
+
+def test_rounds_to_and_speed_up_by_hand(tmp_path: Path) -> None:
+    comparison = compared(tmp_path, {"fedavg": 0.6, "cadis": 0.9})
+    fedavg, cadis = comparison.groups
+    rounds = [[s.rounds_to(0.5) or 0 for s in group.scores] for group in (fedavg, cadis)]
+    found = comparison.rounds_to(cadis, 0.5)
+    assert found.rounds is not None
+    assert found.rounds.mean == pytest.approx(sum(rounds[1]) / 3)
+    assert found.speed_up == pytest.approx(sum(rounds[0]) / sum(rounds[1]))
+    never = comparison.rounds_to(fedavg, 0.85)
+    assert (never.rounds, never.reached, never.runs, never.speed_up) == (None, 0, 3, None)
+    assert comparison.rounds_to(cadis, 0.85).speed_up is None  # the baseline never got there
+
+
+def test_targets_are_round_numbers_that_are_reached(tmp_path: Path) -> None:
+    comparison = compared(tmp_path, {"fedavg": 0.55, "cadis": 0.9, "singleset": 1.0}, rounds=25)
+    low, high = comparison.targets
+    for group, target in zip(comparison.groups[:2], (low, high), strict=True):
+        assert all((scores.best or 0) >= target for scores in group.scores)
+    assert (low, high) == (0.5, 0.9)
+
+
+def test_the_answer_names_the_winner_and_whether_it_may_be_chance(tmp_path: Path) -> None:
+    clear = compared(tmp_path / "clear", {"fedavg": 0.5, "cadis": 0.9, "singleset": 1.0}, seeds=4)
+    assert answer(clear).startswith("CADIS wins: accuracy 0.")
+    assert "above FedAvg" in answer(clear)
+    assert "significant (corrected p < 0.001)" in answer(clear)
+    assert "smallest clusters (dog, <img" in details(clear)[1]
+    levels = {"fedavg": 0.8, "cadis": 0.801}
+    close = answer(compared(tmp_path / "close", levels, seeds=2))
+    assert "is ahead" in close
+    assert "with 2 seeds that may be chance" in close
+    single = answer(compared(tmp_path / "single", {"fedavg": 0.5, "cadis": 0.9}, seeds=1))
+    assert "a single seed does not tell" in single
+
+
+def test_the_answer_when_the_baseline_is_ahead(tmp_path: Path) -> None:
+    text = answer(compared(tmp_path, {"fedavg": 0.9, "cadis": 0.5}))
+    assert text.startswith("FedAvg wins")
+    assert "above CADIS" in text
+
+
+def test_the_answer_about_one_run(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", SingleSet())
+    assert answer(Comparison(read_results([folder.path]))) == "Nobody has tested a model yet."
+    folder = write_run(tmp_path / "other", CADIS())
+    assert answer(Comparison(read_results([folder.path]))).startswith("CADIS reaches an accuracy")

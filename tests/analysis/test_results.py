@@ -1,0 +1,65 @@
+from pathlib import Path
+
+import pytest
+
+from cadis.analysis import read_results
+from cadis.core import CadisError
+from cadis.methods import CADIS, FedAvg
+from fabricated import federation, write_run, write_study
+
+
+def test_runs_that_differ_by_seed_only_are_one_group(tmp_path: Path) -> None:
+    paths = [
+        write_run(tmp_path / "a", CADIS(), 1).path,
+        write_run(tmp_path / "b", FedAvg(), 0).path,
+        write_run(tmp_path / "c", CADIS(), 0, workers=2).path,
+        write_run(tmp_path / "d", CADIS(threshold=0.8), 0).path,
+    ]
+    results = read_results([*paths, paths[0]])  # the same one twice counts once
+    labels = [group.label for group in results.groups]
+    assert labels == ["CADIS (threshold=0.7)", "FedAvg", "CADIS (threshold=0.8)"]
+    assert [[s.seed for s in group.stories] for group in results.groups] == [[0, 1], [0], [0]]
+    assert results.kind == "runs"
+    assert results.baseline == 1
+
+
+def test_a_study_keeps_its_order_and_baseline(tmp_path: Path) -> None:
+    folder = write_study(tmp_path, {"cadis": 0.8, "fedavg": 0.7}, 2)
+    results = read_results([folder.path])
+    assert [group.name for group in results.groups] == ["cadis", "fedavg"]
+    assert (results.kind, results.baseline, results.planned) == ("compare", 1, 4)
+    assert results.planned_rounds == 4 * 12
+
+
+def test_what_has_not_ended_is_not_averaged_in(tmp_path: Path) -> None:
+    paths = [
+        write_run(tmp_path / "a", CADIS(), 0).path,
+        write_run(tmp_path / "b", CADIS(), 1, finished=False).path,
+    ]
+    group = read_results(paths).groups[0]
+    assert len(group.stories) == 2
+    assert [scores.seed for scores in group.scores] == [0]
+    assert len(read_results(paths[1:]).groups[0].scores) == 1  # there is nothing else
+
+
+def test_runs_of_different_data_are_not_shown_together(tmp_path: Path) -> None:
+    one, other = (write_run(tmp_path / name, CADIS()) for name in "ab")
+    other.write_json("federation.json", federation(12) | {"classes": ["x"] * 5})
+    with pytest.raises(CadisError, match="different classes"):
+        read_results([one.path, other.path])
+
+
+@pytest.mark.parametrize("name", ["federation.json", "history.jsonl", "study.json"])
+def test_what_is_damaged_is_a_sentence(name: str, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", CADIS())
+    (folder.path / name).write_text("{bad\n")
+    with pytest.raises(CadisError, match="is missing or damaged"):
+        read_results([folder.path])
+
+
+def test_folders_without_runs_are_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(CadisError, match="no run and no comparison in"):
+        read_results([tmp_path])
+    folder = write_run(tmp_path / "empty", CADIS(), rounds=0, finished=False)
+    with pytest.raises(CadisError, match="has no finished round yet"):
+        read_results([folder.path])

@@ -1,0 +1,116 @@
+"""Run folders that nobody trained: records made up, everything else by the real code."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from cadis.core import cluster, rescale
+from cadis.methods import CADIS, METHODS, Method
+from cadis.options import options_of
+from cadis.runs import (
+    Rejection,
+    RoundRecord,
+    RunFolder,
+    Seconds,
+    Study,
+    StudyFolder,
+    Variant,
+    summarise,
+)
+from cadis.training import Evaluation
+
+CLASSES = ["ant", "bee", "cat", "dog", "<img src=x onerror=alert(1)>"]
+
+
+def federation(clients: int) -> dict[str, Any]:
+    """Clients in three clusters; the last two classes are those of the smallest one."""
+    sizes = [clients - clients // 3 - clients // 6, clients // 3, clients // 6]
+    truth = np.repeat([0, 1, 2], sizes).tolist()
+    owned = {0: [9, 9, 0, 0, 0], 1: [0, 0, 12, 0, 0], 2: [0, 0, 0, 6, 6]}
+    return {
+        "classes": CLASSES,
+        "clients": [
+            {"id": number, "cluster": label, "samples": owned[label]}
+            for number, label in enumerate(truth)
+        ],
+    }
+
+
+def write_run(
+    path: Path,
+    method: Method,
+    seed: int = 0,
+    rounds: int = 12,
+    clients: int = 12,
+    level: float = 0.8,
+    finished: bool = True,
+    **changed: Any,
+) -> RunFolder:
+    """A run whose accuracy rises to about ``level``, with some noise that depends on the seed."""
+    folder, described = RunFolder(path), federation(clients)
+    folder.create()
+    options = {"dataset": "digits", "rounds": rounds, "epochs": 2, "per_round": 6, "seed": seed}
+    folder.write_config(options_of(method, options | changed))
+    folder.write_json("federation.json", described)
+    random = np.random.default_rng([seed, sum(method.name.encode())])
+    history = [_record(number, method, described, level, random) for number in range(1, rounds + 1)]
+    for record in history:
+        folder.append_history(record)
+    if finished:
+        confusion = torch.tensor(random.integers(1, 9, (5, 5))) + 20 * torch.eye(5).long()
+        summary = summarise(method, history, described, Evaluation(confusion, 3.0))
+        folder.write_json("summary.json", summary)
+    return folder
+
+
+def write_study(
+    path: Path, levels: dict[str, float], seeds: int, finished: bool = True, **run: Any
+) -> StudyFolder:
+    """A comparison of methods that reach these levels."""
+    folder = StudyFolder(path)
+    variants = tuple(
+        Variant(name, METHODS[name].__name__, {"method": name, "rounds": run.get("rounds", 12)})
+        for name in levels
+    )
+    folder.write(Study("compare", variants, tuple(range(seeds)), "cadis compare", "fedavg"))
+    for variant in variants:
+        for seed in range(seeds):
+            place, method = folder.run_folder(variant, seed).path, METHODS[variant.name]()
+            write_run(place, method, seed, level=levels[variant.name], finished=finished, **run)
+    return folder
+
+
+def _record(
+    number: int,
+    method: Method,
+    described: dict[str, Any],
+    level: float,
+    random: np.random.Generator,
+) -> RoundRecord:
+    truth = np.array([client["cluster"] for client in described["clients"]])
+    present = np.sort(random.choice(len(truth), 6, replace=False))
+    accuracy = float(np.clip(level * (1 - 0.7**number) + 0.02 * random.standard_normal(), 0, 1))
+    own = truth[present]
+    noise = 0.1 * random.random((6, 6))
+    similarity = torch.tensor(np.where(own[:, None] == own, 0.9, 0.1) + (noise + noise.T) / 2)
+    similarity = similarity.float().fill_diagonal_(1)
+    looks = isinstance(method, CADIS)
+    labels = cluster(rescale(similarity, torch.ones_like(similarity) > 0), 0.7).tolist()
+    by_class = np.clip(accuracy + 0.1 * random.standard_normal(5), 0, 1).tolist()
+    owners = np.clip(accuracy + 0.1 * random.standard_normal(len(truth)), 0, 1).tolist()
+    return RoundRecord(
+        round=number,
+        accuracy=accuracy,
+        loss=1 - accuracy,
+        class_accuracy=by_class,
+        participants=present.tolist(),
+        clusters=labels if looks else None,
+        weights=[1 / 6] * 6,
+        similarity=[[round(v, 6) for v in row] for row in similarity.tolist()] if looks else None,
+        threshold=0.7 if looks else None,
+        rejected=[Rejection(1, "made up")] if number == 3 else [],
+        seconds=Seconds(train=0.5, aggregate=0.001, evaluate=0.1, total=0.4),
+        client_accuracy=owners if number % 5 == 0 else None,
+    )
