@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import torch
 
 from cadis.core import CadisError
 from cadis.experiment import paper_figures, preset_names, preset_text, read_preset, resolve
@@ -20,9 +21,20 @@ MODELS = {"mnist": "cnn", "cifar10": "resnet9", "cifar100": "resnet9", "pill": "
 
 def test_there_is_one_for_every_row_of_the_tables() -> None:
     names = preset_names()
-    assert set(names) == ROWS
-    assert len(names) == len(ROWS)
-    assert names[:3] == ["pill-clients-3", "mnist-mc-10", "mnist-mc-20"]
+    assert set(names) == {*ROWS, "mnist-case-10"}
+    assert len(names) == len(ROWS) + 1
+    assert names[:3] == ["pill-clients-3", "mnist-case-10", "mnist-mc-10"]
+
+
+def test_the_case_study_has_six_of_ten_clients_alike() -> None:
+    config = resolve(read_preset("mnist-case-10"), {})
+    labels = torch.arange(10).repeat_interleave(600)
+    dealt = config.partitioner.deal(labels, 10, 2, torch.Generator().manual_seed(0))
+    held = [set(labels[indices].tolist()) for indices in dealt.indices]
+    assert all(classes == held[0] for classes in held[:6])
+    assert len({frozenset(classes) for classes in held}) == 5
+    assert (config.settings.per_round, config.settings.rounds) == (10, 100)
+    assert paper_figures("mnist-case-10") == {}
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))

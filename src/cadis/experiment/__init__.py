@@ -1,6 +1,7 @@
 """Experiments: options, running them, and the folders that reports read."""
 
 from cadis.experiment.api import run
+from cadis.experiment.behaviour import Behaviour, Panel, observe_layer
 from cadis.experiment.build import (
     Built,
     build_experiment,
@@ -10,31 +11,60 @@ from cadis.experiment.build import (
     load_dataset,
 )
 from cadis.experiment.census import Census
+from cadis.experiment.comparing import (
+    Audience,
+    PlannedRun,
+    planned_runs,
+    run_study,
+    study_folder,
+)
 from cadis.experiment.config import ExperimentConfig, resolve
 from cadis.experiment.describe import describe_federation
 from cadis.experiment.presets import paper_figures, preset_names, preset_text, read_preset
 from cadis.experiment.running import OnRound, RunResult, run_experiment
 from cadis.experiment.settings import FederationSettings, Settings
+from cadis.experiment.variants import (
+    ABLATIONS,
+    CHOICES,
+    baseline_of,
+    grid_variants,
+    method_variants,
+    parse_grid,
+)
 
 __all__ = [
+    "ABLATIONS",
+    "CHOICES",
+    "Audience",
+    "Behaviour",
     "Built",
     "Census",
     "ExperimentConfig",
     "FederationSettings",
     "OnRound",
+    "Panel",
+    "PlannedRun",
     "RunResult",
     "Settings",
+    "baseline_of",
     "build_experiment",
     "build_model",
     "build_partition",
     "describe_federation",
     "fitted",
+    "grid_variants",
     "load_dataset",
+    "method_variants",
+    "observe_layer",
     "paper_figures",
+    "parse_grid",
+    "planned_runs",
     "preset_names",
     "preset_text",
     "read_preset",
     "resolve",
     "run",
     "run_experiment",
+    "run_study",
+    "study_folder",
 ]

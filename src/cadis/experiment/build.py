@@ -30,9 +30,11 @@ class Built:
     model: nn.Module
 
 
-def build_experiment(config: ExperimentConfig, listener: Listener = SILENT) -> Built:
-    """Load, deal, and make the model."""
-    dataset = load_dataset(config.settings, listener)
+def build_experiment(
+    config: ExperimentConfig, listener: Listener = SILENT, dataset: Dataset | None = None
+) -> Built:
+    """Load the dataset, unless it is given; deal, and make the model."""
+    dataset = dataset or load_dataset(config.settings, listener)
     config = fitted(config, dataset)
     partition = build_partition(config, dataset)
     channels, height, width = dataset.train.inputs.shape[1:]

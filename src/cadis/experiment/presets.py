@@ -15,7 +15,7 @@ def preset_names() -> list[str]:
     names = [file.name.removesuffix(".toml") for file in _FOLDER.iterdir()]
     datasets, partitions = (
         ["pill", "mnist", "cifar10", "cifar100"],
-        ["clients", "mc", "pa", "bc", "uc"],
+        ["case", "clients", "mc", "pa", "bc", "uc"],
     )
 
     def order(name: str) -> tuple[int, int, int]:

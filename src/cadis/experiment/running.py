@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from torch import nn
 
-from cadis.data import SILENT, Listener
+from cadis.data import SILENT, Dataset, Listener
 from cadis.engine import Engine
 from cadis.experiment.build import build_experiment
 from cadis.experiment.config import ExperimentConfig
@@ -47,9 +47,19 @@ def run_experiment(
     resume: bool = False,
     on_round: OnRound | None = None,
     listener: Listener = SILENT,
+    dataset: Dataset | None = None,
 ) -> RunResult:
-    """Run what the options describe, and keep everything in the folder ``out``."""
-    built = build_experiment(config, listener)
+    """Run what the options describe, and keep everything in the folder ``out``.
+
+    Args:
+        config: the options.
+        out: where to keep it.
+        resume: whether to go on with the run in the folder.
+        on_round: called with the result of each round.
+        listener: hears how it goes.
+        dataset: the one that the options name, if it is loaded already.
+    """
+    built = build_experiment(config, listener, dataset)
     folder, settings = RunFolder(out), built.config.settings
     engine = Engine(
         built.model,

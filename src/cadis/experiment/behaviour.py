@@ -1,0 +1,200 @@
+"""How the classifier layer behaves: what its update betrays of the classes trained on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from cadis.core import CadisError, RunError, generator_for, instance_similarity
+from cadis.data import SILENT, Dataset, Listener, Subsets
+from cadis.engine import Engine, Federation
+from cadis.experiment.build import build_model, load_dataset
+from cadis.experiment.config import ExperimentConfig
+from cadis.experiment.settings import Settings
+from cadis.methods import Aggregation, ClientUpdate, FedAvg, ServerRound, TensorState
+from cadis.options import check_names
+
+_SAMPLES = 100  # what each model is trained on, where there are as many
+_FEWEST = 4  # of a class: two clients share them, and batch norm wants two each
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A model that was trained on some classes only.
+
+    Attributes:
+        title: who it is.
+        trained: the classes it was trained on.
+        samples: how many samples that was, all classes together.
+        update: the classifier layer after training minus before, (classes, features), with the
+            bias, if there is one, as a further column.
+    """
+
+    title: str
+    trained: tuple[int, ...]
+    samples: int
+    update: Tensor
+
+    @property
+    def row_sums(self) -> Tensor:
+        """By how much each class's row grew as a whole, (classes,)."""
+        return self.update.sum(dim=1)
+
+    @property
+    def grown(self) -> tuple[int, ...]:
+        """The classes whose row grew: those that the layer betrays."""
+        return tuple((self.row_sums > 0).nonzero()[:, 0].tolist())
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """The paper's figure of the classifier layer, in numbers.
+
+    Attributes:
+        dataset: its name, as the user types it.
+        model: its name, likewise.
+        training: how each model was trained, in a few words.
+        classes: names of the classes.
+        has_bias: whether the last column of the updates is the bias.
+        examples: a model trained on one class, and one trained on two.
+        clients: two with the same classes but different samples, and a stranger.
+    """
+
+    dataset: str
+    model: str
+    training: str
+    classes: tuple[str, ...]
+    has_bias: bool
+    examples: tuple[Panel, ...]
+    clients: tuple[Panel, ...]
+
+    @property
+    def panels(self) -> tuple[Panel, ...]:
+        """All of them."""
+        return self.examples + self.clients
+
+    @property
+    def cosines(self) -> Tensor:
+        """How alike the clients are, as CADIS sees it (Eq. 11), (3, 3)."""
+        return instance_similarity(torch.stack([panel.update.flatten() for panel in self.clients]))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Who is to be trained on what; of a class's samples it has part ``turn`` of ``turns``."""
+
+    title: str
+    trained: tuple[int, ...]
+    turn: int = 0
+    turns: int = 1
+
+    def deal(self, labels: Tensor, seed: int) -> Tensor:
+        """Its samples, as many of each class as there may be."""
+        parts = []
+        for number in self.trained:
+            pool = (labels == number).nonzero()[:, 0]
+            pool = pool[torch.randperm(len(pool), generator=generator_for(seed, "layer", number))]
+            share = min(_SAMPLES // len(self.trained), len(pool) // self.turns)
+            parts.append(pool[self.turn * share : (self.turn + 1) * share])
+        return torch.cat(parts)
+
+
+class _Observed(FedAvg):
+    """FedAvg whose server remembers the updates of the classifier layer: weight, then bias."""
+
+    def aggregate(
+        self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: TensorState
+    ) -> Aggregation:
+        """The plain mean; the updates are (k, size of the part) each."""
+        kept = {
+            f"head-{number}": torch.stack([u.state.parameters[part] for u in updates])
+            - server_round.sent.parameters[part]
+            for number, part in enumerate(server_round.head)
+        }
+        return replace(super().aggregate(server_round, updates, state), method_state=kept)
+
+
+def observe_layer(
+    config: ExperimentConfig, classes: str = "", listener: Listener = SILENT
+) -> Behaviour:
+    """Train the initial model on few classes, in one round, and look at its classifier layer.
+
+    Args:
+        config: what is trained on what, and how. Method, partition and rounds do not matter.
+        classes: names of three or four classes, with commas. The first is trained on alone, and
+            then with the third; alike clients have the first two, a stranger has the others. By
+            default those that come first.
+        listener: hears how it goes.
+    """
+    dataset = load_dataset(config.settings, listener)
+    plans = _plans(_chosen(classes, dataset))
+    dealt = tuple(plan.deal(dataset.train.labels, config.settings.seed) for plan in plans)
+    federation = Federation(
+        Subsets(dataset.train, dealt),
+        dataset.test.take(slice(0, 2)),  # to see whether the model fits: nobody asks how well
+        client_ids=tuple(plan.title for plan in plans),
+        classes=dataset.classes,
+    )
+    channels, height, width = dataset.train.inputs.shape[1:]
+    settings = config.settings.settled(len(plans), (channels, height))
+    model = build_model(settings, (channels, height, width), dataset.num_classes)
+    updates, has_bias = _train(model, settings, federation, listener)
+    panels = tuple(
+        Panel(plan.title, plan.trained, len(indices), update)
+        for plan, indices, update in zip(plans, dealt, updates, strict=True)
+    )
+    how = f"epochs {settings.epochs}, batch size {settings.batch_size}, learning rate {settings.lr}"
+    names = dataset.name, settings.model
+    return Behaviour(*names, how, dataset.classes, has_bias, panels[:2], panels[2:])
+
+
+def _chosen(classes: str, dataset: Dataset) -> list[int]:
+    """Numbers of the classes that the user names; by default the first that have samples."""
+    counts = dataset.train.labels.bincount(minlength=dataset.num_classes).tolist()
+    if not classes:
+        chosen = [number for number, count in enumerate(counts) if count >= _FEWEST][:4]
+    else:
+        names = [name.strip() for name in classes.split(",")]
+        check_names("class", names, dataset.classes)
+        chosen = [dataset.classes.index(name) for name in dict.fromkeys(names)]
+        if scarce := [dataset.classes[n] for n in chosen if counts[n] < _FEWEST]:
+            few = ", ".join(scarce)
+            raise CadisError(f"Choose classes of at least {_FEWEST} training samples, not {few}.")
+    if not 3 <= len(chosen) <= 4:
+        there = f"{len(chosen)} are named" if classes else f"{dataset.name} has {len(chosen)}"
+        raise CadisError(
+            f"It takes three or four classes of at least {_FEWEST} training samples each; {there}."
+        )
+    return chosen
+
+
+def _plans(chosen: Sequence[int]) -> list[_Plan]:
+    alike, strange = tuple(chosen[:2]), tuple(chosen[2:])
+    return [
+        _Plan("one class", alike[:1]),
+        _Plan("two classes", (alike[0], strange[0])),
+        _Plan("client 1", alike, turn=0, turns=2),
+        _Plan("client 2", alike, turn=1, turns=2),
+        _Plan("client 3", strange),
+    ]
+
+
+def _train(
+    model: nn.Module, settings: Settings, federation: Federation, listener: Listener
+) -> tuple[Tensor, bool]:
+    """The clients' updates of the classifier layer, (k, classes, columns); is the last the bias?"""
+
+    def progress(what: str, done: int, total: int) -> None:
+        if what == "training clients":
+            listener.progress(what, done, total)
+
+    how = replace(settings.for_engine(), rounds=1, per_round=None, test_clients=0)
+    engine = Engine(model, federation, _Observed(), how, Path(), settings.head or None)
+    (result,) = engine.rounds(engine.start, Listener(progress, listener.say))
+    if gone := result.record.rejected:
+        raise RunError(f"Of {gone[0].client}, {gone[0].reason}; try a smaller learning rate.")
+    parts = result.state.method_state.values()
+    shape = (len(federation.clients), engine.num_classes, -1)
+    return torch.cat([part.view(shape) for part in parts], dim=2), len(parts) == 2

@@ -1,0 +1,133 @@
+"""Running a study: many runs, each reused, resumed or begun."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from cadis.core import RunError
+from cadis.data import SILENT, Dataset, Listener
+from cadis.experiment.build import load_dataset
+from cadis.experiment.config import ExperimentConfig, resolve
+from cadis.experiment.running import OnRound, run_experiment
+from cadis.runs import RoundRecord, RunFolder, Study, StudyFolder, Variant, lock
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run of a study.
+
+    Attributes:
+        variant: what is run.
+        seed: with which seed.
+        folder: where.
+    """
+
+    variant: Variant
+    seed: int
+    folder: RunFolder
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds it is to have."""
+        rounds: int = self.variant.options["rounds"]
+        return rounds
+
+    def done(self) -> list[RoundRecord]:
+        """The rounds that are there already."""
+        return self.folder.read_history() if self.folder.holds_run() else []
+
+    def finished(self) -> bool:
+        """Whether all of them are there."""
+        whole = (self.folder.path / "summary.json").exists()
+        return whole and len(self.done()) == self.rounds
+
+
+class Audience(Protocol):
+    """Who hears how a study goes."""
+
+    listener: Listener
+
+    def begin(self, run: PlannedRun) -> OnRound:
+        """A run begins or goes on; returns who hears of its rounds."""
+
+    def end(self, run: PlannedRun, reused: bool) -> None:
+        """A run has ended, or was there already."""
+
+    def fail(self, sentence: str) -> None:
+        """A run could not go on."""
+
+
+@dataclass
+class Datasets:
+    """The last dataset that was loaded: many runs learn the same."""
+
+    listener: Listener = SILENT
+    _key: object = field(default=None, init=False)
+    _dataset: Dataset | None = field(default=None, init=False)
+
+    def of(self, config: ExperimentConfig) -> Dataset:
+        """The dataset of an experiment."""
+        settings = config.settings
+        key = (settings.dataset, settings.data_dir, settings.offline, settings.image_size)
+        if self._dataset is None or key != self._key:
+            self._key, self._dataset = key, load_dataset(settings, self.listener)
+        return self._dataset
+
+
+def planned_runs(folder: StudyFolder, study: Study) -> Iterator[PlannedRun]:
+    """All runs, seed by seed: what is there at any time can be compared."""
+    for seed in study.seeds:
+        for variant in study.variants:
+            yield PlannedRun(variant, seed, folder.run_folder(variant, seed))
+
+
+def run_study(folder: StudyFolder, study: Study, audience: Audience) -> list[str]:
+    """Run what is missing; runs that exist are reused, and begun ones go on.
+
+    A run that diverges does not stop the others.
+
+    Args:
+        folder: where.
+        study: what.
+        audience: hears how it goes.
+
+    Returns:
+        A sentence for each run that could not go on.
+    """
+    failures, datasets = [], Datasets(audience.listener)
+    with lock(folder.lock_file, f"The study in {folder.path}"):
+        for run in planned_runs(folder, study):
+            reused = run.finished()
+            try:
+                if not reused:
+                    _run(run, datasets, audience)
+                audience.end(run, reused)
+            except RunError as error:
+                failures.append(f"{run.variant.label}, seed {run.seed}: {error}")
+                audience.fail(failures[-1])
+    return failures
+
+
+def _run(run: PlannedRun, datasets: Datasets, audience: Audience) -> None:
+    config = resolve({**run.variant.options, "seed": run.seed}, {})
+    resume = run.folder.holds_run() and bool(run.done())
+    run_experiment(
+        config,
+        run.folder.path,
+        resume,
+        audience.begin(run),
+        audience.listener,
+        datasets.of(config),
+    )
+
+
+def study_folder(base: Path, study: Study) -> StudyFolder:
+    """Where a study goes without being told: where the same one is, or a new folder."""
+    path, number = base, 1
+    while True:
+        folder = StudyFolder(path)
+        if not path.exists() or (folder.holds_study() and not folder.read().difference(study)):
+            return folder
+        number += 1
+        path = base.with_name(f"{base.name}-{number}")

@@ -1,0 +1,146 @@
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from cadis.core import CadisError
+from cadis.data import SILENT, Listener
+from cadis.experiment import (
+    OnRound,
+    PlannedRun,
+    method_variants,
+    planned_runs,
+    run_study,
+    study_folder,
+)
+from cadis.runs import RoundResult, Study, StudyFolder
+
+QUICK = {"rounds": "3", "clients": "8", "per_round": "4", "epochs": "1", "workers": "1"}
+
+
+@dataclass
+class Heard:
+    """Remembers all that it hears; may stop everything after some rounds."""
+
+    stop_after: int = 10**9
+    rounds: list[tuple[str, int, int]] = field(default_factory=list)
+    reused: list[bool] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    listener: Listener = SILENT
+
+    def begin(self, run: PlannedRun) -> OnRound:
+        def on_round(result: RoundResult) -> None:
+            self.rounds.append((run.variant.name, run.seed, result.record.round))
+            if len(self.rounds) == self.stop_after:
+                raise KeyboardInterrupt
+
+        return on_round
+
+    def end(self, run: PlannedRun, reused: bool) -> None:
+        assert run.finished()
+        self.reused.append(reused)
+
+    def fail(self, sentence: str) -> None:
+        self.failed.append(sentence)
+
+
+def quick_study(methods: str = "fedavg,cadis", seeds: int = 2, **changed: str) -> Study:
+    variants = method_variants(methods.split(","), {}, QUICK | changed)
+    return Study("compare", variants, tuple(range(seeds)), "cadis compare", "fedavg")
+
+
+def test_runs_of_one_seed_are_paired(tmp_path: Path) -> None:
+    folder = StudyFolder(tmp_path / "study")
+    study = folder.join(quick_study("fedavg,fedprox,cadis"))
+    assert run_study(folder, study, Heard()) == []
+    for seed in study.seeds:
+        runs = [folder.run_folder(variant, seed) for variant in study.variants]
+        assert len({(run.path / "federation.json").read_text() for run in runs}) == 1
+        sampled = [[r.participants for r in run.read_history()] for run in runs]
+        assert sampled[0] == sampled[1] == sampled[2]
+    other = [folder.run_folder(study.variants[0], seed).path for seed in study.seeds]
+    assert len({(path / "federation.json").read_text() for path in other}) == 2
+
+
+def test_stopped_anywhere_it_goes_on_and_ends_the_same(tmp_path: Path) -> None:
+    study, whole = quick_study(), StudyFolder(tmp_path / "whole")
+    run_study(whole, whole.join(study), Heard())
+    folder = StudyFolder(tmp_path / "broken")
+    folder.join(study)
+    with pytest.raises(KeyboardInterrupt):
+        run_study(folder, study, Heard(stop_after=5))
+    heard = Heard()
+    run_study(folder, folder.join(study), heard)
+    assert len(heard.rounds) == 4 * 3 - 5  # none of them twice
+    assert heard.reused == [True, False, False, False]
+    for run in planned_runs(whole, study):
+        mine, theirs = (run.folder.path, folder.run_folder(run.variant, run.seed).path)
+        name = "model.safetensors"
+        assert (mine / name).read_bytes() == (theirs / name).read_bytes()
+
+
+def test_runs_that_exist_are_reused_by_a_larger_study(tmp_path: Path) -> None:
+    folder = StudyFolder(tmp_path / "study")
+    run_study(folder, folder.join(quick_study("fedavg", seeds=1)), Heard())
+    heard = Heard()
+    larger = folder.join(quick_study("fedavg,cadis", seeds=2))
+    run_study(folder, larger, heard)
+    assert heard.reused == [True, False, False, False]
+    assert folder.read() == larger
+    assert [variant.name for variant in larger.variants] == ["fedavg", "cadis"]
+
+
+def test_more_rounds_prolong_what_is_there(tmp_path: Path) -> None:
+    folder = StudyFolder(tmp_path / "study")
+    run_study(folder, folder.join(quick_study("fedavg", seeds=1)), Heard())
+    heard = Heard()
+    run_study(folder, folder.join(quick_study("fedavg", seeds=1, rounds="5")), heard)
+    assert [number for _, _, number in heard.rounds] == [4, 5]
+
+
+@pytest.mark.parametrize(
+    ("methods", "changed", "sentence"),
+    [
+        ("fedavg", {"lr": "0.5"}, "has lr = auto for fedavg, not 0.5"),
+        ("fedprox", {"lr": "0.5"}, "has lr = auto for it, not 0.5"),
+        ("cadis", {"threshold": "0.6"}, "has threshold = 0.7 for cadis, not 0.6"),
+    ],
+)
+def test_a_folder_with_other_options_is_refused(
+    methods: str, changed: dict[str, str], sentence: str, tmp_path: Path
+) -> None:
+    folder = StudyFolder(tmp_path / "study")
+    folder.join(quick_study())
+    with pytest.raises(CadisError) as error:
+        folder.join(quick_study(methods, 2, **changed))
+    assert sentence in str(error.value)
+    assert "choose another folder by --out" in str(error.value)
+
+
+def test_without_being_told_the_same_study_goes_to_the_same_folder(tmp_path: Path) -> None:
+    base, study = tmp_path / "compare-digits", quick_study()
+    first = study_folder(base, study)
+    assert first.path == base
+    first.join(study)
+    assert study_folder(base, quick_study("fedfa", seeds=7)).path == base
+    other = quick_study(lr="0.5")
+    assert study_folder(base, other).path == tmp_path / "compare-digits-2"
+
+
+def test_a_run_that_diverges_does_not_stop_the_others(tmp_path: Path) -> None:
+    folder = StudyFolder(tmp_path / "study")
+    study = folder.join(quick_study("feddyn,fedavg", seeds=1, lr="1e30"))
+    heard = Heard()
+    sentences = run_study(folder, study, heard)
+    assert sentences == heard.failed
+    assert len(sentences) == 2
+    assert sentences[0].startswith("FedDyn, seed 0: Round 1: ")
+
+
+def test_two_processes_do_not_work_on_one_study(tmp_path: Path) -> None:
+    folder = StudyFolder(tmp_path / "study")
+    folder.join(quick_study())
+    (tmp_path / "study" / "other.txt").write_text("not ours")
+    assert folder.read().kind == "compare"
+    with pytest.raises(CadisError, match="is not empty"):
+        StudyFolder(tmp_path).join(quick_study())

@@ -1,0 +1,83 @@
+from typing import Any
+
+import pytest
+
+from cadis.core import CadisError
+from cadis.experiment import ABLATIONS, baseline_of, grid_variants, method_variants, parse_grid
+
+
+def test_parameters_go_to_whom_they_belong() -> None:
+    given = {"threshold": "0.8", "mu": "0.5", "rounds": "7", "ratio": "2:1"}
+    fedavg, prox, cadis = method_variants(["fedavg", "FedProx", "cadis"], {}, given)
+    assert prox.options["fedprox"] == {"mu": 0.5}
+    assert cadis.options["cadis"]["threshold"] == 0.8
+    assert "threshold" not in str(fedavg.options)
+    for variant in (fedavg, prox, cadis):
+        assert variant.options["rounds"] == 7
+        assert variant.options["mc"]["ratio"] == [2, 1]
+        assert "seed" not in variant.options
+
+
+def test_ablations_change_one_thing_each() -> None:
+    whole, *less = method_variants(["ablations"], {}, {"gamma": "0.3"})
+    assert [variant.name for variant in less] == list(ABLATIONS)
+    for variant in less:
+        changes = ABLATIONS[variant.name][1]
+        assert variant.options["cadis"] == whole.options["cadis"] | changes
+        assert variant.options["cadis"] != whole.options["cadis"]
+
+
+def test_the_baseline_is_a_federation() -> None:
+    assert baseline_of(method_variants(["cadis", "fedavg"], {}, {})) == "fedavg"
+    assert baseline_of(method_variants(["singleset", "cadis-oracle"], {}, {})) == "cadis-oracle"
+    assert baseline_of(method_variants(["singleset"], {}, {})) == "singleset"
+
+
+def test_the_same_twice_is_compared_once() -> None:
+    names = [variant.name for variant in method_variants(["cadis", "ablations", "cadis"], {}, {})]
+    assert names == ["cadis", *ABLATIONS]
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "sentence"),
+    [
+        (["fedavgg"], {}, "There is no method 'fedavgg'; did you mean 'fedavg'?"),
+        (["fedavg"], {"mu": "1"}, "'mu' is a parameter of fedprox, which is not compared."),
+        (["fedavg", "cadis"], {"threshold": "2"}, "threshold should be less than"),
+        (["fedavg"], {"colour": "red"}, "There is no option 'colour'"),
+    ],
+)
+def test_wrong_input_is_a_sentence(names: list[str], given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(CadisError) as error:
+        method_variants(names, {}, given)
+    assert sentence in str(error.value)
+
+
+def test_a_grid_is_every_combination() -> None:
+    grid = parse_grid(["threshold=0.6, 0.8", "batch-size=4,8,4"])
+    assert grid == {"threshold": ["0.6", "0.8"], "batch_size": ["4", "8"]}
+    variants = grid_variants(grid, {"rounds": 3}, {})
+    assert [variant.cell for variant in variants] == [
+        ("0.6", "4"), ("0.6", "8"), ("0.8", "4"), ("0.8", "8"),
+    ]  # fmt: skip
+    last = variants[-1]
+    assert last.label == "threshold=0.8, batch_size=8"
+    assert (last.options["cadis"]["threshold"], last.options["batch_size"]) == (0.8, 8)
+    assert len({variant.name for variant in variants}) == 4
+
+
+@pytest.mark.parametrize(
+    ("texts", "sentence"),
+    [
+        ([], "Say what to vary"),
+        (["threshold"], "Write a grid as name=value"),
+        (["threshold="], "Write a grid as name=value"),
+        (["treshold=1"], "did you mean 'threshold'?"),
+        (["lr=1", "lr=2"], "twice"),
+        (["seed=1,2"], "--seeds"),
+    ],
+)
+def test_wrong_grids_are_sentences(texts: list[str], sentence: str) -> None:
+    with pytest.raises(CadisError, match=None) as error:
+        parse_grid(texts)
+    assert sentence in str(error.value)
