@@ -1,0 +1,89 @@
+"""The numbers that all trackers get, under names that all of them accept."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from statistics import fmean, pstdev
+from typing import Any, TypeAlias
+
+from cadis.runs import RoundRecord, mean_accuracy
+
+Scalar: TypeAlias = str | int | float | bool
+
+_MOST_CLASSES = 20
+"""With more of them, a curve for each class is too much to look at."""
+
+_LONGEST = 200
+"""Characters of a class's name; MLflow takes names of 250 in all."""
+
+
+def scalars(
+    record: RoundRecord, rare_classes: Sequence[int], class_names: Sequence[str]
+) -> dict[str, float]:
+    """A round's numbers by name; what was not measured is left out."""
+    tested = bool(record.class_accuracy)
+    found = {
+        "accuracy": record.accuracy,
+        "loss": record.loss,
+        "rare_accuracy": mean_accuracy(record, rare_classes) if tested else None,
+        "clusters": None if record.clusters is None else len(set(record.clusters)),
+        "threshold": record.threshold,
+        "rejected": len(record.rejected),
+        **{f"seconds/{name}": value for name, value in vars(record.seconds).items()},
+        **_by_class(record, class_names),
+        **_by_client(record.client_accuracy),
+    }
+    return {
+        name: float(value) for name, value in found.items() if value is not None and isfinite(value)
+    }
+
+
+def flatten(options: Mapping[str, Any], prefix: str = "") -> dict[str, Scalar]:
+    """Options without tables: those of CADIS become ``cadis.threshold`` and so on.
+
+    Lists become JSON, and what is None is left out.
+    """
+    flat: dict[str, Scalar] = {}
+    for key, value in options.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        elif value is not None:
+            plain = isinstance(value, str | int | float)
+            flat[f"{prefix}{key}"] = value if plain else json.dumps(value)
+    return flat
+
+
+def summary_scalars(summary: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of ``summary.json``, without lists and matrices."""
+    return {
+        f"summary/{name}": float(value)
+        for name, value in flatten(summary).items()
+        if isinstance(value, int | float) and isfinite(value)
+    }
+
+
+def _by_class(record: RoundRecord, class_names: Sequence[str]) -> dict[str, float | None]:
+    if len(class_names) > _MOST_CLASSES:
+        return {}
+    names = _accepted(class_names)
+    pairs = zip(names, record.class_accuracy, strict=False)  # nobody may have tested by class
+    return {f"class_accuracy/{name}": accuracy for name, accuracy in pairs}
+
+
+def _by_client(accuracies: Sequence[float] | None) -> dict[str, float]:
+    if not accuracies:
+        return {}
+    return {
+        "clients/mean": fmean(accuracies),
+        "clients/deviation": pstdev(accuracies),
+        "clients/worst": min(accuracies),
+    }
+
+
+def _accepted(names: Sequence[str]) -> list[str]:
+    """Names of letters, digits, points, dashes and underscores; numbered if two become the same."""
+    clean = [re.sub(r"[^-\w.]", "_", name)[:_LONGEST].strip(".") or "_" for name in names]
+    if len({name.lower() for name in clean}) < len(clean):  # some databases ignore the case
+        clean = [f"{label}-{name}" for label, name in enumerate(clean)]
+    return clean

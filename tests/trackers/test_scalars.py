@@ -1,0 +1,97 @@
+"""The numbers and their names, by hand."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cadis.runs import RoundRecord, Seconds
+from cadis.trackers import scalars
+from cadis.trackers.scalars import flatten, summary_scalars
+from tracker_support import OPTIONS
+
+
+def a_record(**changes: Any) -> RoundRecord:
+    seconds = Seconds(train=4.0, aggregate=1.0, evaluate=2.0, total=3.5)
+    record = RoundRecord(
+        round=3,
+        accuracy=0.5,
+        loss=1.25,
+        class_accuracy=[1.0, None, 0.5],
+        participants=[0, 1, 2],
+        clusters=[0, 1, 0],
+        weights=[0.25, 0.5, 0.25],
+        similarity=None,
+        threshold=0.75,
+        rejected=[],
+        seconds=seconds,
+        client_accuracy=[0.2, 0.4, 0.9, 0.5],
+    )
+    return replace(record, **changes)
+
+
+def test_scalars_by_hand() -> None:
+    found = scalars(a_record(), [1, 2], ["x", "y", "z"])
+    assert found == pytest.approx(
+        {
+            "accuracy": 0.5,
+            "loss": 1.25,
+            "rare_accuracy": 0.5,
+            "class_accuracy/x": 1.0,
+            "class_accuracy/z": 0.5,
+            "clusters": 2,
+            "threshold": 0.75,
+            "rejected": 0,
+            "seconds/train": 4,
+            "seconds/aggregate": 1,
+            "seconds/evaluate": 2,
+            "seconds/total": 3.5,
+            "clients/mean": 0.5,
+            "clients/deviation": 0.065**0.5,  # (0.09 + 0.01 + 0.16 + 0) / 4
+            "clients/worst": 0.2,
+        }
+    )
+
+
+def test_what_was_not_measured_is_left_out() -> None:
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("accuracy", "loss", "clusters", "threshold", "client_accuracy")
+    )
+    found = scalars(a_record(class_accuracy=[], **nothing), [1, 2], ["x", "y", "z"])
+    assert {name for name in found if not name.startswith("seconds/")} == {"rejected"}
+
+
+@pytest.mark.parametrize(("classes", "curves"), [(20, 20), (21, 0)])
+def test_many_classes_have_no_curves(classes: int, curves: int) -> None:
+    record = a_record(class_accuracy=[0.5] * classes)
+    found = scalars(record, [1], [str(label) for label in range(classes)])
+    assert sum(name.startswith("class_accuracy/") for name in found) == curves
+    assert found["rare_accuracy"] == 0.5
+
+
+def test_options_are_flattened() -> None:
+    assert flatten(OPTIONS) == {
+        "method": "cadis",
+        "rounds": 4,
+        "cadis.gamma": 0.25,
+        "cadis.list": "[3, 1]",
+    }
+
+
+def test_class_names_stay_as_they_are_where_they_can() -> None:
+    found = scalars(a_record(class_accuracy=[0.1, 0.2]), [], ["Größe.v1-b_2", "a b"])
+    assert found["class_accuracy/Größe.v1-b_2"] == 0.1
+    assert found["class_accuracy/a_b"] == 0.2
+
+
+def test_summary_has_numbers_only() -> None:
+    summary = {
+        "method": "cadis",
+        "rounds": 4,
+        "loss": None,
+        "rare_classes": [3],
+        "confusion": [[1, 0], [0, 1]],
+        "seconds": {"train": 1.5},
+        "versions": {"torch": "2"},
+    }
+    assert summary_scalars(summary) == {"summary/rounds": 4.0, "summary/seconds.train": 1.5}
