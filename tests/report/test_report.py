@@ -5,9 +5,9 @@ import torch
 from rich.console import Console
 
 import cadis
+from cadis.analysis import Story, read_results
 from cadis.methods import CADIS, FedAvg, Method
 from cadis.report import draw_figures, run_progress, summary_table
-from cadis.report.story import Story
 from cadis.runs import RunFolder
 from support import small_federation, small_model
 
@@ -24,14 +24,18 @@ def finished(folder: Path, method: Method, clusters: list[int] | None) -> RunFol
 @pytest.mark.parametrize("clusters", [None, [0, 0, 0, 1, 2]])
 @pytest.mark.parametrize("method", [CADIS(), CADIS(transitive="off"), FedAvg()])
 def test_figures_are_drawn(method: Method, clusters: list[int] | None, tmp_path: Path) -> None:
-    drawn = draw_figures(finished(tmp_path / "run", method, clusters))
-    names = {"accuracy.png", "confusion.png"}
-    names |= {"similarity.png", "clusters.png"} if method.name == "cadis" else set()
+    folder = finished(tmp_path / "run", method, clusters)
+    drawn = draw_figures(read_results([folder.path]), folder.figures)
+    names = {"accuracy.png", "confusion.png", "federation.png", "clients.png"}
+    names |= {"voice.png"} if clusters else set()
+    if method.name == "cadis":
+        names |= {"similarity.png", "clusters.png", "convergence.png", "flow.png"}
     assert {path.name for path in drawn} == names
     for path in drawn:
         content = path.read_bytes()
         assert content.startswith(b"\x89PNG")
         assert len(content) > 8000
+        assert path.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_grouped_together_by_hand(tmp_path: Path) -> None:

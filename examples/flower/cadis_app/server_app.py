@@ -8,6 +8,7 @@ from pathlib import Path
 from flwr.app import ArrayRecord, ConfigRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
+from cadis.analysis import read_results
 from cadis.experiment import describe_federation
 from cadis.flower import MethodStrategy, server_test
 from cadis.report import draw_figures, summary_text
@@ -64,5 +65,5 @@ def main(grid: Grid, context: Context) -> None:
         ),
         evaluate_fn=None if test is None else server_test(task.model, test),
     )
-    draw_figures(RunFolder(out))
+    draw_figures(read_results([out]), out / "figures", pdf=False)
     LOGGER.info("\n%s\nEverything is in %s", summary_text(RunFolder(out)), out)

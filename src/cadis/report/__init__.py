@@ -1,18 +1,33 @@
-"""Tables and figures. They read stored records only."""
+"""Tables, figures and the page. They read stored records only."""
 
 from cadis.report.figures import draw_figures
+from cadis.report.files import write_results
+from cadis.report.layer import draw_layer, layer_table
+from cadis.report.page import Watched, page_data, serving, wait_for_end, write_report
 from cadis.report.partition import census_table, draw_partition, group_table
-from cadis.report.style import METHOD_NAMES
-from cadis.report.terminal import loading, run_progress, summary_table, summary_text
+from cadis.report.showing import show_answer, show_tables
+from cadis.report.study import study_progress
+from cadis.report.terminal import loading, run_progress, summary_table, summary_text, tell
 
 __all__ = [
-    "METHOD_NAMES",
+    "Watched",
     "census_table",
     "draw_figures",
+    "draw_layer",
     "draw_partition",
     "group_table",
+    "layer_table",
     "loading",
+    "page_data",
     "run_progress",
+    "serving",
+    "show_answer",
+    "show_tables",
+    "study_progress",
     "summary_table",
     "summary_text",
+    "tell",
+    "wait_for_end",
+    "write_report",
+    "write_results",
 ]

@@ -85,7 +85,7 @@ def draw_partition(census: Census, path: Path) -> Path:
         x, y = np.nonzero(counts)
         area = (_MARGIN * max(cell, 1.5)) ** 2 * counts[x, y] / counts.max()
         axes.scatter(x, y, s=area, c=_colours(census)[x], linewidths=0)
-    return path
+    return path if path.suffix else path.with_suffix(".png")
 
 
 def _range(sizes: Tensor) -> str:

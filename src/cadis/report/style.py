@@ -1,26 +1,31 @@
 """One look for all figures: colour-blind safe, the same colour for the same thing."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from cadis.methods import METHODS
+
 OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
 """Colours that everybody can tell apart (Okabe and Ito)."""
 
-METHOD_NAMES = {
-    "cadis": "CADIS",
-    "fedavg": "FedAvg",
-    "fedprox": "FedProx",
-    "fedfa": "FedFA",
-    "feddyn": "FedDyn",
-    "singleset": "SingleSet",
+_ABLATION_LOOKS = {
+    "cadis-no-distillation": ("#882255", "dashed"),
+    "cadis-no-clustering": ("#44AA99", "dashed"),
+    "cadis-no-transitive": ("#999933", "dotted"),
+    "cadis-oracle": ("#AA4499", "dotted"),
 }
+"""Further colours that can be told from those above (Tol)."""
+
+DASHES: Any = {"solid": "-", "dashed": (0, (4, 1.5)), "dotted": (0, (1, 1.3))}
+"""Lines, for matplotlib."""
 
 UNKNOWN = "#d9d9d9"
 ALONE = "#777777"
@@ -35,6 +40,7 @@ _STYLE: Any = {
     "axes.titlelocation": "left",
     "axes.titlesize": 11,
     "legend.frameon": False,
+    "pdf.fonttype": 42,  # letters stay letters
 }
 
 
@@ -42,7 +48,12 @@ def shown(name: object) -> str:
     """A name for a figure: its beginning and end if it is long, and no meaning but its own."""
     text = str(name)
     short = text if len(text) <= _LONGEST else f"{text[:11]}…{text[-8:]}"
-    return short.replace("$", r"\$")
+    return shown_text(short)
+
+
+def shown_text(text: str) -> str:
+    """A text for a figure that means nothing but itself."""
+    return text.replace("$", r"\$")
 
 
 def listed(names: Sequence[str], limit: int = 10) -> str:
@@ -50,19 +61,49 @@ def listed(names: Sequence[str], limit: int = 10) -> str:
     return ", ".join(names) if len(names) <= limit else f"{len(names)} classes"
 
 
-def colour_of(method: str) -> str:
-    """A method's colour: the same everywhere."""
-    order = list(METHOD_NAMES)
-    return OKABE_ITO[order.index(method) if method in order else -1]
+@dataclass(frozen=True)
+class Look:
+    """How lines and bars of one thing are drawn: a colour, and solid, dashed or dotted."""
+
+    colour: str
+    dash: str = "solid"
+
+
+def looks(names: Sequence[str]) -> list[Look]:
+    """A look for each of these: methods and ablations have the same everywhere."""
+    found: list[Look] = []
+    for place, name in enumerate(names):
+        look = _look_of(name)
+        if look is None or look in found:
+            number, round_of_seven = place % 7, place // 7 % 3
+            look = Look(OKABE_ITO[number], list(DASHES)[round_of_seven])
+        found.append(look)
+    return found
+
+
+def _look_of(name: str) -> Look | None:
+    if name in _ABLATION_LOOKS:
+        return Look(*_ABLATION_LOOKS[name])
+    order = list(METHODS)
+    return Look(OKABE_ITO[order.index(name)]) if name in order else None
+
+
+Place: TypeAlias = Callable[[str], Path]
+"""Where the figure of a name goes, for :func:`figure`."""
 
 
 @contextmanager
 def figure(path: Path, width: float, height: float) -> Iterator[Figure]:
-    """A figure to draw on, of so many inches, saved when done. No screen is needed."""
+    """A figure to draw on, of so many inches, saved when done. No screen is needed.
+
+    Without a suffix in its name it is saved both as PNG and as PDF.
+    """
     with mpl.rc_context(_STYLE):
         drawing = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(drawing)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph")  # no font has all the names of the world
             yield drawing
-            drawing.savefig(path)
+            for suffix in [path.suffix] if path.suffix else [".png", ".pdf"]:
+                drawing.savefig(path.with_suffix(suffix))
+                drawing.set_layout_engine("none")  # all is in its place now

@@ -13,7 +13,8 @@ from rich.table import Table
 
 from cadis.data import Listener
 from cadis.experiment import OnRound
-from cadis.report.style import METHOD_NAMES, listed
+from cadis.methods import label_of
+from cadis.report.style import listed
 from cadis.runs import RoundResult, RunFolder
 
 _REFRESH_SECONDS = 0.1
@@ -23,20 +24,20 @@ _REFRESH_SECONDS = 0.1
 def run_progress(console: Console, rounds: int) -> Iterator[tuple[OnRound, Listener]]:
     """A live bar for loading and one for the rounds; without a terminal, a line now and then."""
     if not console.is_terminal:
-        yield lambda result: _say(console, result, rounds), _plain_listener(console)
+        yield lambda result: _say(console, result, rounds), plain_listener(console)
         return
     with _bars(console) as bars:
-        yield _round_bar(bars, rounds), _listener(bars)
+        yield _round_bar(bars, rounds), bar_listener(bars)
 
 
 @contextmanager
 def loading(console: Console) -> Iterator[Listener]:
     """A live bar for what takes a while; without a terminal, a line for each thing."""
     if not console.is_terminal:
-        yield _plain_listener(console)
+        yield plain_listener(console)
         return
     with _bars(console) as bars:
-        yield _listener(bars)
+        yield bar_listener(bars)
 
 
 def _bars(console: Console) -> Progress:
@@ -63,7 +64,7 @@ def _round_bar(bars: Progress, rounds: int) -> OnRound:
     return on_round
 
 
-def _listener(bars: Progress) -> Listener:
+def bar_listener(bars: Progress) -> Listener:
     """A bar for each thing that takes a while; what begins again has its bar emptied."""
     tasks: dict[str, TaskID] = {}
     drawn = 0.0
@@ -79,10 +80,11 @@ def _listener(bars: Progress) -> Listener:
         bars.update(tasks[what], completed=done, amount=amount, refresh=due)
         drawn = time.monotonic() if due else drawn
 
-    return Listener(progress, lambda sentence: _tell(bars.console, sentence))
+    return Listener(progress, lambda sentence: tell(bars.console, sentence))
 
 
-def _plain_listener(console: Console) -> Listener:
+def plain_listener(console: Console) -> Listener:
+    """A line for each thing that takes a while."""
     begun: set[str] = set()
 
     def progress(what: str, *_: int) -> None:
@@ -90,12 +92,12 @@ def _plain_listener(console: Console) -> Listener:
             begun.add(what)
             console.print(f"{what} ...", soft_wrap=True)
 
-    return Listener(progress, lambda sentence: _tell(console, sentence))
+    return Listener(progress, lambda sentence: tell(console, sentence))
 
 
 def summary_table(summary: dict[str, Any], classes: Sequence[str]) -> Table:
     """A finished run in a few lines; ``classes`` are their names."""
-    name = METHOD_NAMES.get(summary["method"], summary["method"])
+    name = label_of(summary["method"])
     ending = "" if summary["rounds"] == 1 else "s"
     title = f"{name} after {summary['rounds']} round{ending}"
     table = Table(title=title, title_justify="left")
@@ -132,7 +134,8 @@ def summary_text(folder: RunFolder) -> str:
     return printed.get()
 
 
-def _tell(console: Console, sentence: str) -> None:
+def tell(console: Console, sentence: str) -> None:
+    """A sentence, just as it is."""
     console.print(sentence, soft_wrap=True, markup=False)
 
 

@@ -1,0 +1,50 @@
+"""The pictures of runs and studies: one function a figure."""
+
+from pathlib import Path
+
+from cadis.analysis import Results
+from cadis.report.figures.confusion import draw_confusion
+from cadis.report.figures.convergence import draw_convergence
+from cadis.report.figures.curves import draw_accuracy, draw_rare, draw_ten_rounds
+from cadis.report.figures.fairness import draw_client_rounds, draw_clients
+from cadis.report.figures.federation import draw_federation
+from cadis.report.figures.groups import draw_flow, draw_voice
+from cadis.report.figures.matrices import draw_clusters, draw_similarity
+from cadis.report.figures.sweep import draw_sweep
+from cadis.report.figures.time import draw_time
+
+_FIGURES = (
+    draw_accuracy,
+    draw_ten_rounds,
+    draw_rare,
+    draw_federation,
+    draw_similarity,
+    draw_clusters,
+    draw_flow,
+    draw_voice,
+    draw_confusion,
+    draw_clients,
+    draw_client_rounds,
+    draw_convergence,
+    draw_time,
+    draw_sweep,
+)
+
+
+def draw_figures(results: Results, folder: Path, pdf: bool = True) -> list[Path]:
+    """Draw all that there is to see.
+
+    Args:
+        results: what to draw.
+        folder: where.
+        pdf: as PDF too; that takes longer than all the rest.
+
+    Returns:
+        The PNGs.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def place(name: str) -> Path:
+        return folder / (name if pdf else f"{name}.png")
+
+    return [path for draw in _FIGURES if (path := draw(results, place)) is not None]

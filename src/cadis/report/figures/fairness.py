@@ -1,0 +1,79 @@
+"""The global model on every client's own data."""
+
+from pathlib import Path
+
+import numpy as np
+
+from cadis.analysis import Group, Results, Story
+from cadis.report.figures.curves import Curve, dress
+from cadis.report.style import DASHES, Place, figure, looks, shown
+
+
+def draw_clients(results: Results, place: Place) -> Path | None:
+    """Accuracy across clients at the end: a point for each, and a box."""
+    told = [(group, values) for group in results.groups if len(values := _last(group))]
+    if not told:
+        return None
+    path, styles = place("clients"), looks([group.name for group in results.groups])
+    with figure(path, 6.4, 1.3 + 0.45 * len(told)) as drawing:
+        axes = drawing.subplots()
+        for row, (group, values) in enumerate(told):
+            colour = styles[results.groups.index(group)].colour
+            box = {"color": colour, "lw": 1.3}
+            axes.boxplot(
+                values,
+                positions=[row],
+                orientation="horizontal",
+                widths=0.6,
+                showfliers=False,
+                whis=(0, 100),
+                boxprops=box,
+                medianprops=box,
+                whiskerprops=box,
+                capprops=box,
+            )
+            jitter = np.linspace(-0.2, 0.2, len(values))
+            axes.scatter(values, row + jitter, s=9, color=colour, alpha=0.5, lw=0)
+        axes.set_yticks(range(len(told)), [shown(group.label) for group, _ in told])
+        axes.invert_yaxis()
+        axes.set(xlabel="accuracy of the last global model on a client's own data")
+        axes.set_xlim(min(0.0, axes.get_xlim()[0]), 1.02)
+        axes.grid(axis="x", alpha=0.3)
+        axes.set_title("Accuracy across clients and seeds; box: the middle half", fontsize=10)
+    return path.with_suffix(".png")
+
+
+def draw_client_rounds(results: Results, place: Place) -> Path | None:
+    """Accuracy across clients over rounds: mean, and a band of their standard deviation."""
+    measured = [s for s in results.stories if len(s.client_accuracy) > 1]
+    if not measured:
+        return None
+    path, styles = place("clients-rounds"), looks([group.name for group in results.groups])
+    with figure(path, 6.4, 3.8) as drawing:
+        axes = drawing.subplots()
+        for group, look in zip(results.groups, styles, strict=True):
+            stories = [story for story in group.stories if story in measured]
+            if stories:
+                rounds, mean, deviation = _over_seeds(stories)
+                line = {"color": look.colour, "ls": DASHES[look.dash]}
+                axes.plot(rounds, mean, **line, marker=".", label=shown(group.label))
+                low, high = mean - deviation, mean + deviation
+                axes.fill_between(rounds, low, high, color=look.colour, alpha=0.12, lw=0)
+        dress(axes, max(len(s.history) for s in measured), "accuracy on clients' own data")
+        axes.legend(loc="lower right", fontsize=8)
+        axes.set_title("Accuracy across clients; mean and standard deviation over clients", size=10)
+    return path.with_suffix(".png")
+
+
+def _last(group: Group) -> Curve:
+    """The last accuracy of every client, all seeds together."""
+    found = [list(s.client_accuracy.values())[-1] for s in group.stories if s.client_accuracy]
+    return np.array([value for values in found for value in values], float)
+
+
+def _over_seeds(stories: list[Story]) -> tuple[list[int], Curve, Curve]:
+    """Rounds, and mean and deviation over clients, averaged over the seeds."""
+    rounds = sorted(set.intersection(*(set(story.client_accuracy) for story in stories)))
+    tables = [np.array([story.client_accuracy[r] for r in rounds], float) for story in stories]
+    mean = np.mean([table.mean(axis=1) for table in tables], axis=0)
+    return rounds, mean, np.mean([table.std(axis=1) for table in tables], axis=0)

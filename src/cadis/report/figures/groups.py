@@ -1,0 +1,102 @@
+"""What the clusters did: how they formed, and how much say each had."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from matplotlib.colors import ListedColormap
+
+from cadis.analysis import Frame, Group, Results, Story, frames
+from cadis.methods import CADIS
+from cadis.report.figures.matrices import clustering_story
+from cadis.report.style import OKABE_ITO, UNKNOWN, Place, figure, looks, shown
+
+_COLUMNS = 60
+_CLUSTERS = 7
+"""Colours for clusters; further ones begin again."""
+
+
+def draw_flow(results: Results, place: Place) -> Path | None:
+    """The clusters found in a run, round by round; a colour is the true cluster that one is of."""
+    story, path = clustering_story(results), place("flow")
+    if story is None or not isinstance(story.method, CADIS) or len(story.history) < 2:
+        return None
+    rounds = np.unique(np.geomspace(1, len(story.history), _COLUMNS).round().astype(int)).tolist()
+    method = story.method
+    told = list(frames(story.history, rounds, method.gamma, method.transitive != "off"))
+    labels = np.array([_colours(frame, story) for frame in told]).T  # (clients, rounds)
+    clients = story.ordered_clients
+    with figure(path, 6.4, min(9.0, 1.6 + 0.16 * len(clients))) as drawing:
+        axes = drawing.subplots()
+        colours = ListedColormap([UNKNOWN, *OKABE_ITO[:_CLUSTERS]])
+        axes.imshow(labels, cmap=colours, vmin=0, vmax=_CLUSTERS, aspect="auto")
+        step = -(-len(clients) // 25)
+        axes.set_yticks(range(0, len(clients), step), list(map(shown, clients[::step])), size=8)
+        ticks = range(0, len(told), max(1, len(told) // 10))
+        axes.set_xticks(ticks, [str(told[tick].record.round) for tick in ticks])
+        axes.set(xlabel="round (early ones have more room)", ylabel="client")
+        whose = "found cluster"
+        if None not in story.true_cluster.values():
+            whose = "true cluster that most of a found one are of"
+        axes.set_title(f"How the clusters formed\ncolour: {whose}; grey: not seen yet", fontsize=10)
+    return path.with_suffix(".png")
+
+
+def draw_voice(results: Results, place: Place) -> Path | None:
+    """The share that each true cluster had in the global model, mean over the rounds."""
+    told = [(group, shares) for group in results.groups if (shares := voices(group))]
+    if not told:
+        return None
+    path, styles = place("voice"), looks([group.name for group in results.groups])
+    clusters = sorted({label for _, shares in told for label in shares})
+    with figure(path, 6.4, 3.4) as drawing:
+        axes = drawing.subplots()
+        width = 0.8 / len(told)
+        for number, (group, shares) in enumerate(told):
+            places = np.arange(len(clusters)) + (number - (len(told) - 1) / 2) * width
+            heights = [shares.get(label, 0.0) for label in clusters]
+            colour = styles[results.groups.index(group)].colour
+            axes.bar(places, heights, 0.95 * width, color=colour, label=shown(group.label))
+        axes.axhline(1 / len(clusters), color="black", lw=0.8, ls=(0, (4, 2)))
+        sizes = Counter(results.stories[0].true_cluster.values())
+        names = [f"{label}\n{sizes[label]} clients" for label in clusters]
+        axes.set_xticks(range(len(clusters)), names)
+        axes.set(xlabel="true cluster", ylabel="share in the global model")
+        axes.legend(fontsize=8)
+        axes.set_title("The voice of each cluster, mean over rounds; dashed: equal", fontsize=10)
+    return path.with_suffix(".png")
+
+
+def _colours(frame: Frame, story: Story) -> list[int]:
+    """For each client the number of its cluster from 1, 0 if it was not seen yet.
+
+    A cluster has the number of the true cluster that most of its clients are of; without true
+    clusters, its own.
+    """
+    found = dict(zip(frame.clients, frame.found.tolist(), strict=True))
+    members: dict[int, list[int]] = {}
+    for client, label in found.items():
+        truth = story.true_cluster[client]
+        members.setdefault(label, []).append(label if truth is None else truth)
+    number = {label: Counter(whose).most_common(1)[0][0] for label, whose in members.items()}
+    return [
+        1 + number[found[client]] % _CLUSTERS if client in found else 0
+        for client in story.ordered_clients
+    ]
+
+
+def voices(group: Group) -> dict[int, float]:
+    """By true cluster, the mean of what its participants weighed together; nothing without any."""
+    rounds: list[dict[int, float]] = []
+    for story in group.stories:
+        truth = story.true_cluster
+        if None in truth.values() or len(set(truth.values())) < 2 or group.is_reference:
+            return {}
+        for record in story.history:
+            shares: dict[int, float] = {}
+            for client, weight in zip(record.participants, record.weights, strict=True):
+                label = int(truth[client] or 0)
+                shares[label] = shares.get(label, 0.0) + weight
+            rounds.append(shares)
+    labels = {label for shares in rounds for label in shares}
+    return {label: sum(s.get(label, 0.0) for s in rounds) / len(rounds) for label in labels}

@@ -1,0 +1,77 @@
+"""Accuracy over values of parameters: the paper's figure of lambda and epsilon."""
+
+from pathlib import Path
+
+import numpy as np
+
+from cadis.analysis import HEADLINE, Comparison, Results, Spread
+from cadis.report.style import OKABE_ITO, Place, figure, shown
+
+
+def draw_sweep(results: Results, place: Place) -> Path | None:
+    """A line over one parameter, a heat map over two; bars for more."""
+    if results.kind != "sweep":
+        return None
+    comparison, path = Comparison(results), place("sweep")
+    found = {g.cell: s for g in results.groups if (s := comparison.spread(g, HEADLINE))}
+    if not found:
+        return None
+    draw = {1: _line, 2: _map}.get(len(results.parameters), _bars)
+    draw(found, results.parameters, path)
+    return path.with_suffix(".png")
+
+
+def _line(found: dict[tuple[str, ...], Spread], parameters: tuple[str, ...], path: Path) -> None:
+    with figure(path, 6.0, 3.6) as drawing:
+        axes = drawing.subplots()
+        names = [values[0] for values in found]
+        deviations = [spread.deviation or 0.0 for spread in found.values()]
+        means = [spread.mean for spread in found.values()]
+        axes.errorbar(names, means, yerr=deviations, marker="o", capsize=4, color=OKABE_ITO[0])
+        axes.set(xlabel=parameters[0], ylabel=HEADLINE.title)
+        axes.grid(alpha=0.3)
+        axes.set_title(_title(found), fontsize=10)
+
+
+def _map(found: dict[tuple[str, ...], Spread], parameters: tuple[str, ...], path: Path) -> None:
+    down, across = (list(dict.fromkeys(cell[place] for cell in found)) for place in (0, 1))
+    values = np.full((len(down), len(across)), np.nan)
+    for (one, other), spread in found.items():
+        values[down.index(one), across.index(other)] = spread.mean
+    with figure(path, 2.6 + 1.0 * len(across), 1.8 + 0.55 * len(down)) as drawing:
+        axes = drawing.subplots()
+        image = axes.imshow(values, cmap="viridis", aspect="auto")
+        for (row, column), value in np.ndenumerate(values):
+            if not np.isnan(value):
+                middle = (np.nanmin(values) + np.nanmax(values)) / 2
+                shade = "white" if value <= middle else "black"
+                text = _cell(found[down[row], across[column]])
+                axes.text(column, row, text, ha="center", va="center", size=8, color=shade)
+        axes.set_xticks(range(len(across)), across)
+        axes.set_yticks(range(len(down)), down)
+        axes.set(xlabel=parameters[1], ylabel=parameters[0])
+        axes.spines[:].set_visible(False)
+        drawing.colorbar(image, ax=axes, label=HEADLINE.title)
+        axes.set_title(_title(found), fontsize=10)
+
+
+def _bars(found: dict[tuple[str, ...], Spread], parameters: tuple[str, ...], path: Path) -> None:
+    names = [", ".join(map("=".join, zip(parameters, cell, strict=True))) for cell in found]
+    with figure(path, 7.0, 1.2 + 0.28 * len(found)) as drawing:
+        axes = drawing.subplots()
+        means = [spread.mean for spread in found.values()]
+        errors = [spread.deviation or 0.0 for spread in found.values()]
+        axes.barh(list(map(shown, names)), means, xerr=errors, color=OKABE_ITO[0], capsize=3)
+        axes.invert_yaxis()
+        axes.set(xlabel=HEADLINE.title)
+        axes.set_title(_title(found), fontsize=10)
+
+
+def _cell(spread: Spread) -> str:
+    deviation = "" if spread.deviation is None else f"\n± {spread.deviation:.3f}"
+    return f"{spread.mean:.3f}{deviation}"
+
+
+def _title(found: dict[tuple[str, ...], Spread]) -> str:
+    seeds = max(spread.count for spread in found.values())
+    return f"Accuracy over parameters{f', {seeds} seeds' if seeds > 1 else ''}"

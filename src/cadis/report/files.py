@@ -1,0 +1,74 @@
+"""Results as files: CSV, Markdown, LaTeX."""
+
+import csv
+import io
+from pathlib import Path
+
+from cadis.analysis import MEASURES, Comparison, answer, details
+from cadis.report.formats import to_latex, to_markdown
+from cadis.report.tables import notes, sheets
+
+
+def write_results(comparison: Comparison, folder: Path) -> list[Path]:
+    """Write the tables for people and the numbers for programs."""
+    tables, said = sheets(comparison), notes(comparison)
+    words = " ".join([answer(comparison), *details(comparison)])
+    markdown = [words, "", *map(to_markdown, tables)]
+    files = {
+        "results.csv": results_csv(comparison),
+        "runs.csv": runs_csv(comparison),
+        "results.md": "\n".join([*markdown, *(f"- {note}" for note in said), ""]),
+        "results.tex": "\n".join([*(f"% {note}" for note in said), "", *map(to_latex, tables)]),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return [folder / name for name in files]
+
+
+def results_csv(comparison: Comparison) -> str:
+    """A line for each method and measure: mean, deviation, and the test against the baseline."""
+    head = ["method", "measure", "mean", "deviation", "runs", "difference", "low", "high", "p"]
+    head.append("p_corrected")
+    corrected = {measure.key: comparison.corrected(measure) for measure in MEASURES}
+    lines = []
+    for group in comparison.groups:
+        for measure in MEASURES:
+            spread, test = comparison.spread(group, measure), comparison.test(group, measure)
+            if spread is None:
+                continue
+            told = [spread.mean, spread.deviation, spread.count]
+            tested = [test.difference, test.low, test.high, test.p_value] if test else [None] * 4
+            adjusted = corrected[measure.key].get(group.label)
+            lines.append([group.label, measure.key, *told, *tested, adjusted])
+        for target in comparison.targets:
+            found = comparison.rounds_to(group, target)
+            rounds = found.rounds
+            told = [rounds.mean, rounds.deviation] if rounds else [None, None]
+            lines.append([group.label, f"rounds_to_{target:g}", *told, found.reached, *[None] * 5])
+    return _csv(head, lines)
+
+
+def runs_csv(comparison: Comparison) -> str:
+    """A line for each run, with all its measures and its accuracy on each class."""
+    classes = comparison.groups[0].stories[0].classes
+    head = ["method", "seed", *(measure.key for measure in MEASURES)]
+    head += [f"rounds_to_{target:g}" for target in comparison.targets]
+    head += [f"accuracy_of_{name}" for name in classes]
+    lines: list[list[object]] = []
+    for group in comparison.groups:
+        by_seed = {story.seed: story for story in group.stories}
+        for scores in group.scores:
+            values = [measure.of(scores) for measure in MEASURES]
+            rounds = [scores.rounds_to(target) for target in comparison.targets]
+            last = by_seed[scores.seed].history[-1].class_accuracy
+            lines.append([group.label, scores.seed, *values, *rounds, *last])
+    return _csv(head, lines)
+
+
+def _csv(head: list[str], lines: list[list[object]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(lines)
+    return text.getvalue()

@@ -1,0 +1,193 @@
+"""How the classifier layer behaves: heat maps of its updates, and a table."""
+
+from collections.abc import Sequence
+from math import floor, log10
+from pathlib import Path
+from string import ascii_lowercase
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import AsinhNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+from rich.markup import escape
+from rich.table import Table
+
+from cadis.experiment.behaviour import Behaviour, Panel
+from cadis.report.style import figure, listed, shown
+
+_COLOURS = "PuOr_r"
+_GREW, _SHRANK = "#b35806", "#542788"
+"""The ends of the colour map: orange and purple, which everybody can tell apart."""
+
+_STRETCH = 20
+"""How many times as large as what is drawn to scale the largest change is."""
+
+_LABELS = 25
+_FINE = 1000
+"""Rows and columns of a heat map, at least: what is only made smaller stays sharp."""
+
+_BIAS_PART = 16
+"""The bias is drawn as wide as this part of the features: one column in 500 would not be seen."""
+
+
+def layer_table(behaviour: Behaviour) -> Table:
+    """A row for each model: what it was trained on, what its layer betrays, and the cosines."""
+    title = f"{behaviour.dataset}, {behaviour.model}: {behaviour.training}"
+    table = Table(title=escape(title), title_justify="left")
+    for heading in ("model", "samples", "trained\non", "rows that\ngrew"):
+        table.add_column(heading, justify="right" if heading == "samples" else "left")
+    for panel in behaviour.clients:
+        table.add_column(f"cosine,\n{panel.title}", justify="right")
+    alone = [[""] * len(behaviour.clients)] * len(behaviour.examples)
+    told = [[f"{cosine:.2f}" for cosine in row] for row in behaviour.cosines.tolist()]
+    for panel, cosines in zip(behaviour.panels, [*alone, *told], strict=True):
+        true, found = (escape(_names(behaviour, n)) for n in (panel.trained, panel.grown))
+        as_expected = set(panel.trained) == set(panel.grown)
+        betrayed = found if as_expected else f"[yellow]{found or 'none'}[/yellow]"
+        table.add_row(panel.title, str(panel.samples), true, betrayed, *cosines)
+    return table
+
+
+def draw_layer(behaviour: Behaviour, path: Path) -> Path:
+    """A heat map of each update, classes by features, beside the sums of its rows."""
+    with figure(path, *size_of(behaviour)) as drawing:
+        fill_in(drawing, behaviour)
+    return path
+
+
+def size_of(behaviour: Behaviour) -> tuple[float, float]:
+    """Width and height in inches that give all names room."""
+    longest = max(len(shown(name)) for name in behaviour.classes)
+    width = len(behaviour.panels) * (2.8 + 0.06 * longest) + 0.8
+    return width, min(7.5, max(3.6, 2.2 + 0.2 * len(behaviour.classes)))
+
+
+def fill_in(drawing: Figure, behaviour: Behaviour) -> None:
+    """Put all panels on an empty drawing, with one colour bar."""
+    panels, norm = behaviour.panels, _norm(behaviour.panels)
+    ratios = [4.0, 1.2] * len(panels)
+    axes = drawing.subplots(1, len(ratios), width_ratios=ratios, squeeze=False)[0]
+    widest = max(float(panel.row_sums.abs().max()) for panel in panels) or 1.0
+    for place, panel in enumerate(panels):
+        heat, sums = axes[2 * place], axes[2 * place + 1]
+        _heat_map(heat, behaviour, panel, norm)
+        _mark_classes(heat, behaviour, panel, all_names=place == 0)
+        _row_sums(sums, panel, widest)
+        heat.set_title(_title(behaviour, place), size=10)
+    axes[0].set_ylabel("class (bold: trained on)")
+    tick = _one_digit(float(norm.vmax or 1))
+    drawing.colorbar(
+        ScalarMappable(norm, _COLOURS),
+        ax=axes,
+        label="change of the weight",
+        extend="both",
+        ticks=[-tick, -tick / 10, 0, tick / 10, tick],
+        format="{x:g}",
+        aspect=30,
+        pad=0.01,
+    ).minorticks_off()
+    drawing.suptitle(_headline(behaviour), x=0.01, ha="left", size=12)
+
+
+def _norm(panels: Sequence[Panel]) -> AsinhNorm:
+    """One scale for all, centred at 0; small changes are stretched so that they are seen."""
+    changes = np.abs(np.concatenate([panel.update.numpy().ravel() for panel in panels]))
+    high = float(np.quantile(changes, 0.995)) or 1.0
+    return AsinhNorm(linear_width=high / _STRETCH, vmin=-high, vmax=high)
+
+
+def _heat_map(axes: Axes, behaviour: Behaviour, panel: Panel, norm: AsinhNorm) -> None:
+    """Classes by features; the bias at the right."""
+    values = panel.update.numpy()
+    classes, features = len(values), values.shape[1] - behaviour.has_bias
+    ticks = MaxNLocator(3, integer=True).tick_values(0, features)
+    marks = {tick: f"{tick:.0f}" for tick in ticks if tick <= 0.8 * features}
+    if behaviour.has_bias:
+        wide = max(1, features // _BIAS_PART)
+        values = np.concatenate([values[:, :-1], np.repeat(values[:, -1:], wide, axis=1)], axis=1)
+        axes.axvline(features - 0.5, color="black", lw=0.8)
+        marks[features + (wide - 1) / 2] = "bias"
+    axes.imshow(
+        _enlarged(values),
+        cmap=_COLOURS,
+        norm=norm,
+        aspect="auto",
+        extent=(-0.5, values.shape[1] - 0.5, classes - 0.5, -0.5),
+    )
+    axes.set_xticks(list(marks), list(marks.values()), size=8)
+    axes.set_xlabel("feature")
+    axes.spines[:].set_visible(False)
+
+
+def _enlarged(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    rows, columns = (-(-_FINE // size) for size in values.shape)
+    return values.repeat(rows, axis=0).repeat(columns, axis=1)
+
+
+def _mark_classes(axes: Axes, behaviour: Behaviour, panel: Panel, all_names: bool) -> None:
+    """The classes trained on in bold; the others, not too many, where there is room."""
+    classes = len(behaviour.classes)
+    step = -(-classes // _LABELS)
+    groups = _close(sorted(panel.trained), classes // (2 * _LABELS))
+    bold = {sum(group) / len(group): group for group in groups}
+    free = [n for n in range(0, classes, step) if all(abs(n - t) >= step for t in panel.trained)]
+    marks = bold | ({float(n): [n] for n in free} if all_names else {})
+    texts = ["\n".join(shown(behaviour.classes[n]) for n in group) for group in marks.values()]
+    axes.set_yticks(list(marks), texts, size=8)
+    for place, label in zip(marks, axes.get_yticklabels(), strict=True):
+        label.set_fontweight("bold" if place in bold else "normal")
+
+
+def _close(places: Sequence[int], distance: int) -> list[list[int]]:
+    """Places in groups of such that are too close to be labelled one by one."""
+    groups: list[list[int]] = []
+    for place in places:
+        if groups and place - groups[-1][-1] <= distance:
+            groups[-1].append(place)
+        else:
+            groups.append([place])
+    return groups
+
+
+def _row_sums(axes: Axes, panel: Panel, widest: float) -> None:
+    """Bars on a scale like that of the colours, so that small ones are seen."""
+    sums: NDArray[np.float32] = panel.row_sums.numpy()
+    axes.barh(range(len(sums)), sums, height=0.8, color=np.where(sums > 0, _GREW, _SHRANK))
+    axes.axvline(0, color="black", lw=0.6)
+    axes.set_xscale("asinh", linear_width=widest / _STRETCH)
+    tick = _one_digit(widest)
+    axes.set_xticks([-tick, 0, tick], [f"\N{MINUS SIGN}{tick:g}", "0", f"{tick:g}"], size=8)
+    axes.set(xlim=(-1.3 * widest, 1.3 * widest), ylim=(len(sums) - 0.5, -0.5), yticks=[])
+    axes.set_xticks([], minor=True)
+    axes.set_xlabel("row sum")
+    axes.spines["left"].set_visible(False)
+
+
+def _headline(behaviour: Behaviour) -> str:
+    names = f"{shown(behaviour.dataset)}, {shown(behaviour.model)}"
+    what = f"change of the classifier layer in local training ({behaviour.training})"
+    return f"{names}: {what}; asinh scales"
+
+
+def _title(behaviour: Behaviour, place: int) -> str:
+    """Who it is, and how alike it is to the other clients."""
+    panel = behaviour.panels[place]
+    letter, client = ascii_lowercase[place], place - len(behaviour.examples)
+    if client < 0:
+        return f"({letter}) trained on {panel.title}"
+    cosines = zip(behaviour.clients, behaviour.cosines[client].tolist(), strict=True)
+    told = [f"cosine to {who.title}: {c:.2f}" for who, c in cosines if who is not panel]
+    return "\n".join([f"({letter}) {panel.title}", *told]).replace("-", "\N{MINUS SIGN}")
+
+
+def _one_digit(value: float) -> float:
+    """The largest number of one digit that is not above."""
+    unit = 10.0 ** floor(log10(value))
+    return floor(value / unit) * unit
+
+
+def _names(behaviour: Behaviour, numbers: Sequence[int]) -> str:
+    return listed([behaviour.classes[number] for number in numbers])

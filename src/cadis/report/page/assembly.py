@@ -1,0 +1,72 @@
+"""One file that needs no other: style, scripts and data in one page."""
+
+import json
+from importlib.resources import files
+from pathlib import Path
+
+from cadis.analysis import Results
+from cadis.report.page.data import page_data
+from cadis.runs import replace_text
+
+_ASSETS = files("cadis.report.page") / "assets"
+SCRIPTS = (
+    "echarts.min.js",
+    "tools.js",
+    "numbers.js",
+    "theme.js",
+    "charts.js",
+    "legend.js",
+    "lines.js",
+    "answer.js",
+    "sweep.js",
+    "accuracy.js",
+    "federation.js",
+    "matrix.js",
+    "weights.js",
+    "grouping.js",
+    "flow.js",
+    "confusion.js",
+    "fairness.js",
+    "convergence.js",
+    "time.js",
+    "setup.js",
+    "main.js",
+)
+"""In the order in which they need each other; the last one draws."""
+
+
+def write_report(results: Results, path: Path) -> Path:
+    """Write the page of runs, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_text(path, static_page(results))
+    return path
+
+
+def static_page(results: Results) -> str:
+    """The page with its data."""
+    data = json.dumps(page_data(results), allow_nan=False, separators=(",", ":"))
+    safe = data.replace("<", "\\u003c")  # so that no name can end the script
+    return _page(f'<script type="application/json" id="data">{safe}</script>')
+
+
+def live_page() -> str:
+    """The page without data: it asks for them again and again."""
+    return _page("")
+
+
+def _page(data: str) -> str:
+    scripts = "\n".join(f"<script>\n{_asset(name)}\n</script>" for name in SCRIPTS)
+    parts = {
+        "<!--STYLE-->": f"<style>\n{_asset('style.css')}\n</style>",
+        "<!--SCRIPTS-->": scripts,
+        "<!--DATA-->": data,
+    }
+    text = _asset("page.html")
+    for place, content in parts.items():
+        before, _, after = text.partition(place)
+        text = f"{before}{content}{after}"
+    return text
+
+
+def _asset(name: str) -> str:
+    return (_ASSETS / name).read_text(encoding="utf-8")

@@ -1,0 +1,181 @@
+/* Accuracy over rounds: a line a method, its seeds as a band or each. */
+(function (Cadis) {
+  "use strict";
+
+  const make = Cadis.make;
+  let part, chart, legend, figure, measure, smoothing, value, spread, details;
+  let lines = []; // {method, name, colour, dash, points: [round, mean, deviation], seeds: [points]}
+
+  function length() {
+    return Math.max(1, ...part.runs.map((run) => run.all.length));
+  }
+
+  function line([index, runs], rounds) {
+    const { name, colour, dash } = Cadis.method(index);
+    const width = Number(smoothing.value);
+    const smoothed = runs
+      .filter((run) => run[measure.list.value])
+      .map((run) => Cadis.smooth(run[measure.list.value], width));
+    const seeds = smoothed.map((values) =>
+      values.map((one, position) => [position + 1, one]).filter(([, one]) => one != null),
+    );
+    return {
+      method: index,
+      name,
+      colour,
+      dash,
+      points: Cadis.summarise(smoothed, rounds),
+      seeds,
+      spread: smoothed.length > 1,
+    };
+  }
+
+  function compute() {
+    const rounds = Array.from({ length: length() }, (_, position) => position + 1);
+    lines = Cadis.byMethod(part.runs)
+      .map((group) => line(group, rounds))
+      .filter((one) => one.points.length);
+  }
+
+  function series(one, width) {
+    const { method, name, colour, dash, points, seeds } = one;
+    const end = width > 700 && lines.length < 9 ? Cadis.clip(name, 14) : null;
+    const main = Cadis.line({ id: `mean-${method}`, name, colour, dash, points, label: end });
+    const way = spread.chosen();
+    if (way === "band" && one.spread) return [...Cadis.band({ id: `band-${method}`, name, colour, points }), main];
+    if (way !== "seeds" || !one.spread) return [main];
+    const thin = seeds.map((seed, position) =>
+      Cadis.line({ id: `seed-${method}-${position}`, name, colour, dash, points: seed, width: 1, opacity: 0.45 }),
+    );
+    return [...thin, main];
+  }
+
+  function option(width) {
+    const labels = lines.length < 9;
+    return {
+      ...Cadis.overRounds({
+        width,
+        value: "accuracy",
+        rounds: length(),
+        legend,
+        labels,
+        zoom: true,
+        tip: Cadis.lineTip(() => lines, legend, 3),
+      }),
+      series: lines.flatMap((one) => series(one, width)),
+    };
+  }
+
+  function table() {
+    const rounds = Cadis.thin(length());
+    const rows = rounds.map((round) => [
+      round,
+      ...lines.map(({ points }) => {
+        const point = points.find(([at]) => at === round);
+        return point ? `${Cadis.number(point[1])}${point[2] ? ` ± ${Cadis.number(point[2])}` : ""}` : "–";
+      }),
+    ]);
+    return {
+      caption: `Accuracy on ${measured()}, averaged over ${value.textContent}: mean ± standard deviation over seeds`,
+      columns: ["round", ...lines.map(({ name }) => name)],
+      rows,
+    };
+  }
+
+  function measured() {
+    return measure.list.value === "rare" ? "the rare classes" : "all classes";
+  }
+
+  function label() {
+    const last = lines
+      .map(({ name, points }) => ({ name, at: points[points.length - 1][1] }))
+      .sort((a, b) => b.at - a.at);
+    const words = last.map(({ name, at }) => `${name} ${Cadis.number(at)}`).join(", ");
+    return `Accuracy on ${measured()} over ${length()} rounds. At the end: ${words}.`;
+  }
+
+  function caption() {
+    const rare = part.rare ? ` Rare classes, those of the smallest clusters: ${Cadis.clip(part.rare, 120)}.` : "";
+    const bands = spread.hidden ? "" : " Lines: mean over seeds; bands: ± one standard deviation over seeds.";
+    return (
+      "Accuracy of the global model on the test set, trailing average over the number of rounds chosen above." +
+      `${bands}${rare} To zoom, drag the handles below the plot, or hold Ctrl and turn the wheel.`
+    );
+  }
+
+  function show() {
+    compute();
+    value.textContent = Cadis.plural(Number(smoothing.value), "round");
+    legend.set(lines.map(({ name, colour, dash }) => ({ name, colour, dash })));
+    figure.caption.textContent = caption();
+    Cadis.refresh(chart, label());
+    details.refresh();
+  }
+
+  let waiting = false;
+  function soon() {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => {
+      waiting = false;
+      show();
+    });
+  }
+
+  function build(root) {
+    measure = Cadis.select("measure", "Accuracy on", show);
+    smoothing = make("input", {
+      type: "range",
+      id: "smoothing",
+      min: 1,
+      max: 50,
+      step: 1,
+      value: Cadis.data.accuracy.smoothing,
+      oninput: soon,
+    });
+    value = make("output", { for: "smoothing" });
+    spread = Cadis.radios(
+      "spread",
+      "Seeds as",
+      [
+        ["spread-band", "band", "band"],
+        ["spread-seeds", "seeds", "each line"],
+        ["spread-none", "none", "mean only"],
+      ],
+      show,
+    );
+    chart = Cadis.chart("chart-accuracy", option);
+    legend = Cadis.legend(chart, "Methods");
+    details = Cadis.details("As a table", table);
+    figure = Cadis.figure("", legend.element, chart);
+    const range = make("label", { class: "control" }, "Average over ", smoothing, " ", value);
+    root.append(make("div", { class: "controls" }, measure, range, spread), figure, details);
+  }
+
+  function update(data) {
+    part = data;
+    const rare = part.runs.some((run) => run.rare);
+    measure.set(
+      rare
+        ? [
+            ["all", "all classes"],
+            ["rare", "rare classes"],
+          ]
+        : [["all", "all classes"]],
+    );
+    spread.hidden = !Cadis.byMethod(part.runs).some(([, runs]) => runs.length > 1);
+    show();
+  }
+
+  Cadis.section({
+    id: "accuracy",
+    name: "Accuracy",
+    title: "Accuracy over rounds",
+    build,
+    update,
+    empty: (data) => !data.runs.some((run) => run.all.length),
+    lead:
+      "Look at where the lines end, and how early they get there. " +
+      "Where bands overlap, seeds may differ more than methods do.",
+  });
+})(window.Cadis);

@@ -1,0 +1,133 @@
+/* What is mistaken for what: a matrix for each method. */
+(function (Cadis) {
+  "use strict";
+
+  const make = Cadis.make;
+  let part, grid, figure, seed;
+  const panels = new Map(); // position -> {element, chart, title}
+
+  const chosen = () => part.seeds.find((one) => String(one.seed) === seed.list.value) || part.seeds[0];
+
+  const names = () => part.classes.map((name, position) => (chosen().rare.includes(position) ? `${name}*` : name));
+
+  function shares(counts) {
+    return counts.map((row) => {
+      const sum = row.reduce((total, value) => total + value, 0);
+      return row.map((value) => (sum ? value / sum : null));
+    });
+  }
+
+  function right(counts) {
+    const total = counts.flat().reduce((sum, value) => sum + value, 0);
+    return total ? counts.reduce((sum, row, position) => sum + row[position], 0) / total : null;
+  }
+
+  const percent = (share) => String(Math.round(share * 100));
+
+  function cells(matrix, numbers) {
+    return shares(matrix.counts).flatMap((row, truth) =>
+      row.map((share, guess) => ({
+        value: [guess, truth, share ?? "-"],
+        ...(numbers ? { label: { color: Cadis.inkOn(share || 0) } } : {}),
+      })),
+    );
+  }
+
+  function tip(matrix) {
+    return ({ value: [guess, truth, share] }) =>
+      Cadis.tip(`true ${Cadis.clip(part.classes[truth], 24)}, predicted ${Cadis.clip(part.classes[guess], 24)}`, [
+        [null, "share of the true class", share === "-" ? "–" : `${(share * 100).toFixed(1)} %`],
+        [null, "samples", matrix.counts[truth][guess]],
+      ]);
+  }
+
+  function series(matrix, width) {
+    const show = part.classes.length <= 12;
+    const fontSize = (width - 60) / part.classes.length < 24 ? 9 : 11;
+    const formatter = ({ value }) => (value[2] === "-" || value[2] < 0.005 ? "" : percent(value[2]));
+    const label = { show, fontSize, formatter };
+    // drawn at once: in pieces it flickers
+    return {
+      type: "heatmap",
+      id: "confusion",
+      data: cells(matrix, show),
+      label,
+      emphasis: { disabled: true },
+      progressive: 0,
+    };
+  }
+
+  function option(position, width) {
+    const matrix = chosen().matrices[position];
+    if (!matrix) return null;
+    const rotate = names().some((name) => name.length > 2) ? 60 : 0;
+    return {
+      grid: { ...Cadis.base().grid, right: 4, top: 4, bottom: 4 },
+      xAxis: Cadis.names("predicted", names(), 10, { axisLabel: { rotate, fontSize: 11 } }),
+      yAxis: Cadis.names("true", names(), 10, { inverse: true, axisLabel: { fontSize: 11 } }),
+      visualMap: Cadis.scale(0, 1),
+      tooltip: Cadis.tooltip("item", tip(matrix)),
+      series: [series(matrix, width)],
+    };
+  }
+
+  function panel(position) {
+    if (panels.has(position)) return panels.get(position);
+    const chart = Cadis.chart(`chart-confusion-${position}`, (width) => option(position, width));
+    const title = make("h3");
+    const element = make("div", { class: "panel" }, title, chart);
+    panels.set(position, { element, chart, title });
+    grid.append(element);
+    return panels.get(position);
+  }
+
+  function build(root) {
+    seed = Cadis.select("confusion-seed", "Seed", show);
+    grid = make("div", { class: "panels" });
+    figure = Cadis.figure("", grid);
+    root.append(make("div", { class: "controls" }, seed), figure);
+  }
+
+  function describe({ method, counts }) {
+    const share = right(counts);
+    const result = share == null ? "nothing tested" : `${percent(share)} percent right`;
+    return `Confusion matrix of ${Cadis.method(method).name}, seed ${chosen().seed}: ${result}.`;
+  }
+
+  function update(data) {
+    part = data;
+    seed.set(part.seeds.map((one) => [String(one.seed), String(one.seed)]));
+    show();
+  }
+
+  function show() {
+    const { matrices, rare } = chosen();
+    matrices.forEach((matrix, position) => {
+      const { chart, title } = panel(position);
+      title.textContent = Cadis.clip(Cadis.method(matrix.method).name, 40);
+      Cadis.refresh(chart, describe(matrix));
+    });
+    for (const [position, { element, chart }] of panels) {
+      if (position < matrices.length) continue;
+      Cadis.forget(chart);
+      element.remove();
+      panels.delete(position);
+    }
+    const marked = rare.length ? " * marks the rare classes." : "";
+    figure.caption.textContent =
+      "Each row is a true class; its cells are the percentages of it that were predicted as each class, " +
+      `for one seed. The stronger the colour, the larger the share.${marked}`;
+  }
+
+  Cadis.section({
+    id: "confusion",
+    name: "Confusion",
+    title: "What is mistaken for what",
+    build,
+    update,
+    empty: (data) => !data.seeds.length,
+    lead:
+      "A good model has only its diagonal. " +
+      "Look along the rows of the rare classes: where a common class wins, they are lost.",
+  });
+})(window.Cadis);

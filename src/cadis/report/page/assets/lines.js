@@ -1,0 +1,118 @@
+/* Lines over rounds with bands: shared by accuracy, fairness and convergence. */
+(function (Cadis) {
+  "use strict";
+
+  const silent = { symbol: "none", silent: true, lineStyle: { opacity: 0 }, emphasis: { disabled: true } };
+
+  /** A line: points [round, value, ...]; label: what stands at its end, if there is room. */
+  Cadis.line = function ({ id, name, colour, dash, points, width = 2.2, opacity = 1, label = null }) {
+    const shade = Cadis.colour(colour);
+    return {
+      type: "line",
+      id,
+      name,
+      symbol: "none",
+      z: 3,
+      // a single point makes no line, and would not be seen
+      showSymbol: points.length === 1,
+      ...(points.length === 1 ? { symbol: "circle", symbolSize: 8 } : {}),
+      data: points.map(([round, value]) => [round, value]),
+      color: shade,
+      lineStyle: { width, opacity, type: dash || "solid" },
+      emphasis: { disabled: true },
+      endLabel: {
+        show: Boolean(label),
+        formatter: () => label,
+        color: Cadis.colours().ink,
+        fontSize: 12,
+        lineHeight: 16,
+        distance: 6,
+        width: 110,
+        overflow: "truncate",
+      },
+      labelLayout: { moveOverlap: "shiftY" },
+    };
+  };
+
+  /** A band around points [round, mean, deviation]: an invisible line and, stacked on it, the band's height. */
+  Cadis.band = function ({ id, name, colour, points, highest = 1 }) {
+    const low = points.map(([round, mean, deviation]) => [round, Math.max(0, mean - deviation)]);
+    const high = points.map(([round, mean, deviation], position) => [
+      round,
+      Math.max(0, Math.min(highest, mean + deviation) - low[position][1]),
+    ]);
+    const common = { type: "line", name, stack: id, stackStrategy: "all", z: 1, ...silent };
+    return [
+      { ...common, id: `${id}-low`, data: low },
+      { ...common, id: `${id}-high`, data: high, areaStyle: { color: Cadis.colour(colour), opacity: 0.15 } },
+    ];
+  };
+
+  /** A tooltip over all lines at a round, the highest first. lines: [{name, colour, points}]. */
+  Cadis.lineTip = (lines, legend, digits) =>
+    function (hits) {
+      const place = [].concat(hits)[0];
+      if (!place) return "";
+      const round = place.axisValue;
+      const rows = lines()
+        .filter((line) => legend.shows(line.name))
+        .map((line) => {
+          const point = line.points.find(([at]) => at === round);
+          const more = point && line.spread && point[2] ? ` ± ${Cadis.number(point[2], digits)}` : "";
+          return (
+            point && { value: point[1], row: [line.colour, line.name, `${Cadis.number(point[1], digits)}${more}`] }
+          );
+        });
+      const sorted = rows.filter(Boolean).sort((a, b) => b.value - a.value);
+      return Cadis.tip(
+        `round ${round}`,
+        sorted.map(({ row }) => row),
+      );
+    };
+
+  function zooms(right) {
+    const { line, muted } = Cadis.colours();
+    const slider = {
+      type: "slider",
+      height: 22,
+      bottom: 6,
+      left: 48,
+      right,
+      brushSelect: false,
+      showDataShadow: false,
+      borderColor: line,
+      textStyle: { color: muted },
+      fillerColor: "rgba(128,140,155,0.22)",
+      labelFormatter: (at) => Math.round(at),
+    };
+    // the wheel scrolls the page unless Ctrl is held, and so does a finger
+    const inside = {
+      type: "inside",
+      zoomOnMouseWheel: "ctrl",
+      moveOnMouseWheel: false,
+      preventDefaultMouseMove: false,
+    };
+    return [slider, inside];
+  }
+
+  /** Axes, zoom and tooltip of a chart over rounds. Without fromZero the axis fits the values. */
+  Cadis.overRounds = function ({ width, value, rounds, tip, legend, labels, fromZero = false, zoom = false }) {
+    const { line, muted } = Cadis.colours();
+    const right = labels && width > 700 ? 124 : 16;
+    return {
+      grid: { ...Cadis.base().grid, bottom: zoom ? 40 : 8, right },
+      legend: legend.option(),
+      xAxis: Cadis.axis("round", {
+        min: 0,
+        max: rounds,
+        minInterval: 1,
+        splitLine: { show: false },
+        axisLine: { show: true, lineStyle: { color: line } },
+        axisLabel: { formatter: (at) => (Number.isInteger(at) ? String(at) : "") },
+      }),
+      yAxis: Cadis.axis(value, { min: fromZero ? 0 : null, scale: !fromZero, nameGap: 12, splitNumber: 4 }),
+      tooltip: Cadis.tooltip("axis", tip, { axisPointer: { snap: true, lineStyle: { color: muted } } }),
+      ...(zoom ? { dataZoom: zooms(right) } : {}),
+    };
+  };
+})(window.Cadis);

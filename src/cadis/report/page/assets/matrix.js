@@ -1,0 +1,148 @@
+/* The Q-matrix at a round. */
+(function (Cadis) {
+  "use strict";
+
+  const picture = document.createElement("canvas"); // one pixel a pair
+  const enlarged = document.createElement("canvas"); // as large as on the screen
+  const decoded = new WeakMap(); // run -> bytes of each frame, decoded when first shown
+
+  function bytes(run, frame) {
+    if (!decoded.has(run)) decoded.set(run, []);
+    const known = decoded.get(run);
+    known[frame] ??= Uint8Array.from(atob(run.q[frame]), (letter) => letter.charCodeAt(0));
+    return known[frame];
+  }
+
+  /** The byte of a pair: 0 to 254 is q from 0 to 1, 255 is unknown. */
+  function pair(values, count, one, other) {
+    if (one === other) return 254;
+    const [i, j] = one < other ? [one, other] : [other, one];
+    return values[i * count - (i * (i + 1)) / 2 + (j - i - 1)];
+  }
+
+  /** Paint the matrix pixel by pixel: a heat map of 14,400 rectangles is too slow for the slider. */
+  function paint({ run, frame, order }) {
+    const count = order.length;
+    const values = bytes(run, frame);
+    const unknown = Cadis.channels(Cadis.colours().unknown);
+    picture.width = picture.height = count;
+    const context = picture.getContext("2d");
+    const image = context.createImageData(count, count);
+    let at = 0;
+    for (const one of order) {
+      for (const other of order) {
+        const byte = pair(values, count, one, other);
+        const colour = byte === 255 ? unknown : Cadis.viridis[byte];
+        image.data[at] = colour[0];
+        image.data[at + 1] = colour[1];
+        image.data[at + 2] = colour[2];
+        image.data[at + 3] = 255;
+        at += 4;
+      }
+    }
+    context.putImageData(image, 0, 0);
+  }
+
+  /** Enlarge without blur: the browser would smooth pixels into each other. */
+  function enlarge(width, height) {
+    enlarged.width = Math.round(width * devicePixelRatio);
+    enlarged.height = Math.round(height * devicePixelRatio);
+    const context = enlarged.getContext("2d");
+    context.imageSmoothingEnabled = false;
+    context.drawImage(picture, 0, 0, enlarged.width, enlarged.height);
+    return enlarged;
+  }
+
+  /** Frames around the clusters, light on dark, so that they stand out on any colour. */
+  function frames(blocks, step, { x, y }) {
+    return blocks.flatMap(({ start, end }) =>
+      [
+        ["#000000", 4],
+        ["#ffffff", 2],
+      ].map(([stroke, lineWidth]) => ({
+        type: "rect",
+        silent: true,
+        z2: 5,
+        style: { stroke, lineWidth, fill: null },
+        shape: {
+          x: x + start * step[0],
+          y: y + start * step[1],
+          width: (end - start) * step[0],
+          height: (end - start) * step[1],
+        },
+      })),
+    );
+  }
+
+  /** A strip of the true clusters' colours along the left edge. */
+  function strip({ run, order }, step, { x, y }) {
+    if (!run.true) return [];
+    return Cadis.blocks(order, run.true).map(({ cluster, start, end }) => ({
+      type: "rect",
+      silent: true,
+      shape: { x: x - 9, y: y + start * step[1], width: 6, height: (end - start) * step[1] },
+      style: { fill: Cadis.clusterColour(cluster) },
+    }));
+  }
+
+  const item =
+    (view) =>
+    ({ coordSys }) => {
+      const { x, y, width, height } = coordSys;
+      const step = [width / view.order.length, height / view.order.length];
+      const image = { type: "image", style: { image: enlarge(width, height), x, y, width, height } };
+      return {
+        type: "group",
+        children: [image, ...strip(view, step, coordSys), ...frames(view.blocks, step, coordSys)],
+      };
+    };
+
+  // the weights' chart has the same, so that rows are side by side
+  Cadis.matrixEdges = { top: 8, bottom: 48, outerBoundsMode: "none" };
+
+  /** Of another round only this changes, unless the order of the clients does. */
+  Cadis.matrixSeries = function (view) {
+    paint(view);
+    return [{ type: "custom", id: "matrix", data: [[0, 0]], renderItem: item(view), clip: false }];
+  };
+
+  Cadis.matrixOption = function (view, width) {
+    const names = view.order.map((client) => view.run.clients[client]);
+    // every so many names, for those that are shown to be 15 pixels apart
+    const interval = Math.max(0, Math.ceil((15 * names.length) / (width - 88)) - 1);
+    const label = { interval, fontSize: 11 };
+    return {
+      grid: { left: 80, right: 8, ...Cadis.matrixEdges },
+      xAxis: Cadis.names("", names, 5, { axisLabel: { ...label, rotate: 90 } }),
+      yAxis: Cadis.names("", names, 8, { inverse: true, axisLabel: { ...label, margin: 14 } }),
+      tooltip: { ...Cadis.base().tooltip, triggerOn: "none" },
+      series: Cadis.matrixSeries(view),
+    };
+  };
+
+  function tip({ run, frame, order }, column, row) {
+    const [one, other] = [order[row], order[column]];
+    const byte = pair(bytes(run, frame), order.length, one, other);
+    const rows = [[null, "q", byte === 255 ? "unknown" : Cadis.number(byte / 254)]];
+    if (run.true && one !== other)
+      rows.push([null, "same true cluster", run.true[one] === run.true[other] ? "yes" : "no"]);
+    const found = run.found[frame];
+    if (one !== other)
+      rows.push([null, "grouped together", found[one] >= 0 && found[one] === found[other] ? "yes" : "no"]);
+    return Cadis.tip(`${Cadis.clip(run.clients[one], 28)} and ${Cadis.clip(run.clients[other], 28)}`, rows);
+  }
+
+  /** The matrix is one picture to ECharts: which cell the pointer is on is found here. */
+  Cadis.watchMatrix = function (chart, view) {
+    const pointer = chart.getZr();
+    const hide = () => chart.dispatchAction({ type: "hideTip" });
+    pointer.on("mousemove", ({ offsetX, offsetY }) => {
+      const place = [offsetX, offsetY];
+      if (!chart.containPixel("grid", place)) return hide();
+      const [column, row] = chart.convertFromPixel("grid", place);
+      const text = tip(view(), column, row);
+      chart.dispatchAction({ type: "showTip", x: offsetX, y: offsetY, tooltip: { formatter: () => text } });
+    });
+    pointer.on("globalout", hide);
+  };
+})(window.Cadis);

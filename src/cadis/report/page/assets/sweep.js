@@ -1,0 +1,133 @@
+/* Accuracy over a grid of parameters: a line for one, a heat map for two, a table for more. */
+(function (Cadis) {
+  "use strict";
+
+  const make = Cadis.make;
+  let part, chart, figure, box, details;
+
+  const spread = (cell) => (cell.accuracy != null && cell.deviation ? ` ± ${Cadis.number(cell.deviation)}` : "");
+  const text = (cell) => Cadis.number(cell.accuracy) + spread(cell);
+  const at = (cell) => part.parameters.map((name, position) => `${name} ${cell.values[position]}`).join(", ");
+  const values = (position) => Cadis.ordered(part.cells.map((cell) => cell.values[position]));
+
+  function drawable() {
+    const distinct = new Set(part.cells.map((cell) => JSON.stringify(cell.values)));
+    return part.parameters.length <= 2 && distinct.size === part.cells.length;
+  }
+
+  const ranked = () => [...part.cells].sort((a, b) => (b.accuracy ?? -1) - (a.accuracy ?? -1));
+
+  function table() {
+    const rows = ranked();
+    return {
+      caption: "Accuracy of each setting, the best first: mean ± standard deviation over seeds",
+      columns: ["setting", ...part.parameters, "accuracy"],
+      rows: rows.map((cell, position) => [position + 1, ...cell.values, text(cell)]),
+      best: [[0, part.parameters.length + 1]],
+    };
+  }
+
+  /** The bar from accuracy - deviation to accuracy + deviation, with caps. */
+  function bar(_, api) {
+    const [low, high] = [api.coord([api.value(0), api.value(1)]), api.coord([api.value(0), api.value(2)])];
+    const style = { stroke: Cadis.colours().ink, lineWidth: 1.5, fill: null };
+    const piece = (x1, y1, x2, y2) => ({ type: "line", shape: { x1, y1, x2, y2 }, style });
+    return {
+      type: "group",
+      children: [
+        piece(low[0], low[1], high[0], high[1]),
+        piece(low[0] - 5, low[1], low[0] + 5, low[1]),
+        piece(high[0] - 5, high[1], high[0] + 5, high[1]),
+      ],
+    };
+  }
+
+  const cellTip = (cells) =>
+    Cadis.tooltip("item", ({ dataIndex }) =>
+      Cadis.tip(at(cells[dataIndex]), [[null, "accuracy", text(cells[dataIndex])]]),
+    );
+  const run = () => part.cells.filter((cell) => cell.accuracy != null);
+
+  function alone(places) {
+    const place = (cell) => places.indexOf(cell.values[0]);
+    const cells = run().sort((a, b) => place(a) - place(b));
+    const points = cells.map((cell) => [place(cell), cell.accuracy]);
+    const bars = cells.map(({ accuracy, deviation }, position) => [
+      points[position][0],
+      accuracy - (deviation || 0),
+      accuracy + (deviation || 0),
+    ]);
+    const line = { symbolSize: 9, symbol: "circle", color: "#0072B2", emphasis: { disabled: true } };
+    return {
+      xAxis: Cadis.names(part.parameters[0], places, 14, { nameGap: 28 }),
+      yAxis: Cadis.axis("accuracy", { scale: true, nameGap: 12 }),
+      tooltip: cellTip(cells),
+      series: [
+        { type: "line", id: "line", data: points, ...line },
+        { type: "custom", id: "bars", renderItem: bar, silent: true, encode: { x: 0, y: [1, 2] }, data: bars },
+      ],
+    };
+  }
+
+  function grid(columns, rows, width) {
+    const cells = run();
+    const known = cells.map((cell) => cell.accuracy);
+    const [low, high] = [Math.min(...known), Math.max(...known)];
+    const ink = (value) => Cadis.inkOn(high > low ? (value - low) / (high - low) : 1);
+    const place = ({ values: [first, second] }) => [columns.indexOf(first), rows.indexOf(second)];
+    const roomy = (width - 90) / columns.length > 96;
+    const formatter = ({ dataIndex }) => (roomy ? text(cells[dataIndex]) : Cadis.number(known[dataIndex]));
+    const data = cells.map((cell) => ({
+      value: [...place(cell), cell.accuracy],
+      label: { color: ink(cell.accuracy) },
+    }));
+    const label = { show: true, fontSize: roomy ? 14 : 12, formatter };
+    const itemStyle = { borderColor: Cadis.colours().surface, borderWidth: 2 };
+    return {
+      xAxis: Cadis.names(part.parameters[0], columns, 14, { nameGap: 28 }),
+      yAxis: Cadis.names(part.parameters[1], rows, 14),
+      visualMap: Cadis.scale(low, high),
+      tooltip: cellTip(cells),
+      series: [{ type: "heatmap", id: "grid", itemStyle, label, data }],
+    };
+  }
+
+  function option(width) {
+    if (!drawable()) return null;
+    return part.parameters.length === 1 ? alone(values(0)) : grid(values(0), values(1), width);
+  }
+
+  function build(root) {
+    chart = Cadis.chart("chart-sweep", option);
+    figure = Cadis.figure("", chart);
+    details = Cadis.details("As a table", table);
+    box = make("div");
+    root.append(figure, details, box);
+  }
+
+  function update(data) {
+    part = data;
+    const drawn = drawable();
+    figure.hidden = details.hidden = !drawn;
+    box.hidden = drawn;
+    if (!drawn) return Cadis.fill(box, part, () => [Cadis.table(table())]);
+    const two = part.parameters.length === 2;
+    figure.caption.textContent = two
+      ? "Mean accuracy over seeds; a cell that is missing has not been run."
+      : "Mean accuracy over seeds; bars: ± one standard deviation.";
+    if (two) chart.style.height = `${Math.min(640, 110 + 56 * values(1).length)}px`;
+    const [best] = ranked();
+    Cadis.refresh(chart, `Accuracy by ${part.parameters.join(" and ")}. Best: ${text(best)} at ${at(best)}.`);
+    details.refresh();
+  }
+
+  Cadis.section({
+    id: "sweep",
+    name: "Sweep",
+    title: "Which settings work",
+    build,
+    update,
+    empty: (data) => !data.cells.some((cell) => cell.accuracy != null),
+    lead: "Prefer a setting whose neighbours do well too: a lone peak may be luck.",
+  });
+})(window.Cadis);

@@ -1,0 +1,164 @@
+/* Light and dark, colours, what all charts have in common. */
+(function (Cadis) {
+  "use strict";
+
+  // Okabe and Ito: everybody can tell them apart. The last is neutral.
+  const CLUSTERS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#8A8F98"];
+  const VIRIDIS = [
+    "#440154",
+    "#482878",
+    "#3e4a89",
+    "#31688e",
+    "#26828e",
+    "#1f9e89",
+    "#35b779",
+    "#6ece58",
+    "#b5de2b",
+    "#fde725",
+  ];
+  const KEY = "cadis-theme";
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  let colours = {};
+
+  function read() {
+    const style = getComputedStyle(document.documentElement);
+    const names = ["ink", "muted", "line", "surface", "unknown", "low", "high", "font"];
+    colours = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+  }
+
+  function remembered() {
+    try {
+      return localStorage.getItem(KEY);
+    } catch {
+      return null; // forbidden for this page: the choice lasts until it is closed
+    }
+  }
+
+  function choose(theme) {
+    document.documentElement.dataset.theme = theme;
+    read();
+    Cadis.redraw?.();
+  }
+
+  /** Paper is white, and as wide as it is: all charts are drawn for it, and afterwards for the screen again. */
+  function printing(on) {
+    document.documentElement.classList.toggle("printing", on);
+    document.documentElement.dataset.theme = on ? "light" : document.getElementById("theme").value;
+    read();
+    Cadis.redraw(on);
+  }
+
+  Cadis.startTheme = function () {
+    const list = document.getElementById("theme");
+    const before = remembered();
+    if (["auto", "light", "dark"].includes(before)) list.value = before;
+    list.addEventListener("change", () => {
+      try {
+        localStorage.setItem(KEY, list.value);
+      } catch {
+        // as above
+      }
+      choose(list.value);
+    });
+    addEventListener("beforeprint", () => printing(true));
+    addEventListener("afterprint", () => printing(false));
+    dark.addEventListener("change", () => choose(list.value));
+    choose(list.value);
+  };
+
+  /** The colours of the theme by name: ink, muted, line, surface, unknown, low, high. */
+  Cadis.colours = () => colours;
+
+  /** A colour of the data; black is the ink, which is light in the dark. */
+  Cadis.colour = (colour) => (/^#0{3}(0{3})?$/.test(colour) ? colours.ink : colour);
+
+  Cadis.clusterColour = (cluster) =>
+    cluster == null || cluster < 0 ? colours.unknown : CLUSTERS[cluster % CLUSTERS.length];
+
+  const channels = (colour) => [1, 3, 5].map((start) => parseInt(colour.slice(start, start + 2), 16));
+  Cadis.channels = channels;
+
+  /** A colour between several, as [red, green, blue]. */
+  function between(stops, share) {
+    const place = Math.max(0, Math.min(1, share)) * (stops.length - 1);
+    const below = Math.min(Math.floor(place), stops.length - 2);
+    const [first, second] = [channels(stops[below]), channels(stops[below + 1])];
+    return first.map((value, channel) => Math.round(value + (second[channel] - value) * (place - below)));
+  }
+
+  /** Viridis for the bytes 0 to 254, which are similarities from 0 to 1. */
+  Cadis.viridis = Array.from({ length: 255 }, (_, byte) => between(VIRIDIS, byte / 254));
+
+  /** Ink that can be read on a share of the scale from low to high. */
+  Cadis.inkOn = function (share) {
+    const [red, green, blue] = between([colours.low, colours.high], share).map((value) => (value / 255) ** 2.2);
+    const light = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+    return light > 0.18 ? "#111417" : "#ffffff";
+  };
+
+  /** What every chart starts from. */
+  Cadis.base = () => ({
+    animation: false,
+    textStyle: { fontFamily: colours.font, color: colours.ink },
+    grid: { left: 8, right: 16, top: 16, bottom: 8, outerBoundsMode: "same", outerBoundsContain: "all" },
+    tooltip: {
+      confine: true,
+      backgroundColor: colours.surface,
+      borderColor: colours.line,
+      textStyle: { color: colours.ink, fontSize: 13 },
+      extraCssText: "max-width: min(22rem, 90vw); white-space: normal; overflow-wrap: anywhere;",
+    },
+  });
+
+  /** An axis in the theme's colours; `more` wins, its axisLabel is merged. */
+  Cadis.axis = function (name, more = {}) {
+    const { axisLabel, ...rest } = more;
+    return {
+      type: "value",
+      name,
+      nameLocation: "middle",
+      nameGap: 28,
+      nameTextStyle: { color: colours.muted, fontSize: 12 },
+      axisLine: { show: false },
+      axisTick: { show: false },
+      axisLabel: { color: colours.muted, fontSize: 12, hideOverlap: true, ...axisLabel },
+      splitLine: { lineStyle: { color: colours.line, width: 1 } },
+      ...rest,
+    };
+  };
+
+  /** An axis of names, clipped to so many letters. */
+  Cadis.names = (name, data, letters, { axisLabel, ...more } = {}) =>
+    Cadis.axis(name, {
+      type: "category",
+      data,
+      nameGap: 12,
+      splitLine: { show: false },
+      axisLabel: { formatter: (text) => Cadis.clip(text, letters), ...axisLabel },
+      ...more,
+    });
+
+  Cadis.tooltip = (trigger, formatter, more = {}) => ({ ...Cadis.base().tooltip, trigger, formatter, ...more });
+
+  /** The scale from low to high, for heat maps. */
+  Cadis.scale = (min, max) => ({
+    show: false,
+    min,
+    max: max > min ? max : min + 1e-9,
+    dimension: 2,
+    inRange: { color: [colours.low, colours.high] },
+  });
+
+  const encode = (text) => echarts.format.encodeHTML(String(text));
+
+  /** A tooltip: a title and rows [colour or null, name, value]. Everything is escaped here. */
+  Cadis.tip = function (title, rows) {
+    const dot = (colour) =>
+      colour ? `<span class="dot" style="background:${encode(Cadis.colour(colour))}"></span>` : "";
+    const lines = rows.map(
+      ([colour, name, value]) =>
+        `<div class="tip"><span>${dot(colour)}${encode(Cadis.clip(name, 40))}</span><b>${encode(value)}</b></div>`,
+    );
+    return `<div><strong>${encode(Cadis.clip(title, 60))}</strong>${lines.join("")}</div>`;
+  };
+})(window.Cadis);

@@ -1,0 +1,142 @@
+/* Helpers for all sections: elements, numbers as text, tables, legends' swatches. */
+window.Cadis = window.Cadis || {};
+(function (Cadis) {
+  "use strict";
+
+  Cadis.data = null;
+  Cadis.sections = {};
+  Cadis.ready = false;
+
+  /** A section of the page: {id, name, title, lead, build(root), update(part), empty(part)}. */
+  Cadis.section = function (section) {
+    Cadis.sections[section.id] = section;
+  };
+
+  /** An element. Children are elements or strings, which become text: never markup. */
+  Cadis.make = function (tag, attributes, ...children) {
+    const element = document.createElement(tag);
+    for (const [key, value] of Object.entries(attributes || {})) {
+      if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+      else if (value === true) element.setAttribute(key, "");
+      else if (value !== false && value != null) element.setAttribute(key, value);
+    }
+    element.append(...children.filter((child) => child != null));
+    return element;
+  };
+  const make = Cadis.make;
+
+  /** Fill an element anew, but only if what it shows has changed: focus and scrolling survive. */
+  Cadis.fill = function (element, content, children) {
+    const key = JSON.stringify(content);
+    if (element.shown === key) return;
+    element.shown = key;
+    element.replaceChildren(...children());
+  };
+
+  /** A number for people; unknown is a dash. */
+  Cadis.number = function (value, digits = 3) {
+    if (value == null || Number.isNaN(value)) return "–";
+    return Number(value).toFixed(digits);
+  };
+
+  /** A number with three digits that matter, for seconds and ratios. */
+  Cadis.short = function (value) {
+    if (value == null || Number.isNaN(value)) return "–";
+    if (value !== 0 && Math.abs(value) < 0.001) return Number(value).toExponential(1);
+    return String(Number(Number(value).toPrecision(3)));
+  };
+
+  /** The beginning and the end of a long name; ends tell names apart. */
+  Cadis.clip = function (name, letters = 20) {
+    const text = String(name);
+    if (text.length <= letters) return text;
+    const tail = Math.floor(letters * 0.4);
+    return `${text.slice(0, letters - tail - 1)}…${text.slice(-tail)}`;
+  };
+
+  Cadis.plural = (count, word, words = `${word}s`) => `${count} ${count === 1 ? word : words}`;
+
+  Cadis.method = (index) => Cadis.data.methods[index] || { name: `method ${index}`, colour: "#777777" };
+
+  /** Runs by method: a list of [method index, runs], in the order of the methods. */
+  Cadis.byMethod = function (runs) {
+    const groups = new Map();
+    for (const run of runs) {
+      if (!groups.has(run.method)) groups.set(run.method, []);
+      groups.get(run.method).push(run);
+    }
+    return [...groups].sort((a, b) => a[0] - b[0]);
+  };
+
+  /** A table that scrolls in its own box. The first column is the rows' header. */
+  Cadis.table = function ({ caption, columns, rows, best = [] }) {
+    const bold = new Set(best.map(([row, column]) => `${row}/${column}`));
+    const cell = (text, row, column) => {
+      const content = bold.has(`${row}/${column}`) ? make("strong", {}, String(text)) : String(text);
+      return column === 0 ? make("th", { scope: "row" }, content) : make("td", {}, content);
+    };
+    const head = columns.map((name) =>
+      make("th", { scope: "col", class: String(name).length > 20 ? "long" : null }, String(name)),
+    );
+    const body = rows.map((row, r) => make("tr", {}, ...row.map((text, c) => cell(text ?? "–", r, c))));
+    const table = make(
+      "table",
+      {},
+      make("caption", {}, caption),
+      make("thead", {}, make("tr", {}, ...head)),
+      make("tbody", {}, ...body),
+    );
+    return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, table);
+  };
+
+  /** A <details> whose table is made when it is opened, and again when the data change. */
+  Cadis.details = function (summary, table) {
+    const box = make("div");
+    const element = make("details", {}, make("summary", {}, summary), box);
+    const show = () => {
+      if (!element.open) return;
+      const content = table();
+      Cadis.fill(box, content, () => [Cadis.table(content)]);
+    };
+    element.addEventListener("toggle", show);
+    element.refresh = show;
+    return element;
+  };
+
+  /** A labelled <select>; set(options) keeps the chosen value if it is still there. */
+  Cadis.select = function (id, label, changed) {
+    const list = make("select", { id, onchange: changed });
+    const element = make("label", { class: "control" }, `${label} `, list);
+    element.list = list;
+    element.set = function (options) {
+      const before = list.value;
+      Cadis.fill(list, options, () => options.map(([value, text]) => make("option", { value }, text)));
+      if (options.some(([value]) => value === before)) list.value = before;
+      element.hidden = options.length < 2;
+    };
+    return element;
+  };
+
+  /** Native radio buttons in a fieldset: choices are [id, value, text]. */
+  Cadis.radios = function (name, label, choices, changed) {
+    const buttons = choices.map(([id, value, text], position) =>
+      make(
+        "label",
+        {},
+        make("input", { type: "radio", id, name, value, checked: position === 0, onchange: changed }),
+        ` ${text}`,
+      ),
+    );
+    const element = make("fieldset", { class: "control" }, make("legend", {}, label), ...buttons);
+    element.chosen = () => element.querySelector("input:checked").value;
+    return element;
+  };
+
+  /** A figure: what is drawn, and a caption below it. */
+  Cadis.figure = function (caption, ...content) {
+    const text = make("figcaption", {}, ...(caption ? [caption] : []));
+    const element = make("figure", {}, ...content, text);
+    element.caption = text;
+    return element;
+  };
+})(window.Cadis);

@@ -1,0 +1,77 @@
+/* What the participants of a round weighed, beside the matrix. */
+(function (Cadis) {
+  "use strict";
+
+  /** Rows of the weights' chart: all clients beside the matrix; below it, only who took part. */
+  function rows(view, beside) {
+    const weights = new Map(
+      view.run.weights[view.frame].filter(([client]) => client >= 0).map((entry) => [entry[0], entry]),
+    );
+    const order = beside ? view.order : view.order.filter((client) => weights.has(client));
+    return order.map((client) => ({ client, name: view.run.clients[client], entry: weights.get(client) }));
+  }
+
+  /**
+   * A colour for each cluster of the round: that of the true cluster most of it is of, as in the strip and the flow,
+   * unless another cluster of the round has it already.
+   */
+  function roundColours({ run, frame }) {
+    const groups = new Map();
+    for (const [client, , cluster] of run.weights[frame]) {
+      if (!groups.has(cluster)) groups.set(cluster, []);
+      if (client >= 0) groups.get(cluster).push(client);
+    }
+    const numbers = new Map();
+    const taken = new Set();
+    for (const [cluster, clients] of [...groups].sort((a, b) => b[1].length - a[1].length)) {
+      let number = run.true && clients.length ? Cadis.majority(clients, run.true)[0] : cluster;
+      while (taken.has(number) && taken.size < 8) number = (number + 1) % 8;
+      taken.add(number);
+      numbers.set(cluster, number);
+    }
+    return (cluster) => Cadis.clusterColour(numbers.get(cluster));
+  }
+
+  Cadis.weightsRows = (view) => rows(view, false).length;
+
+  function bars(list, colour) {
+    const { muted } = Cadis.colours();
+    const style = (cluster) => ({ color: colour(cluster), borderColor: muted, borderWidth: 0.5 });
+    return list.map(({ entry }) => (entry ? { value: entry[1], itemStyle: style(entry[2]) } : { value: null }));
+  }
+
+  function tip(list, colour) {
+    return ({ dataIndex }) => {
+      const { name, entry } = list[dataIndex];
+      const weight = [null, "weight", Cadis.number(entry[1], 4)];
+      return Cadis.tip(name, [weight, [colour(entry[2]), "cluster in this round", entry[2]]]);
+    };
+  }
+
+  Cadis.weightsOption = function (view, beside) {
+    const list = rows(view, beside);
+    const colour = roundColours(view);
+    const formatter = ({ dataIndex: at }) => `${Cadis.number(list[at].entry[1])} · cluster ${list[at].entry[2]}`;
+    const names = list.map(({ name }) => name);
+    const interval = (position) => Boolean(list[position]?.entry); // who took part
+    return {
+      grid: { left: 76, right: 112, ...Cadis.matrixEdges },
+      xAxis: Cadis.axis("weight", { min: 0, splitNumber: 2, minInterval: 0.01 }),
+      yAxis: Cadis.names("", names, 8, { inverse: true, axisLabel: { fontSize: 11, interval } }),
+      tooltip: Cadis.tooltip("item", tip(list, colour)),
+      series: [
+        {
+          type: "bar",
+          id: "weights",
+          data: bars(list, colour),
+          barCategoryGap: "15%",
+          barMinWidth: 2,
+          barMaxWidth: 22,
+          emphasis: { disabled: true },
+          label: { show: true, position: "right", color: Cadis.colours().ink, fontSize: 12, formatter },
+          labelLayout: { hideOverlap: true },
+        },
+      ],
+    };
+  };
+})(window.Cadis);

@@ -1,0 +1,192 @@
+"""What the page shows, as plain lists and numbers."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from cadis.analysis import HEADLINE, Comparison, Results, Story, answer, details
+from cadis.report.figures.curves import Curve, all_classes, rare_classes
+from cadis.report.files import results_csv, runs_csv
+from cadis.report.page.grouping import grouping
+from cadis.report.page.setup import setup, title
+from cadis.report.page.time import spent
+from cadis.report.style import looks
+from cadis.report.tables import notes, sheets
+
+_SMOOTHING = 10
+_MANY_CLASSES = 30
+_CLIENT_TESTS = 20
+"""Rounds with a test on every client's data that are shown, at most."""
+
+
+def page_data(results: Results) -> dict[str, Any]:
+    """Everything; a section is None if there is nothing to show."""
+    comparison = Comparison(results)
+    return {
+        "title": title(results),
+        "kind": results.kind,
+        "created": now(),
+        "live": None,
+        "methods": _methods(results),
+        "answer": _answer(comparison),
+        "accuracy": _accuracy(results),
+        "federation": _federation(results),
+        "grouping": grouping(results),
+        "confusion": _confusion(results),
+        "fairness": _fairness(results),
+        "convergence": _convergence(results),
+        "time": spent(comparison),
+        "sweep": _sweep(comparison),
+        "setup": setup(results),
+    }
+
+
+def now() -> str:
+    """The time, for people."""
+    return f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def runs_of(results: Results) -> list[tuple[int, Story]]:
+    """All runs, each with the position of its group."""
+    return [(place, s) for place, group in enumerate(results.groups) for s in group.stories]
+
+
+def _methods(results: Results) -> list[dict[str, Any]]:
+    styles = looks([group.name for group in results.groups])
+    return [
+        {
+            "name": group.label,
+            "colour": look.colour,
+            "dash": look.dash,
+            "reference": group.is_reference,
+            "baseline": place == results.baseline,
+        }
+        for place, (group, look) in enumerate(zip(results.groups, styles, strict=True))
+    ]
+
+
+def _answer(comparison: Comparison) -> dict[str, Any]:
+    tables = [
+        {"caption": s.caption, "columns": s.columns, "rows": s.rows, "best": s.best}
+        for s in sheets(comparison)
+        if s.caption != "Cost"  # the page has a section of its own
+    ]
+    downloads = {"results.csv": results_csv(comparison), "runs.csv": runs_csv(comparison)}
+    return {
+        "sentence": answer(comparison),
+        "details": details(comparison),
+        "notes": notes(comparison),
+        "tables": tables,
+        "downloads": [
+            {"name": name, "type": "text/csv", "content": text} for name, text in downloads.items()
+        ],
+    }
+
+
+def _accuracy(results: Results) -> dict[str, Any] | None:
+    if all(np.isnan(all_classes(story)).all() for story in results.stories):
+        return None
+    runs = [
+        {
+            "method": place,
+            "seed": story.seed,
+            "all": _listed(all_classes(story)),
+            "rare": _listed(rare_classes(story)) if story.rare else None,
+        }
+        for place, story in runs_of(results)
+    ]
+    return {"runs": runs, "rare": results.rare_in_words, "smoothing": _SMOOTHING}
+
+
+def _federation(results: Results) -> dict[str, Any] | None:
+    seeds: dict[int, dict[str, Any]] = {}
+    for story in results.stories:
+        clients = story.federation["clients"]
+        if story.seed not in seeds and all(client["samples"] is not None for client in clients):
+            truth = [client["cluster"] for client in clients]
+            seeds[story.seed] = {
+                "seed": story.seed,
+                "clients": [str(client["id"]) for client in clients],
+                "cluster": None if None in truth else truth,
+                "samples": [client["samples"] for client in clients],
+            }
+    if not seeds:
+        return None
+    return {"classes": results.stories[0].classes, "seeds": list(seeds.values())}
+
+
+def _confusion(results: Results) -> dict[str, Any] | None:
+    """Seed by seed: the rare classes may be others. Of many classes, only the first seed."""
+    told = [(p, s) for p, s in runs_of(results) if s.summary["confusion"] is not None]
+    if not told:
+        return None
+    first = told[0][1]
+    seeds = sorted({story.seed for _, story in told})
+    kept = seeds if len(first.classes) <= _MANY_CLASSES else seeds[:1]
+    return {
+        "classes": first.classes,
+        "seeds": [
+            _confusion_of(seed, [(p, s) for p, s in told if s.seed == seed]) for seed in kept
+        ],
+    }
+
+
+def _confusion_of(seed: int, runs: list[tuple[int, Story]]) -> dict[str, Any]:
+    matrices = [{"method": place, "counts": s.summary["confusion"]} for place, s in runs]
+    return {"seed": seed, "rare": runs[0][1].rare, "matrices": matrices}
+
+
+def _fairness(results: Results) -> dict[str, Any] | None:
+    runs = []
+    for place, story in runs_of(results):
+        tests = list(story.client_accuracy.items())
+        step = -(-len(tests) // _CLIENT_TESTS) or 1
+        kept = tests[::-1][::step][::-1]  # the last one is
+        if kept:
+            runs.append(
+                {
+                    "method": place,
+                    "seed": story.seed,
+                    "rounds": [number for number, _ in kept],
+                    "clients": [str(client["id"]) for client in story.federation["clients"]],
+                    "accuracy": [[round(v, 4) for v in values] for _, values in kept],
+                }
+            )
+    return {"runs": runs} if runs else None
+
+
+def _convergence(results: Results) -> dict[str, Any] | None:
+    runs = [
+        {
+            "method": place,
+            "seed": story.seed,
+            "rounds": found.rounds,
+            "with": [round(value, 6) for value in found.transitive],
+            "without": [round(value, 6) for value in found.standard],
+        }
+        for place, story in runs_of(results)
+        if (found := story.convergence) is not None
+    ]
+    return {"runs": runs} if runs else None
+
+
+def _sweep(comparison: Comparison) -> dict[str, Any] | None:
+    results = comparison.results
+    if results.kind != "sweep":
+        return None
+    cells = [
+        {
+            "method": place,
+            "values": list(group.cell),
+            "accuracy": round(spread.mean, 5),
+            "deviation": spread.deviation and round(spread.deviation, 5),
+        }
+        for place, group in enumerate(results.groups)
+        if (spread := comparison.spread(group, HEADLINE)) is not None
+    ]
+    return {"parameters": list(results.parameters), "cells": cells}
+
+
+def _listed(values: Curve) -> list[float | None]:
+    return [None if np.isnan(value) else round(float(value), 4) for value in values]

@@ -1,0 +1,153 @@
+"""What a study looks like in the terminal while it works: one display for all its runs."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from cadis.data import Listener
+from cadis.experiment import Audience, OnRound, PlannedRun
+from cadis.report.terminal import bar_listener, plain_listener, tell
+from cadis.runs import RoundRecord, RoundResult
+
+_MOST_ROWS = 12
+"""With more variants than that, only the one at work is shown."""
+_SILENCE = 60.0
+"""Seconds without a line where there is no terminal, at most about."""
+
+
+@contextmanager
+def study_progress(console: Console, runs: Sequence[PlannedRun]) -> Iterator[Audience]:
+    """A live display for all runs, with the time left; without a terminal, a line now and then."""
+    if not console.is_terminal:
+        yield _Lines(console, runs)
+        return
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        TextColumn("{task.fields[amount]}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[state]}"),
+        _TimeLeft(),
+    )
+    # Drawn on demand, without a thread: worker processes are forked meanwhile.
+    bars = Progress(*columns, console=console, auto_refresh=False, speed_estimate_period=3600)
+    with bars:
+        yield _Bars(bars, runs)
+
+
+class _TimeLeft(TimeRemainingColumn):
+    """The time left, for all runs together only."""
+
+    def render(self, task: Task) -> Text:
+        return super().render(task) if task.fields.get("timed") else Text("")
+
+
+class _Bars:
+    """A bar for everything, and one for each variant."""
+
+    def __init__(self, bars: Progress, runs: Sequence[PlannedRun]) -> None:
+        self.listener: Listener = bar_listener(bars)
+        self._bars, self._runs, self._ended = bars, len(runs), 0
+        known = {(run.variant.name, run.seed): len(run.done()) for run in runs}
+        total, done = sum(run.rounds for run in runs), sum(known.values())
+        self._all = bars.add_task(
+            "all runs", total=total, completed=done, amount=f"0/{self._runs}", state="", timed=True
+        )
+        names = list(dict.fromkeys(run.variant.name for run in runs))
+        self._rows: dict[str, TaskID] = {}
+        for name in names if len(names) <= _MOST_ROWS else []:
+            own = [run for run in runs if run.variant.name == name]
+            self._rows[name] = bars.add_task(
+                own[0].variant.label,
+                total=sum(run.rounds for run in own),
+                completed=sum(known[name, run.seed] for run in own),
+                amount="",
+                state="",
+            )
+        bars.refresh()
+
+    def begin(self, run: PlannedRun) -> OnRound:
+        """Show the run's rounds as they end."""
+
+        def on_round(result: RoundResult) -> None:
+            amount = f"seed {run.seed}: {result.record.round}/{run.rounds}"
+            self._bars.advance(self._all)
+            if run.variant.name in self._rows:
+                row = self._rows[run.variant.name]
+                self._bars.update(row, advance=1, amount=amount, state=_state(result.record))
+            else:
+                state = f"{run.variant.label}, {amount}, {_state(result.record)}"
+                self._bars.update(self._all, state=state)
+            self._bars.refresh()
+
+        return on_round
+
+    def end(self, run: PlannedRun, reused: bool) -> None:
+        """Count it."""
+        self._ended += 1
+        self._bars.update(self._all, amount=f"{self._ended}/{self._runs}")
+        if reused and run.variant.name in self._rows:
+            state = f"{_state(run.done()[-1])} (there already)"
+            self._bars.update(self._rows[run.variant.name], amount="", state=state)
+        self._bars.refresh()
+
+    def fail(self, sentence: str) -> None:
+        """Tell it above the bars."""
+        self._ended += 1
+        tell(self._bars.console, sentence)
+
+
+class _Lines:
+    """A line when a run ends, and in long ones now and then."""
+
+    def __init__(self, console: Console, runs: Sequence[PlannedRun]) -> None:
+        self.listener = plain_listener(console)
+        self._console, self._runs, self._ended = console, len(runs), 0
+        self._started = self._told = time.monotonic()
+        self._done, self._todo = 0, sum(run.rounds - len(run.done()) for run in runs)
+
+    def begin(self, run: PlannedRun) -> OnRound:
+        """Tell of a round if nothing was told for a while."""
+
+        def on_round(result: RoundResult) -> None:
+            self._done += 1
+            if time.monotonic() > self._told + _SILENCE:
+                number = f"round {result.record.round}/{run.rounds}"
+                self._tell(f"{_name(run)}: {number}, {_state(result.record)}{self._left()}")
+
+        return on_round
+
+    def end(self, run: PlannedRun, reused: bool) -> None:
+        """Tell that it has ended, and how many have."""
+        self._ended += 1
+        there = " (there already)" if reused else self._left()
+        state = _state(run.done()[-1])
+        self._tell(f"run {self._ended}/{self._runs}: {_name(run)}: {state}{there}")
+
+    def fail(self, sentence: str) -> None:
+        """Tell that it could not go on."""
+        self._ended += 1
+        self._tell(f"run {self._ended}/{self._runs}: {sentence}")
+
+    def _left(self) -> str:
+        """The time left, if the other rounds take as long as those so far."""
+        rest = self._todo - self._done
+        if not self._done or rest <= 0:
+            return ""
+        minutes = (time.monotonic() - self._started) / self._done * rest / 60
+        return f", about {minutes:.0f} min left" if minutes >= 1 else ", less than a minute left"
+
+    def _tell(self, sentence: str) -> None:
+        self._told = time.monotonic()
+        tell(self._console, sentence)
+
+
+def _name(run: PlannedRun) -> str:
+    return f"{run.variant.label}, seed {run.seed}"
+
+
+def _state(record: RoundRecord) -> str:
+    return "" if record.accuracy is None else f"accuracy {record.accuracy:.3f}"

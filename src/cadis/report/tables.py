@@ -1,0 +1,198 @@
+"""The answer in tables, for the terminal, files and the page alike."""
+
+from collections.abc import Callable, Sequence
+
+from cadis.analysis import HEADLINE, MEASURE, Comparison, Group, Measure, RoundsTo, Spread
+from cadis.report.formats import Sheet, shown_p, shown_spread
+
+_MOST_CLASSES = 20
+"""So many classes have a table of their own."""
+
+
+def sheets(comparison: Comparison) -> list[Sheet]:
+    """All tables that have anything to say."""
+    accuracy = ["best", "last", "ten_rounds", "amplitude", "rare"]
+    clients = ["client_mean", "client_deviation", "client_worst", "agreement"]
+    made = [
+        _measured(comparison, "Accuracy on the test set", accuracy),
+        _tested(comparison),
+        _targets(comparison),
+        _measured(comparison, "Accuracy on clients' own data, and clusters", clients),
+        _classes(comparison),
+        _costs(comparison),
+    ]
+    return [sheet for sheet in made if sheet is not None and len(sheet.columns) > 1]
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """What a reader of the tables must know."""
+    groups, baseline = comparison.groups, comparison.baseline
+    seeds = max(len(group.scores) for group in groups)
+    told = []
+    if seeds > 1:
+        told.append(f"Mean ± sample standard deviation over {seeds} seeds.")
+    if baseline is not None and seeds > 1:
+        told.append(
+            f"p: paired t-test on the seeds that a method shares with {baseline.label}; corrected "
+            "by Holm for the number of methods."
+        )
+    told.append(
+        "10-round mean: of the last 10 rounds, or of all if there are fewer; "
+        "amplitude: the best of them minus the worst."
+    )
+    if rare := comparison.results.rare_in_words:
+        told.append(
+            f"Rare: last accuracy on the classes that only the smallest clusters have ({rare})."
+        )
+    if any(group.is_reference for group in groups):
+        told.append("SingleSet has all data in one place: a line to measure by, no contestant.")
+    told += _missing(comparison)
+    return told
+
+
+def _missing(comparison: Comparison) -> list[str]:
+    unfinished = [story for story in comparison.results.stories if not story.finished]
+    told = []
+    lacking = comparison.results.planned - len(comparison.results.stories)
+    if unfinished or lacking:
+        number = len(unfinished) + lacking
+        told.append(f"{number} of {comparison.results.planned} runs have not ended.")
+    rejected = sum(story.summary["rejected"] for story in comparison.results.stories)
+    if rejected:
+        told.append(f"{rejected} updates were left out; history.jsonl names them.")
+    return told
+
+
+def _measured(comparison: Comparison, caption: str, keys: Sequence[str]) -> Sheet | None:
+    """Means and deviations of some measures; those that nobody has are left out."""
+    columns: list[tuple[str, list[Spread | None], bool | None]] = []
+    for key in keys:
+        spreads = [comparison.spread(group, MEASURE[key]) for group in comparison.groups]
+        if any(spreads):
+            columns.append((MEASURE[key].title, spreads, MEASURE[key].higher_is_better))
+    rows = [
+        [group.label, *(shown_spread(spreads[row]) for _, spreads, _ in columns)]
+        for row, group in enumerate(comparison.groups)
+    ]
+    best = [
+        place
+        for number, (_, spreads, higher) in enumerate(columns, 1)
+        for place in _best(comparison.groups, spreads, higher, number)
+        if comparison.results.comparable
+    ]
+    titles = [_rows_are(comparison), *(title for title, _, _ in columns)]
+    return Sheet(caption, titles, rows, best)
+
+
+def _rows_are(comparison: Comparison) -> str:
+    """The title of the first column."""
+    return "setting" if comparison.results.kind == "sweep" else "method"
+
+
+def _best(
+    groups: Sequence[Group], spreads: Sequence[Spread | None], higher: bool | None, column: int
+) -> list[tuple[int, int]]:
+    """Where the best federation of a column is; nowhere if there is nothing to choose."""
+    means = {
+        row: spread.mean
+        for row, (group, spread) in enumerate(zip(groups, spreads, strict=True))
+        if spread is not None and not group.is_reference
+    }
+    if higher is None or len(set(means.values())) < 2:
+        return []
+    best = max(means.values()) if higher else min(means.values())
+    return [(row, column) for row, mean in means.items() if mean == best]
+
+
+def _tested(comparison: Comparison) -> Sheet | None:
+    """Differences from the baseline, and whether they may be chance."""
+    if comparison.baseline is None:
+        return None
+    corrected, rows = comparison.corrected(HEADLINE), []
+    for group in comparison.groups:
+        test = comparison.test(group, HEADLINE)
+        if test is not None:
+            p_values = [
+                test.p_value,
+                *([corrected[group.label]] if group.label in corrected else []),
+            ]
+            cells = [shown_p(p_value) for p_value in p_values]
+            between = f"{_signed(test.low)} to {_signed(test.high)}"
+            told = [_signed(test.difference), between, *cells, *[""] * (2 - len(cells))]
+            rows.append([group.label, *told, str(test.count)])
+    columns = ["method", "difference", "95% interval", "p", "p corrected", "pairs"]
+    caption = f"Against {comparison.baseline.label}: {HEADLINE.title}"
+    return Sheet(caption, columns, rows, []) if rows else None
+
+
+def _signed(value: float) -> str:
+    """With a sign; what rounds to nothing has none to speak of."""
+    return f"{round(value, 3) + 0.0:+.3f}"
+
+
+def _targets(comparison: Comparison) -> Sheet | None:
+    """Rounds to reach accuracies, and the speed-up over the baseline."""
+    targets = comparison.targets
+    rows = [
+        [group.label, *(_shown_rounds(comparison.rounds_to(group, target)) for target in targets)]
+        for group in comparison.groups
+    ]
+    against = f" (speed-up over {comparison.baseline.label})" if comparison.baseline else ""
+    columns = [_rows_are(comparison), *(f"{target:.0%}" for target in targets)]
+    return Sheet(f"Rounds to reach an accuracy{against}", columns, rows, [])
+
+
+def _classes(comparison: Comparison) -> Sheet | None:
+    """The last accuracy on each class, mean over the seeds."""
+    story = comparison.groups[0].stories[0]
+    if len(story.classes) > _MOST_CLASSES:
+        return None
+    rows = []
+    for group in comparison.groups:
+        told = [s.history[-1].class_accuracy for s in group.stories if s.history[-1].class_accuracy]
+        columns = list(zip(*told, strict=True))
+        if columns:
+            rows.append([group.label, *(_mean_cell(values) for values in columns)])
+    rare = comparison.results.rare
+    names = [f"{name} *" if n in rare else name for n, name in enumerate(story.classes)]
+    note = " (* rare)" if rare else ""
+    caption = f"Last accuracy on each class{note}"
+    return Sheet(caption, [_rows_are(comparison), *names], rows, []) if rows else None
+
+
+def _costs(comparison: Comparison) -> Sheet:
+    """The server's time and the clients' speed, also by the baseline's."""
+    server, client = MEASURE["server_seconds"], MEASURE["samples_per_second"]
+    baseline = comparison.baseline
+    titles = ["server ms a round", "client samples/s"]
+    forms: list[Callable[[float], str]] = [lambda v: f"{1000 * v:.2f}", lambda v: f"{v:,.0f}"]
+    columns, rows = [_rows_are(comparison)], [[group.label] for group in comparison.groups]
+    for measure, title, form in zip((server, client), titles, forms, strict=True):
+        columns += [title, *([f"/ {baseline.label}"] if baseline else [])]
+        for row, group in zip(rows, comparison.groups, strict=True):
+            spread = comparison.spread(group, measure)
+            row.append("" if spread is None else form(spread.mean))
+            if baseline:
+                row.append(_shown_ratio(comparison, group, measure))
+    return Sheet("Cost", columns, rows, [])
+
+
+def _shown_rounds(found: RoundsTo) -> str:
+    if found.rounds is None:
+        return "N/A"
+    part = "" if found.reached == found.runs else f", {found.reached} of {found.runs} seeds"
+    speed_up = "" if found.speed_up is None else f" ({found.speed_up:.1f}x)"
+    mean = f"{found.rounds.mean:.1f}".removesuffix(".0")
+    return f"{mean}{speed_up}{part}"
+
+
+def _shown_ratio(comparison: Comparison, group: Group, measure: Measure) -> str:
+    if group is comparison.baseline:
+        return "1.00x"
+    ratio = comparison.ratio(group, measure)
+    return "" if ratio is None else f"{ratio:.2f}x"
+
+
+def _mean_cell(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{sum(known) / len(known):.3f}" if known else ""

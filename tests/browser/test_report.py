@@ -1,0 +1,132 @@
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from browser_support import pixels, settled, shown
+from cadis.analysis import read_results
+from cadis.methods import CADIS
+from cadis.report import write_report
+from fabricated import write_run, write_study
+
+CHARTS = ["accuracy", "federation", "matrix", "weights", "flow", "confusion-0", "confusion-1",
+          "fairness", "fairness-rounds", "convergence", "time"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Two methods, two seeds, 500 rounds, hostile names."""
+    path = tmp_path_factory.mktemp("study")
+    folder = write_study(path, {"fedavg": 0.6, "cadis": 0.9}, 2, rounds=500, clients=40)
+    return write_report(read_results([folder.path]), path / "report.html").as_uri()
+
+
+def overflow(page: Page) -> int:
+    wider: int = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    return wider
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 360])
+def test_every_chart_is_drawn_and_nothing_is_wider_than_the_screen(
+    browser: Browser, report: str, width: int, scheme: str
+) -> None:
+    with shown(browser, report, width, color_scheme=scheme) as page:
+        page.evaluate("Cadis.redraw(true)")
+        for name in CHARTS:
+            assert page.evaluate(f"Cadis.charts['chart-{name}'].getWidth()") > 100
+            label = page.locator(f"#chart-{name}").get_attribute("aria-label") or ""
+            assert len(label) > 20  # for those who do not see it
+            assert page.locator(f"#chart-{name}").get_attribute("role") == "img"
+        assert overflow(page) <= 0
+        assert page.locator("h1").inner_text().startswith("digits: 40 clients")
+        assert "wins" in page.locator(".sentence").inner_text()
+
+
+def test_dark_and_light_follow_the_system_and_the_reader(browser: Browser, report: str) -> None:
+    background = "getComputedStyle(document.body).backgroundColor"
+    with shown(browser, report, color_scheme="light") as page:
+        light, drawn = page.evaluate(background), pixels(page, "chart-accuracy")
+        page.emulate_media(color_scheme="dark")
+        page.wait_for_function(f"() => {background} !== '{light}'")
+        settled(page)
+        assert pixels(page, "chart-accuracy") != drawn  # charts follow
+        page.select_option("#theme", "light")
+        page.wait_for_function(f"() => {background} === '{light}'")
+
+
+def test_the_slider_changes_the_matrix(browser: Browser, report: str) -> None:
+    with shown(browser, report) as page:
+        at_the_end = pixels(page, "chart-matrix")
+        weights = pixels(page, "chart-weights")
+        page.locator("#round").focus()
+        page.keyboard.press("Home")  # by keyboard, as it must work
+        settled(page)
+        assert page.locator("#round").get_attribute("aria-valuetext") == "round 1"
+        at_the_beginning = pixels(page, "chart-matrix")
+        assert at_the_beginning != at_the_end
+        assert pixels(page, "chart-weights") != weights
+        page.check("#order-found")
+        settled(page)
+        page.keyboard.press("Tab")
+        page.select_option("#run", index=1)
+        settled(page)
+        assert pixels(page, "chart-matrix") != at_the_beginning
+
+
+def test_smoothing_measure_and_legend_change_the_lines(browser: Browser, report: str) -> None:
+    with shown(browser, report) as page:
+        smooth = pixels(page, "chart-accuracy")
+        page.locator("#smoothing").fill("1")
+        settled(page)
+        rough = pixels(page, "chart-accuracy")
+        assert rough != smooth
+        page.select_option("#measure", "rare")
+        settled(page)
+        assert pixels(page, "chart-accuracy") != rough
+
+
+def test_scrolling_500_rounds_draws_nothing_again(browser: Browser, report: str) -> None:
+    """Smooth means: each chart is drawn once, and a slider in a hurry skips what nobody sees."""
+    with shown(browser, report) as page:
+        page.evaluate("Cadis.redraw(true)")
+        settled(page)
+        drawn = page.evaluate("Cadis.rendered")
+        page.evaluate(
+            "async () => { for (let y = 0; y < document.body.scrollHeight; y += 200) {"
+            " scrollTo(0, y); await new Promise(requestAnimationFrame); } }"
+        )
+        settled(page)
+        assert page.evaluate("Cadis.rendered") == drawn
+        page.evaluate(
+            "() => { const slider = document.querySelector('#round');"
+            " for (let n = 0; n < 300; n++) { slider.value = n; slider.dispatchEvent("
+            "new Event('input', { bubbles: true })); } }"
+        )
+        settled(page)
+        assert page.evaluate("Cadis.rendered") - drawn <= 4  # matrix and weights, once or twice
+
+
+def test_it_can_be_walked_through_by_keyboard(browser: Browser, report: str) -> None:
+    with shown(browser, report) as page:
+        page.keyboard.press("Tab")
+        assert "Skip" in page.evaluate("document.activeElement.textContent")
+        names = set()
+        for _ in range(60):
+            page.keyboard.press("Tab")
+            names.add(page.evaluate("document.activeElement.id || document.activeElement.tagName"))
+        assert {"theme", "measure", "smoothing", "run", "round"} <= names
+        unnamed = page.evaluate(
+            "[...document.querySelectorAll('input, select, button')].filter(control =>"
+            " !control.labels?.length && !control.textContent.trim() &&"
+            " !control.getAttribute('aria-label')).length"
+        )
+        assert unnamed == 0
+
+
+def test_a_single_run_has_a_page_too(browser: Browser, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", CADIS(), rounds=3)
+    page = write_report(read_results([folder.path]), tmp_path / "report.html")
+    with shown(browser, page.as_uri()) as opened:
+        assert opened.locator("#answer").inner_text().count("CADIS") >= 1
+        assert opened.locator("#chart-matrix").count() == 1

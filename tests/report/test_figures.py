@@ -1,0 +1,92 @@
+from pathlib import Path
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from cadis.analysis import read_results
+from cadis.experiment import grid_variants, parse_grid
+from cadis.methods import CADIS
+from cadis.report import draw_figures
+from cadis.report.figures.curves import trailing
+from cadis.report.figures.groups import voices
+from cadis.report.figures.sweep import draw_sweep
+from cadis.report.style import Look, looks
+from cadis.runs import Study, StudyFolder
+from fabricated import write_run, write_study
+
+EVERYTHING = {
+    "accuracy", "accuracy-10-rounds", "accuracy-rare", "clients", "clients-rounds", "clusters",
+    "confusion", "convergence", "federation", "flow", "similarity", "time", "voice",
+}  # fmt: skip
+
+
+def write_sweep(path: Path, *grid: str) -> StudyFolder:
+    folder, options = StudyFolder(path), {"rounds": 12}
+    variants = grid_variants(parse_grid(grid), {}, options)
+    parameters = tuple(parse_grid(grid))
+    folder.write(Study("sweep", variants, (0, 1), "cadis sweep", parameters=parameters))
+    for number, variant in enumerate(variants):
+        for seed in (0, 1):
+            place = folder.run_folder(variant, seed).path
+            write_run(place, CADIS(), seed, level=0.5 + 0.05 * number)
+    return folder
+
+
+def test_a_comparison_has_all_figures_as_png_and_pdf(tmp_path: Path) -> None:
+    levels = {"fedavg": 0.6, "fedprox": 0.6, "cadis": 0.9, "singleset": 0.99}
+    folder = write_study(tmp_path / "study", levels, 2, rounds=21)
+    drawn = draw_figures(read_results([folder.path]), tmp_path / "figures")
+    assert {path.stem for path in drawn} == EVERYTHING
+    for path in drawn:
+        pixels = matplotlib.image.imread(path)
+        assert pixels.std() > 0.02  # not blank
+        assert path.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [
+        ["threshold=0.6,0.7"],
+        ["threshold=0.6,0.7", "distillation=0,1,2"],
+        ["threshold=0.6,0.7", "distillation=0,1", "epochs=1,2"],
+    ],
+)
+def test_a_sweep_has_a_figure_over_its_parameters(grid: list[str], tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "sweep", *grid)
+    drawn = draw_sweep(read_results([folder.path]), tmp_path.joinpath)
+    assert drawn == tmp_path / "sweep.png"
+    assert matplotlib.image.imread(drawn).std() > 0.02
+
+
+def test_a_run_that_has_not_ended_is_drawn_as_far_as_it_goes(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", CADIS(), rounds=2, finished=False)
+    drawn = draw_figures(read_results([folder.path]), tmp_path / "figures")
+    assert {path.stem for path in drawn} == {
+        "accuracy", "clusters", "convergence", "federation", "flow", "similarity", "voice",
+    }  # fmt: skip
+
+
+def test_methods_have_the_same_look_everywhere() -> None:
+    assert looks(["fedavg", "cadis"])[1] == looks(["cadis"])[0] == Look("#0072B2")
+    many = looks([f"threshold={n}" for n in range(20)])
+    assert len(set(many)) == 20
+    twice = looks(["cadis", "cadis", "cadis-oracle"])
+    assert len(set(twice)) == 3
+
+
+def test_trailing_mean_by_hand() -> None:
+    values = np.array([1.0, 2.0, 4.0, 8.0])
+    assert trailing(values, 2).tolist() == [1, 1.5, 3, 6]
+
+
+def test_the_voice_of_a_cluster_by_hand(tmp_path: Path) -> None:
+    group = read_results([write_run(tmp_path / "run", CADIS(), rounds=3).path]).groups[0]
+    story = group.stories[0]
+    by_hand = {0: 0.0, 1: 0.0, 2: 0.0}
+    for record in story.history:
+        for client in record.participants:
+            truth = story.true_cluster[client]
+            assert truth is not None
+            by_hand[truth] += (1 / 6) / 3  # everybody weighs the same in made-up records
+    assert voices(group) == pytest.approx(by_hand)

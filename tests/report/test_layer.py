@@ -1,0 +1,157 @@
+"""The table and the picture of the classifier layer."""
+
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+import torch
+from matplotlib.axes import Axes
+from matplotlib.container import BarContainer
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from rich.console import Console
+
+from cadis.experiment.behaviour import Behaviour, Panel
+from cadis.report.layer import draw_layer, fill_in, layer_table, size_of
+from cadis.report.style import figure
+
+
+def layer_of(names: tuple[str, ...], trained: tuple[int, ...], columns: int, seed: int) -> Panel:
+    """What the proposition says: only the rows of the classes trained on grow."""
+    features = torch.rand(len(names), columns, generator=torch.Generator().manual_seed(seed))
+    signs = torch.tensor([1.0 if n in trained else -0.1 for n in range(len(names))])
+    return Panel("", trained, 100, features * signs[:, None])
+
+
+def behaviour_of(
+    names: tuple[str, ...], features: int, chosen: tuple[int, int, int, int], bias: bool = True
+) -> Behaviour:
+    a, b, c, d = chosen
+    owned = {"one class": (a,), "two classes": (a, c), "client 1": (a, b), "client 2": (a, b)}
+    panels = tuple(
+        Panel(title, trained, 100, layer_of(names, trained, features + bias, seed).update)
+        for seed, (title, trained) in enumerate({**owned, "client 3": (c, d)}.items())
+    )
+    how = "epochs 5, batch size 8, learning rate 0.1"
+    return Behaviour("digits", "small-cnn", how, names, bias, panels[:2], panels[2:])
+
+
+DIGITS = behaviour_of(tuple("0123456789"), 64, (0, 1, 2, 3))
+HUNDRED = tuple(f"aquarium_fish_{n}" for n in range(100))
+SHAPES = {
+    "digits": DIGITS,
+    "many features": behaviour_of(tuple("0123456789"), 512, (9, 0, 4, 5)),
+    "no bias": behaviour_of(tuple("abcd"), 9, (3, 1, 0, 2), bias=False),
+    "many classes": behaviour_of(HUNDRED, 256, (0, 1, 2, 3)),
+    "many classes, far and near": behaviour_of(HUNDRED, 512, (50, 53, 98, 99)),
+    "odd names": behaviour_of(
+        ("$x^2$", "[red]y", "Paracetamol 500 mg tablets", "名"), 3, (0, 1, 2, 3)
+    ),
+}
+
+
+@cache
+def drawn(name: str) -> Figure:
+    """As draw_layer draws it; once, for it takes a while."""
+    behaviour = SHAPES[name]
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "layer.png")
+        with figure(path, *size_of(behaviour)) as drawing:
+            fill_in(drawing, behaviour)
+        assert path.read_bytes().startswith(b"\x89PNG")
+    return drawing
+
+
+def labels_of(axes: Axes) -> list[Text]:
+    ticks = [*axes.get_yticklabels(), *axes.get_xticklabels()]
+    return [*ticks, axes.xaxis.label, axes.yaxis.label, axes._left_title]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_all_texts_are_in_the_picture_and_none_on_another(name: str) -> None:
+    drawing = drawn(name)
+    texts = [text for axes in drawing.axes for text in labels_of(axes) if text.get_text()]
+    texts.append(drawing._suptitle)  # type: ignore[attr-defined]
+    boxes = {text: text.get_window_extent() for text in texts}
+    width, height = drawing.bbox.width, drawing.bbox.height
+    for text, box in boxes.items():
+        assert -1 <= box.x0 <= box.x1 <= width + 1, text
+        assert -1 <= box.y0 <= box.y1 <= height + 1, text
+    for (one, first), (other, second) in combinations(boxes.items(), 2):
+        apart = first.x1 <= second.x0 or second.x1 <= first.x0
+        assert apart or first.y1 <= second.y0 + 1 or second.y1 <= first.y0 + 1, (one, other)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_bold_names_are_the_classes_trained_on(name: str) -> None:
+    behaviour = SHAPES[name]
+    drawing = drawn(name)
+    for place, panel in enumerate(behaviour.panels):
+        labels = drawing.axes[2 * place].get_yticklabels()
+        bold = [label.get_text() for label in labels if label.get_fontweight() == "bold"]
+        count = sum(len(text.split("\n")) for text in bold)
+        assert count == len(panel.trained)
+        assert (len(labels) == len(bold)) == (place > 0)
+
+
+def test_the_heat_map_shows_the_update() -> None:
+    drawing = drawn("digits")
+    for place, panel in enumerate(DIGITS.panels):
+        (image,) = drawing.axes[2 * place].images
+        pixels = torch.as_tensor(image.get_array())
+        left, right, bottom, top = image.get_extent()
+        assert (top, bottom, left) == (-0.5, 9.5, -0.5)
+        high, wide = len(pixels) / 10, pixels.shape[1] / (right - left)
+        for row, column in [(0, 0), (2, 63), (9, 64), (3, 30)]:
+            pixel = pixels[int((row + 0.5) * high), int((column + 0.5) * wide)]
+            assert pixel == panel.update[row, column]
+        low, up = image.get_clim()
+        assert low == -up
+        (bars,) = drawing.axes[2 * place + 1].containers
+        assert isinstance(bars, BarContainer)
+        assert bars.datavalues == pytest.approx(panel.row_sums.numpy())
+
+
+def test_titles_tell_the_cosines() -> None:
+    drawing = drawn("digits")
+    alike, strange = DIGITS.cosines[0, 1:].tolist()
+    title = drawing.axes[4].get_title(loc="left").replace("\N{MINUS SIGN}", "-")
+    lines = f"cosine to client 2: {alike:.2f}\ncosine to client 3: {strange:.2f}"
+    assert title == f"(c) client 1\n{lines}"
+    assert alike > 0.5
+    assert strange < 0
+
+
+def told(behaviour: Behaviour) -> str:
+    console = Console(width=120, record=True)
+    console.print(layer_table(behaviour))
+    return console.export_text(styles=False)
+
+
+def test_the_table_tells_who_is_who() -> None:
+    text = told(DIGITS)
+    cosine = f"{DIGITS.cosines[0, 1]:.2f}"
+    rows = [line.split("│")[1:-1] for line in text.splitlines() if line.startswith("│")]
+    cells = [[cell.strip() for cell in row] for row in rows]
+    assert cells[0] == ["one class", "100", "0", "0", "", "", ""]
+    assert cells[2][:6] == ["client 1", "100", "0, 1", "0, 1", "1.00", cosine]
+    assert cells[4][2:4] == ["2, 3", "2, 3"]
+    assert "digits, small-cnn: epochs 5" in text
+    assert "[red]y" in told(SHAPES["odd names"])
+
+
+def test_the_table_tells_what_the_layer_did_not_betray() -> None:
+    nothing = Panel("one class", (0,), 100, -torch.ones(10, 65))
+    panels = (nothing, DIGITS.examples[1])
+    odd = Behaviour("digits", "mlp", "epochs 5", DIGITS.classes, True, panels, DIGITS.clients)
+    assert "none" in told(odd)
+    assert "none" not in told(DIGITS)
+
+
+def test_an_update_of_nothing_is_drawn(tmp_path: Path) -> None:
+    still = tuple(Panel(f"client {n}", (0,), 4, torch.zeros(3, 5)) for n in range(1, 4))
+    behaviour = Behaviour("digits", "mlp", "epochs 5", tuple("abc"), True, still[:2], still)
+    path = draw_layer(behaviour, tmp_path / "layer.pdf")
+    assert path.read_bytes().startswith(b"%PDF")

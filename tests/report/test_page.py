@@ -1,0 +1,112 @@
+import base64
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cadis.analysis import Story, frames, read_results
+from cadis.methods import CADIS
+from cadis.report import page_data, write_report
+from cadis.report.page.assembly import SCRIPTS
+from cadis.runs import replay
+from fabricated import write_run, write_study
+
+MEGABYTE = 1_000_000
+
+
+def test_the_page_is_one_file_that_asks_nobody(tmp_path: Path) -> None:
+    folder = write_study(tmp_path, {"fedavg": 0.6, "cadis": 0.9}, 2)
+    page = write_report(read_results([folder.path]), tmp_path / "report.html").read_text()
+    ours = re.sub(r"<script>\s*/\*.*?Apache.*?</script>", "", page, count=1, flags=re.DOTALL)
+    assert len(ours) < len(page) - MEGABYTE  # ECharts, whose comments name its home
+    assert not re.search(r"(src|href)=[\"']?https?:", ours)
+    assert "default-src 'none'" in page
+    assert "<!--" not in ours.replace("<!doctype", "")
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', ours, re.DOTALL)
+    assert data is not None
+    assert "<" not in data[1]  # a class is called <img src=x onerror=alert(1)>
+    assert json.loads(data[1])["federation"]["classes"][-1].startswith("<img")
+
+
+def test_every_script_is_bundled_and_none_is_forgotten() -> None:
+    assets = Path(__import__("cadis.report.page").report.page.__file__).parent / "assets"
+    assert {path.name for path in assets.glob("*.js")} == set(SCRIPTS)
+
+
+def test_five_methods_by_five_seeds_by_500_rounds_stay_below_5_megabytes(tmp_path: Path) -> None:
+    levels = {"fedavg": 0.6, "fedprox": 0.6, "fedfa": 0.7, "feddyn": 0.5, "cadis": 0.9}
+    folder = write_study(tmp_path / "study", levels, 5, rounds=500, clients=100)
+    page = write_report(read_results([folder.path]), tmp_path / "report.html")
+    assert page.stat().st_size < 5 * MEGABYTE
+
+
+def test_sections_follow_the_records(tmp_path: Path) -> None:
+    folder = write_study(tmp_path, {"fedavg": 0.6, "cadis": 0.9, "singleset": 1.0}, 2)
+    results = read_results([folder.path])
+    data = page_data(results)
+    assert [method["name"] for method in data["methods"]] == ["FedAvg", "CADIS", "SingleSet"]
+    assert [method["baseline"] for method in data["methods"]] == [True, False, False]
+    assert [method["reference"] for method in data["methods"]] == [False, False, True]
+    run = data["accuracy"]["runs"][2]
+    story = results.groups[1].stories[0]
+    assert (run["method"], run["seed"]) == (1, 0)
+    assert run["all"] == [round(r.accuracy or 0, 4) for r in story.history]
+    assert data["confusion"]["seeds"][0]["matrices"][1]["counts"] == story.summary["confusion"]
+    assert data["confusion"]["seeds"][0]["rare"] == [3, 4]
+    fair = data["fairness"]["runs"][2]
+    assert fair["rounds"] == [5, 10]
+    assert fair["accuracy"][1] == pytest.approx(story.history[9].client_accuracy, abs=1e-4)
+    assert data["time"]["methods"][0]["train"] == 0.5
+    assert ["rounds", "12"] in data["setup"]["options"]
+    assert data["sweep"] is None
+    json.dumps(data, allow_nan=False)
+
+
+def test_the_matrix_of_a_frame_is_the_servers(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", CADIS(), rounds=9)
+    story = Story.read(folder)
+    (run,) = page_data(read_results([folder.path]))["grouping"]["runs"]
+    assert run["rounds"] == list(range(1, 10))
+    order = [int(name) for name in run["clients"]]
+    for frame in frames(story.history, [4, 9], 0.2, transitive=True):
+        place = run["rounds"].index(frame.record.round)
+        packed = np.frombuffer(base64.b64decode(run["q"][place]), dtype=np.uint8)
+        row = {client: number for number, client in enumerate(frame.clients)}
+        pairs = [(i, j) for i in range(len(order)) for j in range(i + 1, len(order))]
+        assert len(packed) == len(pairs)
+        for byte, (i, j) in zip(packed, pairs, strict=True):
+            if order[i] in row and order[j] in row:
+                q = frame.q[row[order[i]], row[order[j]]]
+                assert (byte == 255) == bool(q.isnan())
+                assert q.isnan() or abs(int(byte) / 254 - float(q)) < 1 / 254
+            else:
+                assert byte == 255
+        found = [run["found"][place][order.index(int(c))] for c in frame.clients]
+        assert found == frame.found.tolist()
+        weights = {order[int(at)]: weight for at, weight, _ in run["weights"][place]}
+        told = dict(zip(frame.record.participants, frame.record.weights, strict=True))
+        assert weights == pytest.approx(told, abs=1e-4)
+    last = replay(story.history, story.method)
+    assert last is not None
+    assert run["agreement"][-1] == story.summary["cluster_agreement"]
+
+
+def test_of_many_clients_an_even_choice_is_shown(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", CADIS(), rounds=90, clients=300)
+    (run,) = page_data(read_results([folder.path]))["grouping"]["runs"]
+    assert len(run["clients"]) == 120
+    assert run["of"] == 300
+    assert set(run["true"]) == {0, 1, 2}
+    assert len(base64.b64decode(run["q"][0])) == 120 * 119 // 2
+
+
+def test_what_nobody_measured_has_no_section(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", CADIS(), rounds=1, finished=False)
+    data = page_data(read_results([folder.path]))
+    assert data["confusion"] is None
+    assert data["fairness"] is None
+    assert data["convergence"] is None
+    assert torch.tensor(data["grouping"]["runs"][0]["threshold"]).tolist() == pytest.approx([0.7])

@@ -1,0 +1,61 @@
+"""One display for all runs of a study."""
+
+import io
+import re
+from pathlib import Path
+
+from rich.console import Console
+
+from cadis.experiment import method_variants, planned_runs, run_study
+from cadis.report import study_progress
+from cadis.runs import Study, StudyFolder
+
+QUICK = {"rounds": "2", "clients": "8", "per_round": "4", "epochs": "1", "workers": "1"}
+
+
+def shown(folder: StudyFolder, methods: list[str], terminal: bool, **changed: str) -> str:
+    """What a study writes to a terminal, or to a file."""
+    study = folder.join(Study("compare", method_variants(methods, {}, QUICK | changed), (0,), ""))
+    paper = io.StringIO()
+    console = Console(file=paper, force_terminal=terminal, width=100)
+    with study_progress(console, list(planned_runs(folder, study))) as audience:
+        run_study(folder, study, audience)
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", paper.getvalue())
+
+
+def test_a_terminal_has_a_bar_for_each_method_and_the_time_left(tmp_path: Path) -> None:
+    text = shown(StudyFolder(tmp_path / "study"), ["fedavg", "cadis"], terminal=True)
+    assert re.search(r"FedAvg +seed 0: 2/2 .*accuracy 0\.\d{3}", text)
+    assert re.search(r"CADIS +seed 0: 1/2 ", text)
+    assert re.search(r"all runs +1/2 .*0:00:\d\d", text)
+    assert re.search(r"all runs +2/2", text)
+    again = shown(StudyFolder(tmp_path / "study"), ["fedavg", "cadis"], terminal=True)
+    assert "there already" in again
+
+
+def test_many_variants_share_one_bar(tmp_path: Path) -> None:
+    folder = StudyFolder(tmp_path / "study")
+    variants = method_variants(["fedavg"], {}, QUICK)
+    many = tuple(type(variants[0])(f"v{n}", f"variant {n}", variants[0].options) for n in range(13))
+    study = folder.join(Study("compare", many, (0,), ""))
+    paper = io.StringIO()
+    runs = list(planned_runs(folder, study))
+    with study_progress(Console(file=paper, force_terminal=True, width=120), runs) as audience:
+        on_round = audience.begin(runs[4])
+        assert on_round is not None
+    assert paper.getvalue().count("variant") == 0  # no row of its own
+
+
+def test_elsewhere_there_is_a_line_for_each_run(tmp_path: Path) -> None:
+    text = shown(StudyFolder(tmp_path / "study"), ["fedavg", "cadis"], terminal=False)
+    assert re.findall(r"run \d/2: \w+, seed 0: accuracy", text) == [
+        "run 1/2: FedAvg, seed 0: accuracy",
+        "run 2/2: CADIS, seed 0: accuracy",
+    ]
+
+
+def test_a_failure_is_told_in_both(tmp_path: Path) -> None:
+    for terminal in (True, False):
+        folder = StudyFolder(tmp_path / f"study-{terminal}")
+        text = shown(folder, ["fedavg"], terminal, lr="1e30")
+        assert "FedAvg, seed 0: Round 1" in text.replace("\n", " ")
