@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test test-deploy check format bench clean
+.PHONY: help run report test test-deploy check format bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -17,6 +17,9 @@ help:  ## Explain the targets.
 
 run: $(READY)  ## Run the demo: CADIS on handwritten digits, 20 clients in 5 clusters.
 	@$(BIN)/cadis run
+
+report: $(READY)  ## Compare five methods on the digits, three seeds each, and make the page (a few minutes).
+	@$(BIN)/cadis compare --seeds 3 --rounds 40
 
 test: $(READY)  ## Run all tests but those of deployments.
 	@$(BIN)/pytest -n auto --dist worksteal

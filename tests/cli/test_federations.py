@@ -222,7 +222,7 @@ def test_a_run_goes_on_where_its_data_are_now() -> None:
 
 def test_real_mnist(real_data: Callable[[str], Path]) -> None:
     options = ["--dataset", "mnist", "--model", "cnn", "--partition", "mc", "--clients", "100"]
-    where = ["--data-dir", str(real_data("mnist")), "--offline"]
+    where = ["--data-dir", str(real_data("mnist")), "--offline", "--test-clients", "0"]
     good("run", *QUICK, *options, *where, "--per-round", "3", "--out", "run")
     clients = json.loads(Path("run/federation.json").read_text())["clients"]
     assert len(clients) == 100
@@ -231,7 +231,7 @@ def test_real_mnist(real_data: Callable[[str], Path]) -> None:
 
 def test_real_cifar_with_resnet9(real_data: Callable[[str], Path]) -> None:
     options = ["--dataset", "cifar10", "--clients", "400", "--per-round", "1"]
-    where = ["--data-dir", str(real_data("cifar10")), "--offline"]
+    where = ["--data-dir", str(real_data("cifar10")), "--offline", "--test-clients", "0"]
     good("run", *QUICK, *options, *where, "--partition", "iid", "--out", "run")
     assert 'model = "resnet9"' in config_of("run")
 

@@ -13,9 +13,10 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 from torch import nn
 
 import cadis
+from cadis.analysis import read_results
 from cadis.core import CadisError, RunError, sample_participants
 from cadis.flower import CADIS, FedAvg, FedDyn, FedFA, FedProx, MethodStrategy
-from cadis.report import draw_figures, summary_text
+from cadis.report import draw_figures, page_data, summary_text
 from cadis.runs import RunFolder
 from flower_support import (
     SMALL,
@@ -154,6 +155,7 @@ def test_the_run_folder_is_like_that_of_the_engine(tmp_path: Path) -> None:
         epochs=2,
         batch_size=4,
         lr=0.1,
+        test_clients=0,
         out=tmp_path / "engine",
     )
     start(
@@ -168,8 +170,11 @@ def test_the_run_folder_is_like_that_of_the_engine(tmp_path: Path) -> None:
         assert (flower.path / name).is_file()
     keys = [json.loads((f.path / "summary.json").read_text()).keys() for f in (engine, flower)]
     assert keys[0] == keys[1]
-    names = [path.name for path in draw_figures(flower)]
-    assert names == ["accuracy.png", "confusion.png", "similarity.png", "clusters.png"]
+    results = read_results([flower.path])
+    assert page_data(results)["title"] == "Own data: 5 clients, 3 a round, 3 rounds"
+    drawn = draw_figures(results, flower.figures)
+    names = {"accuracy", "confusion", "similarity", "clusters", "convergence", "flow"}
+    assert {path.stem for path in drawn} == names
     assert "clusters found" in summary_text(flower)
 
 
@@ -179,7 +184,8 @@ def test_a_run_that_nobody_tests_is_kept_all_the_same(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     assert [record.accuracy for record in folder.read_history()] == [None, None]
     assert not (folder.path / "best.safetensors").exists()
-    assert [path.name for path in draw_figures(folder)] == ["similarity.png", "clusters.png"]
+    drawn = draw_figures(read_results([folder.path]), folder.figures)
+    assert {path.stem for path in drawn} == {"similarity", "clusters", "convergence", "flow"}
     assert "accuracy" not in summary_text(folder)
 
 

@@ -36,6 +36,18 @@ def run_options() -> list[GeneratedOption]:
     return list(options.values())
 
 
+def compare_options() -> list[GeneratedOption]:
+    """Those of a run, but for the method: there are several."""
+    return [option for option in run_options() if option.name != "method"]
+
+
+def layer_options() -> list[GeneratedOption]:
+    """Those that matter to the training of single clients."""
+    names = {"dataset", "data_dir", "offline", "image_size", "seed", "model", "head"}
+    names |= {"epochs", "batch_size", "lr", "workers", "device"}
+    return [option for option in run_options() if option.name in names]
+
+
 def partition_options() -> list[GeneratedOption]:
     """Options for the dataset, and who has what of it."""
     options: dict[str, GeneratedOption] = {}

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
-from cadis.cli.names import plain_name
+from cadis.cli.names import check_picture, plain_name, writable
 from cadis.core import CadisError
 from cadis.experiment import Census, build_partition, fitted, load_dataset, read_preset, resolve
 from cadis.partition import write_partition
@@ -21,8 +21,7 @@ def partition(
     if out is not None and (out.suffix != ".json" or out.stem.endswith(".clusters")):
         name = out.name.partition(".")[0]
         raise CadisError(f"The partition is written as JSON; call the file {name}.json.")
-    if figure is not None and figure.suffix not in (".png", ".pdf", ".svg"):
-        raise CadisError(f"The picture is written as PNG, PDF or SVG; call it {figure.stem}.png.")
+    check_picture(figure)
     with loading(console) as listener:
         dataset = load_dataset(config.settings, listener)
     config = fitted(config, dataset)
@@ -31,18 +30,9 @@ def partition(
     console.print(group_table(census))
     console.print(census_table(census))
     default = Path("runs") / f"partition-{plain_name(dataset.name, name)}.png"
-    drawn = draw_partition(census, _writable(figure or default))
+    drawn = draw_partition(census, writable(figure or default))
     console.print(f"The picture is {drawn}.", soft_wrap=True, markup=False)
     if out is not None:
         files = " and ".join(map(str, write_partition(out, dealt)))
         console.print(f"The partition is {files}.", soft_wrap=True, markup=False)
     return 0
-
-
-def _writable(path: Path) -> Path:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-    except OSError as error:
-        raise CadisError(f"The file {path} cannot be written: {error.strerror}.") from None
-    return path

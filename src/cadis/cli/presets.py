@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cadis.experiment import paper_figures, preset_names, preset_text
-from cadis.report import METHOD_NAMES
+from cadis.methods import METHODS, label_of
 
 
 def presets(name: str | None) -> int:
@@ -17,11 +17,11 @@ def presets(name: str | None) -> int:
         title="The paper's experiments, and its top-1 accuracy in %", title_justify="left"
     )
     table.add_column("preset", no_wrap=True)
-    for method in METHOD_NAMES.values():
-        table.add_column(method, justify="right", no_wrap=True)
+    for method in METHODS:
+        table.add_column(label_of(method), justify="right", no_wrap=True)
     for preset in preset_names():
         figures = paper_figures(preset)
-        numbers = [f"{figures[method]:.2f}" for method in METHOD_NAMES]
+        numbers = [f"{figures[name]:.2f}" if name in figures else "" for name in METHODS]
         table.add_row(preset, *numbers)
     console.print(table)
     console.print("A preset's name: dataset, partition, clients in a round.")

@@ -1,13 +1,16 @@
 """``cadis run``: one experiment, from options to pictures."""
 
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from cadis.analysis import read_results
 from cadis.cli.guard import say
 from cadis.cli.names import plain_name
+from cadis.cli.tracking import Tracking
 from cadis.core import CadisError
 from cadis.experiment import ExperimentConfig, read_preset, resolve, run_experiment
 from cadis.report import draw_figures, run_progress, summary_table
@@ -19,6 +22,7 @@ def run(
     preset: str | None,
     out: Path | None,
     resume: bool,
+    track: str | None,
     given: Mapping[str, Any],
 ) -> int:
     """Run, and show what came out."""
@@ -27,7 +31,8 @@ def run(
         out or _free_folder(preset or plain_name(config.method.name, config.settings.dataset))
     )
     try:
-        _run(config, folder, resume)
+        with closing(Tracking(track, folder)) as tracking:
+            _run(config, folder, resume, tracking)
     except KeyboardInterrupt:
         hint = f" Go on with: cadis run --resume --out {folder.path}" if folder.holds_run() else ""
         return say(f"Stopped.{hint}", 130)
@@ -54,11 +59,13 @@ def _config(
     return resolve({} if experiment is None else read_toml(experiment), given)
 
 
-def _run(config: ExperimentConfig, folder: RunFolder, resume: bool) -> None:
+def _run(config: ExperimentConfig, folder: RunFolder, resume: bool, tracking: Tracking) -> None:
     console = Console()
     with run_progress(console, config.settings.rounds) as (on_round, listener):
-        result = run_experiment(config, folder.path, resume, on_round, listener)
-    draw_figures(folder)
+        heard = tracking.listening(on_round)
+        result = run_experiment(config, folder.path, resume, heard, listener)
+    figures = draw_figures(read_results([folder.path]), folder.figures, pdf=False)
+    tracking.finish(figures)
     console.print(summary_table(result.summary, folder.read_json("federation.json")["classes"]))
     console.print(
         f"Everything is in {folder.path}, pictures in {folder.figures}.",

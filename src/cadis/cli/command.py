@@ -1,0 +1,56 @@
+"""What all commands share. What needs torch is imported only when it is needed: help is quick."""
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+OUT = click.option("--out", type=click.Path(path_type=Path), help="Folder for the results.")
+PRESET = click.option("--preset", metavar="NAME", help="Start from a preset; see 'cadis presets'.")
+TRACK = click.option(
+    "--track", metavar="NAME", help="Tell tensorboard, wandb or mlflow too; see docs/trackers.md."
+)
+FIGURE = click.option(
+    "--figure", type=click.Path(path_type=Path), help="Where to draw the picture."
+)
+
+
+class GeneratedCommand(click.Command):
+    """A command whose options are read from the classes that hold them.
+
+    Attributes:
+        options: name of the function in ``cadis.cli.options`` that lists them.
+    """
+
+    def __init__(self, *arguments: Any, options: str, **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.options = options
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The generated options, and those of the function."""
+        generated = getattr(import_module("cadis.cli.options"), self.options)()
+        return [*generated, *super().get_params(ctx)]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the options by section."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None and isinstance(parameter, click.Option):
+                title = getattr(parameter, "section", "This command")
+                sections.setdefault(title, []).append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+def call(module: str, function: str, *arguments: Any) -> None:
+    """Import what does the work, do it, and end with its exit code; errors are one sentence."""
+    work = getattr(import_module(f"cadis.cli.{module}"), function)
+    raise SystemExit(import_module("cadis.cli.guard").guarded(work, *arguments))
+
+
+def typed(options: dict[str, Any]) -> dict[str, Any]:
+    """Only what the user gave."""
+    return {name: value for name, value in options.items() if value is not None}

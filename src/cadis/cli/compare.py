@@ -1,0 +1,168 @@
+"""``cadis compare`` and ``cadis sweep``: many runs, and what they say together."""
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from cadis.analysis import Comparison, read_results
+from cadis.cli.guard import say
+from cadis.cli.names import plain_name
+from cadis.cli.tracking import check_tracker, tracked
+from cadis.core import CadisError
+from cadis.experiment import (
+    baseline_of,
+    grid_variants,
+    method_variants,
+    parse_grid,
+    planned_runs,
+    read_preset,
+    run_study,
+    study_folder,
+)
+from cadis.report import (
+    draw_figures,
+    show_answer,
+    show_tables,
+    study_progress,
+    tell,
+    write_report,
+    write_results,
+)
+from cadis.runs import Study, StudyFolder, Variant, read_toml
+
+
+def compare(
+    experiment: Path | None,
+    preset: str | None,
+    out: Path | None,
+    asked: Mapping[str, Any],
+    given: Mapping[str, Any],
+) -> int:
+    """Run methods on the same federations, and say who wins.
+
+    Args:
+        experiment: a file of options.
+        preset: or the name of a preset.
+        out: where to keep everything.
+        asked: methods, number of seeds, target accuracies, tracker.
+        given: all other options.
+    """
+    file, options = _options(experiment, preset, given)
+    variants = method_variants(asked["methods"].split(","), file, options)
+    study = Study(
+        "compare",
+        variants,
+        _seeds(asked["seeds"], file, given),
+        _typed(),
+        baseline_of(variants),
+        _targets(asked["targets"]),
+    )
+    return _run(study, out, f"compare-{preset or _name(variants)}", asked["track"])
+
+
+def sweep(
+    experiment: Path | None,
+    preset: str | None,
+    out: Path | None,
+    asked: Mapping[str, Any],
+    given: Mapping[str, Any],
+) -> int:
+    """Run a method with every combination of values of some options; arguments as above."""
+    file, options = _options(experiment, preset, given)
+    grid = parse_grid(asked["grid"])
+    for name in grid:
+        if name in options:
+            raise CadisError(f"'{name}' is varied by the grid; do not give it otherwise.")
+    variants = grid_variants(grid, file, options)
+    seeds = _seeds(asked["seeds"], file, given)
+    study = Study("sweep", variants, seeds, _typed(), parameters=tuple(grid))
+    return _run(study, out, f"sweep-{preset or _name(variants)}", asked["track"])
+
+
+def _run(study: Study, out: Path | None, name: str, track: str | None) -> int:
+    folder = StudyFolder(out) if out is not None else study_folder(Path("runs") / name, study)
+    check_tracker(track)
+    console, study = Console(), folder.join(study)
+    tell(
+        console,
+        f"Everything goes to {folder.path}; look at it meanwhile: cadis watch {folder.path}",
+    )
+    failures: list[str] = []
+    try:
+        runs = list(planned_runs(folder, study))
+        with study_progress(console, runs) as audience, tracked(audience, track, folder) as heard:
+            failures = run_study(folder, study, heard)
+    except KeyboardInterrupt:
+        look = f"look at what there is by: cadis report {folder.path}"
+        return say(f"Stopped. The same command goes on from here; {look}", 130)
+    return _show(folder, console, failures)
+
+
+def _show(folder: StudyFolder, console: Console, failures: Sequence[str]) -> int:
+    """Tables, files, pictures and the page."""
+    if not any(folder.path.glob("*/*/history.jsonl")):
+        return say("No run has finished a round.", 1)
+    results = read_results([folder.path])
+    comparison = Comparison(results)
+    show_tables(console, comparison)
+    for sentence in failures:
+        tell(console, sentence)
+    write_results(comparison, folder.path)
+    with console.status("Drawing ..."):
+        draw_figures(results, folder.path / "figures")
+        page = write_report(results, folder.path / "report.html")
+    show_answer(console, comparison)
+    tell(
+        console, f"Open {page}; tables are in {folder.path}, pictures in {folder.path / 'figures'}."
+    )
+    return 1 if failures else 0
+
+
+def _options(
+    experiment: Path | None, preset: str | None, given: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A file's content, and what was typed but the seed."""
+    if experiment is not None and preset is not None:
+        raise CadisError("Give either a file or a preset, not both.")
+    file = read_preset(preset) if preset else read_toml(experiment) if experiment else {}
+    return file, {key: value for key, value in given.items() if key != "seed"}
+
+
+def _seeds(number: int, file: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[int, ...]:
+    """So many, from the one that was given."""
+    first = given.get("seed", file.get("seed", 0))
+    try:
+        return tuple(range(int(first), int(first) + number))
+    except ValueError:
+        raise CadisError(f"seed should be a valid integer, not {first!r}.") from None
+
+
+def _targets(text: str | None) -> tuple[float, ...]:
+    """Accuracies from "0.8,0.9" or "80%,90%"."""
+    found = []
+    for part in (text or "").split(","):
+        if part.strip():
+            percent = part.strip().endswith("%")
+            try:
+                value = float(part.strip().rstrip("%")) / (100 if percent else 1)
+            except ValueError:
+                value = -1.0
+            if not 0 < value <= 1:
+                raise CadisError(
+                    f"A target is an accuracy such as 0.9 or 90%, not {part.strip()!r}."
+                )
+            found.append(value)
+    return tuple(sorted(set(found)))
+
+
+def _name(variants: Sequence[Variant]) -> str:
+    return plain_name(variants[0].options["dataset"])
+
+
+def _typed() -> str:
+    """The command as it was typed."""
+    return shlex.join(["cadis", *sys.argv[1:]])

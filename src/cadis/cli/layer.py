@@ -1,0 +1,31 @@
+"""``cadis layer``: what the classifier layer betrays of the classes trained on."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from cadis.cli.names import check_picture, plain_name, writable
+from cadis.experiment import observe_layer, read_preset, resolve
+from cadis.report import draw_layer, layer_table, loading
+
+
+def layer(preset: str | None, figure: Path | None, given: Mapping[str, Any]) -> int:
+    """Train a few models on few classes, show and draw what became of their classifier layer.
+
+    Args:
+        preset: options to start from.
+        figure: where to draw.
+        given: options of a run; and ``classes``, names of the classes with commas.
+    """
+    options = {name: value for name, value in given.items() if name != "classes"}
+    config, console = resolve(read_preset(preset) if preset else {}, options), Console()
+    check_picture(figure)
+    with loading(console) as listener:
+        behaviour = observe_layer(config, given.get("classes", ""), listener)
+    console.print(layer_table(behaviour))
+    default = Path("runs") / f"layer-{plain_name(behaviour.dataset, behaviour.model)}.png"
+    drawn = draw_layer(behaviour, writable(figure or default))
+    console.print(f"The picture is {drawn}.", soft_wrap=True, markup=False)
+    return 0

@@ -1,0 +1,44 @@
+"""``cadis report``: one page about runs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from cadis.analysis import Comparison, read_results
+from cadis.core import CadisError
+from cadis.report import (
+    draw_figures,
+    show_answer,
+    show_tables,
+    tell,
+    write_report,
+    write_results,
+)
+
+
+def report(paths: Sequence[Path], out: Path | None) -> int:
+    """Tables, the page, and figures beside it."""
+    page, console = _page_of(paths, out), Console()
+    results = read_results(paths)
+    comparison = Comparison(results)
+    show_tables(console, comparison)
+    try:
+        with console.status("Drawing ..."):
+            write_report(results, page)
+            write_results(comparison, page.parent)
+            draw_figures(results, page.parent / "figures")
+    except OSError as error:
+        raise CadisError(f"{page.parent} cannot be written: {error.strerror}.") from None
+    show_answer(console, comparison)
+    tell(console, f"Open {page}; tables and pictures are beside it.")
+    return 0
+
+
+def _page_of(paths: Sequence[Path], out: Path | None) -> Path:
+    """In the folder asked for, or under that name; else in that of the only run, or a new one."""
+    if out is not None and out.suffix == ".html":
+        return out
+    if out is not None and out.suffix and not out.is_dir():
+        raise CadisError(f"The page is written as HTML; call it {out.stem}.html.")
+    return (out or (paths[0] if len(paths) == 1 else Path("runs") / "report")) / "report.html"

@@ -1,0 +1,183 @@
+"""``cadis compare``, ``sweep``, ``report``, ``watch`` and ``layer`` as users type them."""
+
+import csv
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cadis.cli import commands
+from cadis.methods import CADIS, FedAvg
+from cadis.runs import RunFolder, StudyFolder
+from fabricated import write_run
+from tracker_support import skip_without
+
+QUICK = ["--rounds", "2", "--epochs", "1", "--clients", "8", "--per-round", "4", "--workers", "1"]
+
+
+def cadis(*arguments: str) -> Result:
+    return CliRunner().invoke(commands, list(arguments))
+
+
+def test_a_comparison_ends_with_tables_files_figures_and_a_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    typed = ["compare", *QUICK, "--methods", "fedavg,cadis,cadis-oracle", "--seeds", "2"]
+    result = cadis(*typed, "--threshold", "0.6", "--targets", "15%,0.99")
+    assert result.exit_code == 0, result.output
+    folder = tmp_path / "runs" / "compare-digits"
+    assert "run 6/6: CADIS, true clusters given, seed 1" in result.output
+    assert "Against FedAvg" in result.output
+    assert "N/A" in result.output  # 99% after two rounds
+    for name in ("results.csv", "runs.csv", "results.md", "results.tex", "report.html"):
+        assert (folder / name).stat().st_size > 100
+    assert (folder / "figures" / "accuracy.pdf").exists()
+    rows = list(csv.DictReader((folder / "runs.csv").read_text().splitlines()))
+    assert [row["seed"] for row in rows] == ["0", "1"] * 3
+    assert rows[4]["agreement"] == "1.0"  # an oracle
+    options = StudyFolder(folder).read().variants[1].options
+    assert options["cadis"]["threshold"] == 0.6
+    again = cadis(*typed, "--threshold", "0.6")
+    assert again.exit_code == 0
+    assert again.output.count("(there already)") == 6
+    other = cadis(*typed[:-4], "--methods", "fedavg", "--seeds", "1", "--lr", "0.01")
+    assert other.exit_code == 0
+    assert (tmp_path / "runs" / "compare-digits-2" / "report.html").exists()
+
+
+def test_a_sweep_varies_options(tmp_path: Path) -> None:
+    out = tmp_path / "sweep"
+    grid = ["--grid", "threshold=0.6,0.9", "--grid", "distillation=0,1"]
+    result = cadis("sweep", *QUICK, *grid, "--out", str(out))
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.output.split())
+    assert re.search(r"(is|are) best: accuracy|All reach the same accuracy", said)
+    assert (out / "figures" / "sweep.png").exists()
+    cells = {(v.cell, v.options["cadis"]["distillation"]) for v in StudyFolder(out).read().variants}
+    assert (("0.6", "0"), 0.0) in cells
+    assert len(cells) == 4
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends a signal")
+def test_an_interrupted_comparison_goes_on_with_the_same_command(tmp_path: Path) -> None:
+    out = tmp_path / "study"
+    typed = ["compare", *QUICK, "--rounds", "4", "--methods", "fedavg,cadis", "--seeds", "1"]
+    typed += ["--out", str(out)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cadis", *typed],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while not RunFolder(out / "fedavg" / "seed-0").has_rounds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    message = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert message.startswith("cadis: Stopped. The same command goes on from here; ")
+    assert message.count("\n") == 1
+    result = cadis(*typed)
+    assert result.exit_code == 0, result.output
+    assert len(RunFolder(out / "cadis" / "seed-0").read_history()) == 4
+
+
+def test_a_run_that_diverges_is_told_and_the_rest_is_shown(tmp_path: Path) -> None:
+    typed = ["compare", *QUICK, "--methods", "fedavg", "--seeds", "1", "--lr", "1e30"]
+    result = cadis(*typed, "--out", str(tmp_path / "study"))
+    assert result.exit_code == 1
+    assert "FedAvg, seed 0: Round 1" in result.output
+    assert "No run has finished a round." in result.stderr
+
+
+def test_a_report_of_runs_and_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path / "fedavg-0", FedAvg())
+    for seed in (0, 1):
+        write_run(tmp_path / f"cadis-{seed}", CADIS(), seed)
+    one = cadis("report", "cadis-0")
+    assert one.exit_code == 0, one.output
+    assert (tmp_path / "cadis-0" / "report.html").exists()
+    together = cadis("report", "fedavg-0", "cadis-0", "cadis-1", "--out", "all/page.html")
+    assert together.exit_code == 0, together.output
+    assert "CADIS" in together.output
+    page = (tmp_path / "all" / "page.html").read_text()
+    start = page.index('id="data">') + len('id="data">')
+    data = json.loads(page[start : page.index("</script>", start)])
+    assert [method["name"] for method in data["methods"]] == ["FedAvg", "CADIS"]
+    assert (tmp_path / "all" / "figures" / "accuracy-rare.png").exists()
+    folder = cadis("report", "cadis-0", "--out", "folder")
+    assert folder.exit_code == 0
+    assert (tmp_path / "folder" / "report.html").exists()
+
+
+def rounds_tracked(folder: Path, tracker: str) -> tuple[int, int]:
+    """How many rounds a tracker knows, and after how many it was told that the run is complete."""
+    kept = json.loads((folder / "tracking.json").read_text())[tracker]
+    return kept["round"], kept["finished"]
+
+
+def test_a_run_is_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_without("mlflow")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    result = cadis("run", *QUICK, "--out", "runs/one", "--track", "mlflow")
+    assert result.exit_code == 0, result.output
+    assert rounds_tracked(tmp_path / "runs/one", "mlflow") == (2, 2)
+    assert (tmp_path / "runs/mlruns/mlflow.db").exists()
+
+
+def test_a_comparison_is_tracked_even_afterwards(tmp_path: Path) -> None:
+    skip_without("tensorboard")
+    out = tmp_path / "both"
+    typed = ["compare", *QUICK, "--seeds", "1", "--out", str(out)]
+    assert cadis(*typed, "--methods", "fedavg").exit_code == 0  # not tracked at first
+    result = cadis(*typed, "--methods", "fedavg,cadis", "--track", "tensorboard")
+    assert result.exit_code == 0, result.output
+    for method in ("fedavg", "cadis"):
+        assert rounds_tracked(out / method / "seed-0", "tensorboard") == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("typed", "sentence"),
+    [
+        (["compare", "--methods", "fedavg,magic"], "There is no method 'magic'"),
+        (["compare", "--methods", "fedavg", "--mu", "1"], "'mu' is a parameter of fedprox"),
+        (["compare", "--targets", "high"], "A target is an accuracy such as 0.9 or 90%"),
+        (["compare", "--seed", "x"], "seed should be a valid integer"),
+        (["compare", "--track", "paper"], "There is no tracker 'paper'"),
+        (["compare", "--preset", "nothing"], "There is no preset 'nothing'"),
+        (["sweep"], "Say what to vary"),
+        (["sweep", "--grid", "treshold=1"], "did you mean 'threshold'?"),
+        (["sweep", "--grid", "lr=0.1", "--lr", "1"], "'lr' is varied by the grid"),
+        (["report", "nowhere"], "There is no run and no comparison in the folder nowhere."),
+        (["report", "nowhere", "--out", "page.pdf"], "call it page.html"),
+        (["watch", "nowhere"], "There is no run and no comparison in the folder nowhere."),
+        (["layer", "--classes", "0,1,12"], "12"),
+    ],
+)
+def test_wrong_input_is_a_sentence_and_leaves_nothing(
+    typed: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = cadis(*typed)
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_classifier_layer_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = cadis("layer", "--epochs", "1", "--workers", "1")
+    assert result.exit_code == 0, result.output
+    assert "client 3" in result.output
+    assert (tmp_path / "runs" / "layer-digits-small-cnn.png").stat().st_size > 8000
