@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from cadis.experiment import (
     run_study,
     study_folder,
 )
-from cadis.runs import RoundResult, Study, StudyFolder
+from cadis.runs import RoundResult, Study, StudyFolder, is_locked
 
 QUICK = {"rounds": "3", "clients": "8", "per_round": "4", "epochs": "1", "workers": "1"}
 
@@ -137,10 +139,37 @@ def test_a_run_that_diverges_does_not_stop_the_others(tmp_path: Path) -> None:
     assert sentences[0].startswith("FedDyn, seed 0: Round 1: ")
 
 
-def test_two_processes_do_not_work_on_one_study(tmp_path: Path) -> None:
-    folder = StudyFolder(tmp_path / "study")
-    folder.join(quick_study())
-    (tmp_path / "study" / "other.txt").write_text("not ours")
-    assert folder.read().kind == "compare"
+def test_a_folder_with_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "other.txt").write_text("not ours")
     with pytest.raises(CadisError, match="is not empty"):
         StudyFolder(tmp_path).join(quick_study())
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from cadis.runs import lock
+with lock(Path(sys.argv[1]), "It"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files cannot be locked there")
+def test_two_processes_do_not_work_on_one_study(tmp_path: Path) -> None:
+    folder = StudyFolder(tmp_path / "study")
+    study = folder.join(quick_study())
+    assert not is_locked(folder.lock_file)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder.lock_file)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        assert is_locked(folder.lock_file)
+        with pytest.raises(CadisError, match=f"still going on, in process {other.pid}"):
+            run_study(folder, study, Heard())
+        other.communicate("")
+    assert not is_locked(folder.lock_file)

@@ -4,11 +4,16 @@ import io
 import re
 from pathlib import Path
 
+import torch
 from rich.console import Console
 
+from cadis.core import ModelState
 from cadis.experiment import method_variants, planned_runs, run_study
+from cadis.methods import FedAvg
 from cadis.report import study_progress
-from cadis.runs import Study, StudyFolder
+from cadis.runs import RoundResult, RunState, Study, StudyFolder, Variant
+from cadis.training import Evaluation
+from fabricated import write_run
 
 QUICK = {"rounds": "2", "clients": "8", "per_round": "4", "epochs": "1", "workers": "1"}
 
@@ -35,15 +40,18 @@ def test_a_terminal_has_a_bar_for_each_method_and_the_time_left(tmp_path: Path) 
 
 def test_many_variants_share_one_bar(tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path / "study")
-    variants = method_variants(["fedavg"], {}, QUICK)
-    many = tuple(type(variants[0])(f"v{n}", f"variant {n}", variants[0].options) for n in range(13))
-    study = folder.join(Study("compare", many, (0,), ""))
+    options = method_variants(["fedavg"], {}, QUICK)[0].options
+    many = tuple(Variant(f"v{n}", f"variant {n}", options) for n in range(13))
+    runs = list(planned_runs(folder, folder.join(Study("compare", many, (0,), ""))))
+    record = write_run(tmp_path / "run", FedAvg(), rounds=1).read_history()[0]
+    nothing = ModelState(torch.zeros(0), torch.zeros(0), torch.zeros(0).long())
+    result = RoundResult(record, Evaluation(torch.eye(2).long(), 0.0), RunState(1, nothing, {}))
     paper = io.StringIO()
-    runs = list(planned_runs(folder, study))
     with study_progress(Console(file=paper, force_terminal=True, width=120), runs) as audience:
-        on_round = audience.begin(runs[4])
-        assert on_round is not None
-    assert paper.getvalue().count("variant") == 0  # no row of its own
+        audience.begin(runs[4])(result)
+    lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", paper.getvalue()).replace("\r", "\n").splitlines()
+    assert {line.split()[0] for line in lines if line.strip()} == {"all"}
+    assert any(f"variant 4, seed 0: 1/2, accuracy {record.accuracy:.3f}" in line for line in lines)
 
 
 def test_elsewhere_there_is_a_line_for_each_run(tmp_path: Path) -> None:
