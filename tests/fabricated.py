@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from cadis.core import cluster, rescale
 from cadis.methods import CADIS, METHODS, Method
@@ -92,12 +93,7 @@ def _record(
     truth = np.array([client["cluster"] for client in described["clients"]])
     present = np.sort(random.choice(len(truth), 6, replace=False))
     accuracy = float(np.clip(level * (1 - 0.7**number) + 0.02 * random.standard_normal(), 0, 1))
-    own = truth[present]
-    noise = 0.1 * random.random((6, 6))
-    similarity = torch.tensor(np.where(own[:, None] == own, 0.9, 0.1) + (noise + noise.T) / 2)
-    similarity = similarity.float().fill_diagonal_(1)
-    looks = isinstance(method, CADIS)
-    labels = cluster(rescale(similarity, torch.ones_like(similarity) > 0), 0.7).tolist()
+    clustering = _clustering(truth[present], random) if isinstance(method, CADIS) else (None, None)
     by_class = np.clip(accuracy + 0.1 * random.standard_normal(5), 0, 1).tolist()
     owners = np.clip(accuracy + 0.1 * random.standard_normal(len(truth)), 0, 1).tolist()
     return RoundRecord(
@@ -106,11 +102,22 @@ def _record(
         loss=1 - accuracy,
         class_accuracy=by_class,
         participants=present.tolist(),
-        clusters=labels if looks else None,
+        clusters=clustering[0],
         weights=[1 / 6] * 6,
-        similarity=[[round(v, 6) for v in row] for row in similarity.tolist()] if looks else None,
-        threshold=0.7 if looks else None,
+        similarity=clustering[1],
+        threshold=None if clustering[0] is None else 0.7,
         rejected=[Rejection(1, "made up")] if number == 3 else [],
         seconds=Seconds(train=0.5, aggregate=0.001, evaluate=0.1, total=0.4),
         client_accuracy=owners if number % 5 == 0 else None,
     )
+
+
+def _clustering(
+    own: NDArray[np.int64], random: np.random.Generator
+) -> tuple[list[int], list[list[float]]]:
+    """Clusters and similarities of six participants, by their true clusters."""
+    noise = 0.1 * random.random((6, 6))
+    similarity = torch.tensor(np.where(own[:, None] == own, 0.9, 0.1) + (noise + noise.T) / 2)
+    similarity = similarity.float().fill_diagonal_(1)
+    labels = cluster(rescale(similarity, torch.ones_like(similarity) > 0), 0.7).tolist()
+    return labels, [[round(value, 6) for value in row] for row in similarity.tolist()]

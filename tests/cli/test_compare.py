@@ -181,3 +181,14 @@ def test_the_classifier_layer_is_drawn(tmp_path: Path, monkeypatch: pytest.Monke
     assert result.exit_code == 0, result.output
     assert "client 3" in result.output
     assert (tmp_path / "runs" / "layer-digits-small-cnn.png").stat().st_size > 8000
+
+
+def test_commands_do_not_wait_for_what_they_may_not_need() -> None:
+    check = (
+        "import sys, cadis.cli.compare, cadis.cli.watch; "
+        "print([m for m in ('sklearn', 'scipy', 'wandb', 'mlflow', 'tensorboard', 'flwr')"
+        " if m in sys.modules])"
+    )
+    command = [sys.executable, "-c", check]
+    result = subprocess.run(command, capture_output=True, check=True, text=True)
+    assert result.stdout == "[]\n"

@@ -5,6 +5,7 @@ from cadis.runs.folder import RunFolder
 from cadis.runs.keeper import MAY_CHANGE, Keeper
 from cadis.runs.lock import is_locked, lock
 from cadis.runs.measures import (
+    agreement,
     cluster_agreement,
     clusters_found,
     mean_accuracy,
@@ -38,6 +39,7 @@ __all__ = [
     "Study",
     "StudyFolder",
     "Variant",
+    "agreement",
     "cluster_agreement",
     "clusters_found",
     "is_locked",

@@ -61,7 +61,7 @@ def cluster_agreement(
     true_clusters = [truth[client] for client in matrix.client_ids]
     if None in true_clusters:
         return None
-    return _agreement(true_clusters, found.tolist())
+    return agreement(true_clusters, found.tolist())
 
 
 def summarise(
@@ -117,14 +117,14 @@ def _round_agreement(history: Sequence[RoundRecord], described: dict[str, Any]) 
     if None in truth.values():
         return None
     scores = [
-        _agreement([truth[client] for client in record.participants], record.clusters or [])
+        agreement([truth[client] for client in record.participants], record.clusters or [])
         for record in history
     ]
     return sum(scores) / len(scores)
 
 
-def _agreement(true_clusters: Sequence[int], found: Sequence[int]) -> float:
-    """Adjusted Rand index."""
+def agreement(true_clusters: Sequence[int], found: Sequence[int]) -> float:
+    """Adjusted Rand index of two ways to group the same clients."""
     # Only now: it takes as long to import as torch, and is needed once a run.
     from sklearn.metrics import adjusted_rand_score  # noqa: PLC0415
 

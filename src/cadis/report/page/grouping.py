@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.metrics import adjusted_rand_score
 
 from cadis.analysis import Frame, Results, Story, frames, spread_rounds
 from cadis.core import ClientId
 from cadis.methods import CADIS
+from cadis.runs import agreement
 
 _MOST_CLIENTS = 120
 """Clients that are shown, at most."""
@@ -99,8 +99,8 @@ def _labels(frame: Frame, clients: Sequence[ClientId]) -> list[int]:
 
 
 def _agreement(frame: Frame, truth: Mapping[ClientId, int | None]) -> float:
-    score = adjusted_rand_score([truth[client] for client in frame.clients], frame.found.tolist())
-    return round(float(score), 4)
+    true_clusters = [truth[client] or 0 for client in frame.clients]
+    return round(agreement(true_clusters, frame.found.tolist()), 4)
 
 
 def _weights(frame: Frame, position: Mapping[ClientId, int]) -> list[list[float]]:
