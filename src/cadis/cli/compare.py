@@ -8,9 +8,11 @@ from typing import Any
 
 from rich.console import Console
 
-from cadis.analysis import Comparison, read_results
+from cadis.analysis import read_results
 from cadis.cli.guard import say
 from cadis.cli.names import plain_name
+from cadis.cli.report import show_results
+from cadis.cli.run import file_options
 from cadis.cli.tracking import check_tracker, tracked
 from cadis.core import CadisError
 from cadis.experiment import (
@@ -19,20 +21,11 @@ from cadis.experiment import (
     method_variants,
     parse_grid,
     planned_runs,
-    read_preset,
     run_study,
     study_folder,
 )
-from cadis.report import (
-    draw_figures,
-    show_answer,
-    show_tables,
-    study_progress,
-    tell,
-    write_report,
-    write_results,
-)
-from cadis.runs import Study, StudyFolder, Variant, read_toml
+from cadis.report import study_progress, tell
+from cadis.runs import Study, StudyFolder, Variant
 
 
 def compare(
@@ -106,19 +99,7 @@ def _show(folder: StudyFolder, console: Console, failures: Sequence[str]) -> int
     """Tables, files, pictures and the page."""
     if not any(folder.path.glob("*/*/history.jsonl")):
         return say("No run has finished a round.", 1)
-    results = read_results([folder.path])
-    comparison = Comparison(results)
-    show_tables(console, comparison)
-    for sentence in failures:
-        tell(console, sentence)
-    write_results(comparison, folder.path)
-    with console.status("Drawing ..."):
-        draw_figures(results, folder.path / "figures")
-        page = write_report(results, folder.path / "report.html")
-    show_answer(console, comparison)
-    tell(
-        console, f"Open {page}; tables are in {folder.path}, pictures in {folder.path / 'figures'}."
-    )
+    show_results(read_results([folder.path]), folder.path / "report.html", console, failures)
     return 1 if failures else 0
 
 
@@ -126,9 +107,7 @@ def _options(
     experiment: Path | None, preset: str | None, given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """A file's content, and what was typed but the seed."""
-    if experiment is not None and preset is not None:
-        raise CadisError("Give either a file or a preset, not both.")
-    file = read_preset(preset) if preset else read_toml(experiment) if experiment else {}
+    file = file_options(experiment, preset)
     return file, {key: value for key, value in given.items() if key != "seed"}
 
 

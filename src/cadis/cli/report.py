@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cadis.analysis import Comparison, read_results
+from cadis.analysis import Comparison, Results, read_results
 from cadis.core import CadisError
 from cadis.report import (
     draw_figures,
@@ -18,11 +18,27 @@ from cadis.report import (
 
 
 def report(paths: Sequence[Path], out: Path | None) -> int:
-    """Tables, the page, and figures beside it."""
-    page, console = _page_of(paths, out), Console()
-    results = read_results(paths)
+    """Show what there is in these folders."""
+    page = _page_of(paths, out)
+    show_results(read_results(paths), page, Console())
+    return 0
+
+
+def show_results(
+    results: Results, page: Path, console: Console, failures: Sequence[str] = ()
+) -> None:
+    """Tables in the terminal, the page, files and figures beside it, and the answer.
+
+    Args:
+        results: what to show.
+        page: where to write the page.
+        console: the terminal.
+        failures: sentences about runs that are missing.
+    """
     comparison = Comparison(results)
     show_tables(console, comparison)
+    for sentence in failures:
+        tell(console, sentence)
     try:
         with console.status("Drawing ..."):
             write_report(results, page)
@@ -32,7 +48,6 @@ def report(paths: Sequence[Path], out: Path | None) -> int:
         raise CadisError(f"{page.parent} cannot be written: {error.strerror}.") from None
     show_answer(console, comparison)
     tell(console, f"Open {page}; tables and pictures are beside it.")
-    return 0
 
 
 def _page_of(paths: Sequence[Path], out: Path | None) -> Path:

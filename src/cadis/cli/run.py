@@ -52,11 +52,16 @@ def _config(
                 "--resume wants the folder of the run by --out, and no file or preset."
             )
         return resolve(RunFolder(out).read_config(), given)
+    return resolve(file_options(experiment, preset), given)
+
+
+def file_options(experiment: Path | None, preset: str | None) -> dict[str, Any]:
+    """What a file or a preset says; nothing without either."""
+    if experiment is not None and preset is not None:
+        raise CadisError("Give either a file or a preset, not both.")
     if preset is not None:
-        if experiment is not None:
-            raise CadisError("Give either a file or a preset, not both.")
-        return resolve(read_preset(preset), given)
-    return resolve({} if experiment is None else read_toml(experiment), given)
+        return read_preset(preset)
+    return {} if experiment is None else read_toml(experiment)
 
 
 def _run(config: ExperimentConfig, folder: RunFolder, resume: bool, tracking: Tracking) -> None:
