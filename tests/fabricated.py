@@ -11,6 +11,7 @@ from cadis.core import cluster, rescale
 from cadis.methods import CADIS, METHODS, Method
 from cadis.options import options_of
 from cadis.runs import (
+    HistoryWriter,
     Rejection,
     RoundRecord,
     RunFolder,
@@ -18,7 +19,9 @@ from cadis.runs import (
     Study,
     StudyFolder,
     Variant,
+    replace_text,
     summarise,
+    to_toml,
 )
 from cadis.training import Evaluation
 
@@ -51,14 +54,15 @@ def write_run(
 ) -> RunFolder:
     """A run whose accuracy rises to about ``level``, with some noise that depends on the seed."""
     folder, described = RunFolder(path), federation(clients)
-    folder.create()
+    folder.claim().close()
     options = {"dataset": "digits", "rounds": rounds, "epochs": 2, "per_round": 6, "seed": seed}
-    folder.write_config(options_of(method, options | changed))
+    replace_text(path / "config.toml", to_toml(options_of(method, options | changed)))
     folder.write_json("federation.json", described)
     random = np.random.default_rng([seed, sum(method.name.encode())])
     history = [_record(number, method, described, level, random) for number in range(1, rounds + 1)]
+    writer = HistoryWriter(folder.history_path)
     for record in history:
-        folder.append_history(record)
+        writer.append(record)
     if finished:
         confusion = torch.tensor(random.integers(1, 9, (5, 5))) + 20 * torch.eye(5).long()
         summary = summarise(method, history, described, Evaluation(confusion, 3.0))

@@ -149,9 +149,9 @@ HOLD = """
 import sys
 from pathlib import Path
 from cadis.runs import lock
-with lock(Path(sys.argv[1]), "It"):
-    print("held", flush=True)
-    sys.stdin.read()
+held = lock(Path(sys.argv[1]), "It")
+print("held", flush=True)
+sys.stdin.read()
 """
 
 
@@ -169,7 +169,17 @@ def test_two_processes_do_not_work_on_one_study(tmp_path: Path) -> None:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
         assert is_locked(folder.lock_file)
-        with pytest.raises(CadisError, match=f"still going on, in process {other.pid}"):
-            run_study(folder, study, Heard())
+        sentence = f"still going on, in process {other.pid}"
+        with (
+            pytest.raises(CadisError, match=sentence),
+            folder.opened(quick_study("fedavg,cadis,fedfa")),
+        ):
+            pass
         other.communicate("")
+    assert folder.read() == study  # the one who was refused has changed nothing
+    with folder.opened(study):
+        assert is_locked(folder.lock_file)
+        with pytest.raises(CadisError, match="still going on"), folder.opened(study):
+            pass
+        assert is_locked(folder.lock_file)
     assert not is_locked(folder.lock_file)

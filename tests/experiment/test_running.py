@@ -39,6 +39,7 @@ def test_a_run_leaves_everything(tmp_path: Path) -> None:
     result = own_run(tmp_path / "run", clusters=[0, 0, 0, 1, 2])
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert names == {
+        ".cadis-run",
         "config.toml",
         "federation.json",
         "history.jsonl",

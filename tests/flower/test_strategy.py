@@ -58,8 +58,8 @@ def test_the_checkpoint_knows_who_is_who(tmp_path: Path) -> None:
     grid = LocalGrid.of(small_app(tmp_path / "state"))
     grid.nodes[1000].name = "north"
     start(CADIS(seed=7, per_round=3, fraction_evaluate=0, out=tmp_path / "run"), grid, rounds=1)
-    state = RunFolder(tmp_path / "run").checkpoint.load()
-    assert state is not None
+    checkpoint = RunFolder(tmp_path / "run").checkpoint
+    state = checkpoint.read(checkpoint.manifests()[0])
     chosen = [1, 2, 3, 4, "north"]
     taken = [chosen[place] for place in sample_participants(7, 1, 5, 3)]
     expected = {client: int(client in taken) for client in chosen}

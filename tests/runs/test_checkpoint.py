@@ -1,100 +1,257 @@
+"""Stored rounds: what is kept, what is gone on from, and what becomes of damaged files."""
+
 import json
-import re
-import subprocess
-import sys
+import shutil
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
+import cadis
 from cadis.core import CadisError
 from cadis.engine import Engine
-from cadis.methods import CADIS, FedDyn
-from cadis.runs import Checkpoint, RunState
+from cadis.methods import CADIS, FedDyn, Method
+from cadis.runs import DamagedError, Keeper, RoundResult, RunFolder, RunState
 from support import run_rounds, same, small_federation, small_model, small_settings
 
-
-def saved(folder: Path, states: list[RunState]) -> Checkpoint:
-    checkpoint = Checkpoint(folder)
-    checkpoint.create()
-    for state in states:
-        checkpoint.save(state)
-    return checkpoint
+OPTIONS = {"method": "cadis", "rounds": 9, "lr": 0.1}
+FEDERATION = {
+    "classes": ["a", "b"],
+    "clients": [{"id": n, "cluster": None, "samples": None} for n in range(5)],
+}
 
 
-def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
-    states = [result.state for result in run_rounds(CADIS(), tmp_path)]
-    loaded = saved(tmp_path / "c", states).load()
-    assert loaded is not None
-    assert loaded.round == 3
-    for name, tensor in vars(states[-1].model).items():
-        assert same(getattr(loaded.model, name), tensor)
-    assert loaded.method_state.keys() == states[-1].method_state.keys()
-    for name, tensor in states[-1].method_state.items():
-        assert same(loaded.method_state[name], tensor)
+def begun(path: Path, start: RunState, resume: bool = False) -> tuple[Keeper, RunState, list[str]]:
+    keeper, said = Keeper(RunFolder(path)), list[str]()
+    try:
+        state = keeper.begin(start, OPTIONS, lambda _: FEDERATION, resume, said.append)
+    except BaseException:
+        keeper.close()
+        raise
+    return keeper, state, said
 
 
-def test_only_what_belongs_to_the_last_round_is_kept(tmp_path: Path) -> None:
-    checkpoint = Checkpoint(tmp_path)
-    checkpoint.create()
-    engine = Engine(
-        small_model(), small_federation(), FedDyn(), small_settings(), checkpoint.client_folder
-    )
-    for result in engine.rounds(engine.start):
-        checkpoint.save(result.state)
-    assert [path.name for path in tmp_path.glob("round-*")] == ["round-3.safetensors"]
-    kept = {path.name for path in checkpoint.client_folder.iterdir()}
-    state = checkpoint.load()
-    assert state is not None
-    assert kept == set(state.client_files.values())
-    assert len(state.client_files) >= 3
+def nothing_known(start: RunState) -> RunState:
+    """The state before the first round, of a model that has other numbers."""
+    zeros = {name: torch.zeros_like(tensor) for name, tensor in vars(start.model).items()}
+    return RunState(0, type(start.model)(**zeros), {})
 
 
-def test_a_crash_while_saving_leaves_the_round_before(
+def stopped(path: Path, method: Method, rounds: int = 3) -> list[RoundResult]:
+    """A run that was stopped after some rounds; what its rounds were."""
+    folder = RunFolder(path)
+    settings = small_settings(rounds)
+    engine = Engine(small_model(), small_federation(), method, settings, folder.client_folder)
+    keeper, _, _ = begun(path, engine.start)
+    results = []
+    with closing(keeper):
+        for result in engine.rounds(engine.start):
+            keeper.keep(result.record, result.state, lambda m: {"all": m.parameters})
+            results.append(result)
+    return results
+
+
+def resumed(path: Path, results: list[RoundResult]) -> tuple[RunState, list[str], int]:
+    """What the run goes on from, what was said, and how many rounds its history has."""
+    keeper, state, said = begun(path, nothing_known(results[0].state), resume=True)
+    keeper.close()
+    return state, said, len(keeper.history)
+
+
+def assert_same(state: RunState, expected: RunState) -> None:
+    assert state.round == expected.round
+    for name, tensor in vars(expected.model).items():
+        assert same(getattr(state.model, name), tensor)
+    assert state.method_state.keys() == expected.method_state.keys()
+    for name, tensor in expected.method_state.items():
+        assert same(state.method_state[name], tensor)
+    assert state.client_files == expected.client_files
+
+
+@pytest.mark.parametrize("method", [CADIS(), FedDyn()])
+def test_what_is_kept_is_gone_on_from(method: Method, tmp_path: Path) -> None:
+    results = stopped(tmp_path / "run", method)
+    state, said, rounds = resumed(tmp_path / "run", results)
+    assert_same(state, results[-1].state)
+    assert said == []
+    assert rounds == 3
+
+
+def test_the_last_two_rounds_are_kept_and_no_more(tmp_path: Path) -> None:
+    results = stopped(tmp_path / "run", FedDyn(), rounds=5)
+    checkpoint = tmp_path / "run" / "checkpoint"
+    names = {path.name for path in checkpoint.iterdir()}
+    kept = {f"round-{number}.{kind}" for number in (4, 5) for kind in ("json", "safetensors")}
+    assert names == kept | {"lock", "clients"}
+    memories = {f.name for r in results[-2:] for f in r.state.client_files.values()}
+    assert {path.name for path in (checkpoint / "clients").iterdir()} == memories
+
+
+def damage_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def damage_end(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def damage_all(path: Path) -> None:
+    path.unlink()
+
+
+@pytest.mark.parametrize("damage", [damage_bit, damage_end, damage_all])
+@pytest.mark.parametrize("name", ["round-3.json", "round-3.safetensors", "clients/last"])
+def test_a_damaged_round_is_named_and_the_one_before_gone_on_from(
+    name: str, damage: Callable[[Path], None], tmp_path: Path
+) -> None:
+    results = stopped(tmp_path / "run", FedDyn())
+    checkpoint = tmp_path / "run" / "checkpoint"
+    path = checkpoint / name
+    if name == "clients/last":
+        path = next(checkpoint.glob("clients/client-*-round-3.safetensors"))
+    damage(path)
+    state, said, rounds = resumed(tmp_path / "run", results)
+    assert_same(state, results[1].state)
+    assert rounds == 2
+    if name != "round-3.json" or damage is not damage_all:  # then nothing says that it was there
+        (sentence,) = said
+        assert sentence.startswith(str(path))
+        assert sentence.endswith("Going on from round 2.")
+
+
+def test_if_both_rounds_are_damaged_both_stay_and_the_run_is_refused(tmp_path: Path) -> None:
+    results = stopped(tmp_path / "run", CADIS())
+    states = [tmp_path / "run" / "checkpoint" / f"round-{n}.safetensors" for n in (2, 3)]
+    for path in states:
+        damage_bit(path)
+    with pytest.raises(DamagedError, match=r"round-3.safetensors is damaged: .*start a new run"):
+        resumed(tmp_path / "run", results)
+    assert all(path.exists() for path in states)
+    assert len(RunFolder(tmp_path / "run").read_history()) == 3
+
+
+def test_a_history_that_lost_rounds_is_not_gone_on_from(tmp_path: Path) -> None:
+    results = stopped(tmp_path / "run", CADIS(), rounds=4)
+    history = tmp_path / "run" / "history.jsonl"
+    lines = history.read_text().splitlines(keepends=True)
+    for damaged in (lines[:2], [lines[0], *lines[2:]], [*lines[:1], *lines], ["{}\n", *lines[1:]]):
+        history.write_text("".join(damaged))
+        with pytest.raises(DamagedError, match=r"history.jsonl"):
+            resumed(tmp_path / "run", results)
+        with pytest.raises(DamagedError, match=r"history.jsonl"):
+            RunFolder(tmp_path / "run").read_history()
+    changed = lines[2].replace('"round": 3', '"round": 3, "accuracy": 0.99')
+    assert changed != lines[2]
+    history.write_text("".join([*lines[:2], changed, lines[3]]))
+    with pytest.raises(DamagedError, match=r"history.jsonl is damaged: it is not what was written"):
+        RunFolder(tmp_path / "run").read_history()
+    history.write_text("".join(lines[:3]))  # the last round only: the one before is whole
+    state, said, _ = resumed(tmp_path / "run", results)
+    assert state.round == 3
+    assert "history.jsonl is damaged" in said[0]
+
+
+def test_a_checkpoint_that_is_gone_is_told(tmp_path: Path) -> None:
+    results = stopped(tmp_path / "run", CADIS())
+    shutil.rmtree(tmp_path / "run" / "checkpoint")
+    with pytest.raises(DamagedError, match="has 3 rounds, but its checkpoint is gone"):
+        resumed(tmp_path / "run", results)
+
+
+def test_options_are_restored_if_deleted_and_refused_if_changed(tmp_path: Path) -> None:
+    results = stopped(tmp_path / "run", CADIS())
+    config = tmp_path / "run" / "config.toml"
+    text = config.read_text()
+    config.write_text(text.replace("rounds = 9", "rounds = 8"))
+    with pytest.raises(DamagedError, match=r"config.toml is not what the run has written; change"):
+        RunFolder(tmp_path / "run").read_config()
+    config.unlink()
+    assert RunFolder(tmp_path / "run").read_config() == OPTIONS
+    resumed(tmp_path / "run", results)
+    assert config.read_text() == text
+
+
+def test_who_has_what_is_written_again_if_damaged(tmp_path: Path) -> None:
+    results = stopped(tmp_path / "run", CADIS())
+    path = tmp_path / "run" / "federation.json"
+    before = path.read_bytes()
+    for damaged in (b"", b"[]", b'{"classes": 3}', before.replace(b'"a"', b'"x"'), b"\xff"):
+        path.write_bytes(damaged)
+        with pytest.raises(DamagedError, match=r"federation.json is damaged"):
+            RunFolder(path.parent).read_json("federation.json")
+        resumed(path.parent, results)
+        assert path.read_bytes() == before
+
+
+def test_a_best_model_that_is_damaged_is_told(tmp_path: Path) -> None:
+    results = stopped(tmp_path / "run", CADIS())
+    best = tmp_path / "run" / "best.safetensors"
+    damage_bit(best)
+    with pytest.raises(DamagedError, match=r"best.safetensors is damaged: .*or delete it"):
+        resumed(tmp_path / "run", results)
+    best.unlink()
+    _, said, _ = resumed(tmp_path / "run", results)
+    assert "best.safetensors is missing" in said[0]
+
+
+def test_a_staged_file_is_put_in_place_with_its_round_only(tmp_path: Path) -> None:
+    """Killed before or after the manifest is written: the best model is that of the round."""
+    results = stopped(tmp_path / "run", CADIS())
+    folder = RunFolder(tmp_path / "run")
+    before = load_file(folder.path / "best.safetensors")
+    (folder.path / ".best.safetensors.draft").write_bytes(b"of a round that never came to be")
+    (folder.path / "checkpoint" / ".round-4.json.draft").write_bytes(b"{")
+    resumed(folder.path, results)
+    assert torch.equal(load_file(folder.path / "best.safetensors")["all"], before["all"])
+    (folder.path / "best.safetensors").rename(folder.path / ".best.safetensors.draft")
+    resumed(folder.path, results)
+    assert torch.equal(load_file(folder.path / "best.safetensors")["all"], before["all"])
+    assert not [*folder.path.glob(".*.draft"), *folder.path.glob("checkpoint/.*.draft")]
+
+
+def test_a_run_from_before_there_were_manifests_goes_on(tmp_path: Path) -> None:
+    results = stopped(tmp_path / "run", FedDyn())
+    checkpoint, state = tmp_path / "run" / "checkpoint", results[-1].state
+    for path in checkpoint.glob("round-*.json"):
+        path.unlink()
+    index = {
+        "round": 3,
+        "state": "round-3.safetensors",
+        "clients": {str(n): file.name for n, file in state.client_files.items()},
+        "run": "",
+        "members": [],
+    }
+    (checkpoint / "checkpoint.json").write_text(json.dumps(index))
+    loaded, said, rounds = resumed(tmp_path / "run", results)
+    assert_same(loaded, state)
+    assert (said, rounds) == ([], 3)
+    for damage in ("{", "[]", json.dumps({"round": 1}), '{"state": "gone"}'):
+        (checkpoint / "round-3.json").unlink(missing_ok=True)
+        (checkpoint / "checkpoint.json").write_text(damage)
+        with pytest.raises(CadisError, match=r"checkpoint.json is damaged"):
+            resumed(tmp_path / "run", results)
+
+
+def test_a_full_disk_is_a_sentence_and_the_run_goes_on_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    states = [result.state for result in run_rounds(CADIS(), tmp_path)]
-    checkpoint = saved(tmp_path / "c", states[:1])
+    results = [result.state for result in run_rounds(CADIS(), tmp_path / "other")]
+    records = run_rounds(CADIS(), tmp_path / "other")
+    keeper, _, _ = begun(tmp_path / "run", nothing_known(results[0]))
+    keeper.keep(records[0].record, results[0], lambda m: {"all": m.parameters})
 
-    def crash(self: Path, target: Path) -> Path:
-        raise KeyboardInterrupt(self, target)
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "replace", crash)
-    with pytest.raises(KeyboardInterrupt):
-        checkpoint.save(states[1])
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(cadis.RunError, match=r"cannot be written: No space left on device; put"):
+        keeper.keep(records[1].record, results[1], lambda m: {"all": m.parameters})
     monkeypatch.undo()
-    loaded = checkpoint.load()
-    assert loaded is not None
-    assert loaded.round == 1
-    assert torch.equal(loaded.model.parameters, states[0].model.parameters)
-
-
-def test_nothing_saved_yet(tmp_path: Path) -> None:
-    assert Checkpoint(tmp_path).load() is None
-
-
-@pytest.mark.parametrize("damage", ["{", "[]", json.dumps({"round": 1}), '{"state": "gone"}'])
-def test_a_damaged_checkpoint_is_told(tmp_path: Path, damage: str) -> None:
-    (tmp_path / "checkpoint.json").write_text(damage)
-    with pytest.raises(CadisError, match="cannot be read"):
-        Checkpoint(tmp_path).load()
-
-
-def test_two_processes_cannot_go_on_with_one_run(tmp_path: Path) -> None:
-    checkpoint = Checkpoint(tmp_path / "run" / "checkpoint")
-    checkpoint.create()
-    code = (
-        "import sys, time; from pathlib import Path; from cadis.runs import Checkpoint\n"
-        "held = Checkpoint(Path(sys.argv[1])).lock(); print('held', flush=True); time.sleep(60)"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path / "run" / "checkpoint")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"held\n"
-        sentence = f"The run in {tmp_path / 'run'} is still going on, in process {other.pid};"
-        with pytest.raises(CadisError, match=re.escape(sentence)):
-            checkpoint.lock()
-        other.kill()  # nothing is left to clean up by hand
-    held = checkpoint.lock()
-    assert held is not None
-    held.close()
+    keeper.close()
+    state, said, rounds = resumed(tmp_path / "run", records)
+    assert (state.round, said, rounds) == (1, [], 1)

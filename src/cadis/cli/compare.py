@@ -79,20 +79,25 @@ def sweep(
 def _run(study: Study, out: Path | None, name: str, track: str | None) -> int:
     folder = StudyFolder(out) if out is not None else study_folder(Path("runs") / name, study)
     check_tracker(track)
-    console, study = Console(), folder.join(study)
-    tell(
-        console,
-        f"Everything goes to {folder.path}; look at it meanwhile: cadis watch {folder.path}",
-    )
-    failures: list[str] = []
-    try:
-        runs = list(planned_runs(folder, study))
-        with study_progress(console, runs) as audience, tracked(audience, track, folder) as heard:
-            failures = run_study(folder, study, heard)
-    except KeyboardInterrupt:
-        look = f"look at what there is by: cadis report {folder.path}"
-        return say(f"Stopped. The same command goes on from here; {look}", 130)
+    console = Console()
+    with folder.opened(study) as everything:
+        tell(
+            console,
+            f"Everything goes to {folder.path}; look at it meanwhile: cadis watch {folder.path}",
+        )
+        try:
+            failures = _run_all(folder, everything, track, console)
+        except KeyboardInterrupt:
+            look = f"look at what there is by: cadis report {folder.path}"
+            return say(f"Stopped. The same command goes on from here; {look}", 130)
     return _show(folder, console, failures)
+
+
+def _run_all(folder: StudyFolder, study: Study, track: str | None, console: Console) -> list[str]:
+    """Run what is missing; returns a sentence for each run that could not go on."""
+    runs = list(planned_runs(folder, study))
+    with study_progress(console, runs) as audience, tracked(audience, track, folder) as heard:
+        return run_study(folder, study, heard)
 
 
 def _show(folder: StudyFolder, console: Console, failures: Sequence[str]) -> int:

@@ -1,6 +1,9 @@
 """Doing tasks: in this process, or in worker processes with one torch thread each."""
 
+import multiprocessing
+import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -126,6 +129,7 @@ def _serve(
     if inherited is not None:  # the server's end; if it stayed open here, the pipe never ended
         inherited.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server to handle
+    threading.Thread(target=_end_with_server, daemon=True).start()
     torch.set_num_threads(1)
     worker = Worker(job)
     while True:
@@ -135,6 +139,14 @@ def _serve(
             results.send((number, _answer(worker, task)))
         except (EOFError, BrokenPipeError):
             return
+
+
+def _end_with_server() -> None:
+    """End this process when the server's has ended, also in the middle of a long training."""
+    server = multiprocessing.parent_process()
+    if server is not None:
+        wait([server.sentinel])
+        os._exit(1)
 
 
 def _answer(worker: Worker, task: Task) -> Result | RunError:

@@ -10,7 +10,7 @@ from cadis.core import ModelState, RunError
 from cadis.engine.federation import Federation
 from cadis.engine.worker import TestTask, Trained, TrainTask
 from cadis.methods import Aggregation, ClientUpdate, Method
-from cadis.runs import Rejection, RunState
+from cadis.runs import Rejection, RunState, StoredFile
 from cadis.training import ServerHalf, diverged
 
 _TEST_PART = 256
@@ -31,7 +31,7 @@ class Outcome:
     aggregation: Aggregation
     updates: list[ClientUpdate]
     rejected: list[Rejection]
-    client_files: dict[int, str]
+    client_files: dict[int, StoredFile]
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Server:
                 round=number,
                 client=client,
                 slot=slot,
-                state_before=self.client_folder / files[client] if client in files else None,
-                state_after=self.client_folder / _file_name(number, client),
+                memory=files.get(client),
+                memory_after=self.client_folder / _file_name(number, client),
             )
             for slot, client in enumerate(present)
         ]
@@ -89,8 +89,8 @@ class Server:
                 rejected.append(Rejection(client_id, "its model is infinite or not a number"))
                 continue
             updates.append(ClientUpdate(client_id, sizes[client], model, answer.metrics))
-            if answer.keeps_state:
-                files[client] = _file_name(number, client)
+            if answer.memory is not None:
+                files[client] = answer.memory
         if not updates:
             raise RunError(diverged(number, "every client's model"))
         half = ServerHalf(

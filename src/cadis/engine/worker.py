@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TypeAlias
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import nn
 
 from cadis.core import ModelState, RunError, generator_for
@@ -18,6 +17,7 @@ from cadis.engine.settings import EngineSettings
 from cadis.engine.sharing import overwrite
 from cadis.methods import Method
 from cadis.models import FlatModel
+from cadis.runs import StoredFile, read_tensors, store_tensors
 from cadis.training import Evaluation, evaluate, train_locally
 
 
@@ -54,13 +54,20 @@ class TrainTask:
 
     The client's memory is read from and written to files: it is its own, may be as large as the
     model, and need not be in memory while others train.
+
+    Attributes:
+        round: the number of the round.
+        client: the number of the client.
+        slot: where to put its model.
+        memory: the client's memory before, None if it has none.
+        memory_after: the file to put it into afterwards.
     """
 
     round: int
     client: int
     slot: int
-    state_before: Path | None
-    state_after: Path
+    memory: StoredFile | None
+    memory_after: Path
 
 
 @dataclass(frozen=True)
@@ -88,13 +95,13 @@ class Trained:
     Attributes:
         metrics: scalars for the server.
         finite: whether the model has only finite numbers.
-        keeps_state: whether the client has a memory, now in its file.
+        memory: the file that the client's memory is in, None if it has none.
         seconds: the time it took.
     """
 
     metrics: dict[str, float]
     finite: bool
-    keeps_state: bool
+    memory: StoredFile | None
     seconds: float
 
 
@@ -132,27 +139,26 @@ class Worker:
         """Train one client."""
         started = time.perf_counter()
         job = self.job
-        before = {}
-        if task.state_before is not None:
-            before = load_file(task.state_before, device=str(job.device))
+        before = read_tensors(task.memory_after.parent, task.memory) if task.memory else {}
         client_id = job.federation.client_ids[task.client]
         result = train_locally(
             self.model,
             job.method,
             job.federation.clients[task.client].to(job.device),
             job.sent,
-            before,
+            {name: tensor.to(job.device) for name, tensor in before.items()},
             job.settings.local,
             generator_for(job.settings.seed, "train", task.round, client_id),
         )
         trained = self.model.state()
         overwrite(job.slots[task.slot], trained)
+        memory = None
         if result.client_state:
-            save_file(dict(result.client_state), task.state_after)
+            memory = store_tensors(task.memory_after, result.client_state)
         return Trained(
             metrics=result.metrics,
             finite=trained.is_finite(),
-            keeps_state=bool(result.client_state),
+            memory=memory,
             seconds=time.perf_counter() - started,
         )
 

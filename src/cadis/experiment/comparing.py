@@ -10,7 +10,7 @@ from cadis.data import SILENT, Dataset, Listener
 from cadis.experiment.build import load_dataset
 from cadis.experiment.config import ExperimentConfig, resolve
 from cadis.experiment.running import OnRound, run_experiment
-from cadis.runs import RoundRecord, RunFolder, Study, StudyFolder, Variant, lock
+from cadis.runs import DamagedError, RoundRecord, RunFolder, Study, StudyFolder, Variant
 
 
 @dataclass(frozen=True)
@@ -96,26 +96,24 @@ def run_study(folder: StudyFolder, study: Study, audience: Audience) -> list[str
         A sentence for each run that could not go on.
     """
     failures, datasets = [], Datasets(audience.listener)
-    with lock(folder.lock_file, f"The study in {folder.path}"):
-        for run in planned_runs(folder, study):
+    for run in planned_runs(folder, study):
+        try:
             reused = run.finished()
-            try:
-                if not reused:
-                    _run(run, datasets, audience)
-                audience.end(run, reused)
-            except RunError as error:
-                failures.append(f"{run.variant.label}, seed {run.seed}: {error}")
-                audience.fail(failures[-1])
+            if not reused:
+                _run(run, datasets, audience)
+            audience.end(run, reused)
+        except (RunError, DamagedError) as error:
+            failures.append(f"{run.variant.label}, seed {run.seed}: {error}")
+            audience.fail(failures[-1])
     return failures
 
 
 def _run(run: PlannedRun, datasets: Datasets, audience: Audience) -> None:
     config = resolve({**run.variant.options, "seed": run.seed}, {})
-    resume = run.folder.holds_run() and bool(run.done())
     run_experiment(
         config,
         run.folder.path,
-        resume,
+        run.folder.holds_run(),
         audience.begin(run),
         audience.listener,
         datasets.of(config),

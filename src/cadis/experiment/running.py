@@ -93,7 +93,7 @@ def execute(
     described = describe_federation(engine.given, engine.num_classes)
     evaluation = None
     with closing(Keeper(folder)) as keeper:
-        state = keeper.begin(engine.start, options, described, resume)
+        state = keeper.begin(engine.start, options, lambda _: described, resume, listener.say)
         with closing(engine.rounds(state, listener)) as rounds:
             for result in rounds:
                 state, evaluation = result.state, result.evaluation

@@ -7,6 +7,7 @@ from flwr.app import MetricRecord
 
 from cadis.core import CadisError
 from cadis.flower.arrays import ArrayLayout
+from cadis.flower.gathering import LOGGER
 from cadis.flower.record import evaluation_in
 from cadis.flower.settings import StrategySettings
 from cadis.methods import Method
@@ -43,13 +44,11 @@ class Book:
             "num_clients": settings.num_clients,
         }
         options = options_of(self._method, {**scalars, **settings.notes, **described})
-        federation = self._before(self._keeper.folder) if settings.resume else self._federation()
-        return self._keeper.begin(start, options, federation, settings.resume)
+        return self._keeper.begin(start, options, self._federation, settings.resume, LOGGER.warning)
 
     def keep(self, record: RoundRecord, state: RunState) -> None:
         """Keep a finished round."""
         if self._keeper is not None:
-            self._keeper.folder.write_json("federation.json", self._federation(state.members))
             self._keeper.keep(record, state, self._layout.to_tensors)
 
     def finish(self, state: RunState, metrics: MetricRecord | None) -> None:
@@ -58,7 +57,7 @@ class Book:
             model = self._layout.to_tensors(state.model)
             self._keeper.finish(self._method, model, evaluation_in(metrics))
 
-    def _federation(self, members: Iterable[Member] = ()) -> dict[str, Any]:
+    def _federation(self, members: Iterable[Member]) -> dict[str, Any]:
         """Who has what: what the server was told, and who else was ever there."""
         classes = [str(number) for number in range(self._layout.num_classes)]
         told = self._settings.federation or {"classes": classes, "clients": []}
@@ -69,10 +68,3 @@ class Book:
             if member.client not in known
         ]
         return {**told, "clients": [*told["clients"], *others]}
-
-    def _before(self, folder: RunFolder) -> dict[str, Any]:
-        """Who was there before a run was stopped; the server must have been told the same."""
-        folder.read_config()  # there must be a run
-        before, told = folder.read_json("federation.json"), self._federation()
-        same = {**before, "clients": before["clients"][: len(told["clients"])]}
-        return before if same == told else told

@@ -8,14 +8,14 @@ from pathlib import Path
 from urllib.parse import quote
 
 from platformdirs import user_state_path
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 
 from cadis.core import CadisError, ClientId
 from cadis.methods import TensorState
-from cadis.runs.checkpoint import replace_file
+from cadis.runs import DamagedError, StoredFile, read_tensors, store_tensors, sync_folder
 
 _RUN = re.compile("[0-9a-f]{16}")
+_FILE = re.compile(r"round-(\d+)(?:-([0-9a-f]{64}))?\.safetensors")
+"""The round, and the digest of the content; older files have none."""
 
 
 def memory_folder() -> Path:
@@ -46,21 +46,32 @@ class Memory:
             raise CadisError(f"'{self.run}' is not the name of a run.")
 
     def load(self, number: int) -> TensorState | None:
-        """The state after a round; None if it is lost."""
-        try:
-            return load_file(self._file(number))
-        except (OSError, SafetensorError):
-            return None
+        """The state after a round; None if it is lost or damaged."""
+        for path, (found, digest) in self._files().items():
+            if found == number:
+                try:
+                    return read_tensors(path.parent, StoredFile(path.name, digest))
+                except DamagedError:
+                    return None
+        return None
 
     def save(self, number: int, state: TensorState, began_with: int) -> None:
         """Keep the state after a round, and that before it; drop all others."""
-        path = self._file(number)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, lambda draft: save_file(dict(state), draft))
-        for other in path.parent.glob("round-*.safetensors"):
-            if other not in (path, self._file(began_with)):
+        self._folder.mkdir(parents=True, exist_ok=True)
+        stored = store_tensors(self._folder / "new.safetensors", state)
+        path = self._folder / f"round-{number}-{stored.sha256}.safetensors"
+        (self._folder / stored.name).replace(path)
+        sync_folder(self._folder)
+        for other, (found, _) in self._files().items():
+            if other != path and (found == number or found != began_with):
                 other.unlink(missing_ok=True)
 
-    def _file(self, number: int) -> Path:
-        name = quote(json.dumps(self.client), safe="")
-        return self.folder / self.run / name / f"round-{number}.safetensors"
+    @property
+    def _folder(self) -> Path:
+        return self.folder / self.run / quote(json.dumps(self.client), safe="")
+
+    def _files(self) -> dict[Path, tuple[int, str]]:
+        """The round and the digest of each file, the newest first."""
+        found = {path: _FILE.fullmatch(path.name) for path in self._folder.glob("round-*")}
+        told = {path: (int(match[1]), match[2] or "") for path, match in found.items() if match}
+        return dict(sorted(told.items(), key=lambda item: -item[1][0]))

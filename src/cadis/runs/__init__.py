@@ -1,9 +1,11 @@
 """What a run leaves behind: records, checkpoints, and the folder that reports read."""
 
-from cadis.runs.checkpoint import Checkpoint, replace_text
-from cadis.runs.folder import RunFolder
+from cadis.runs.checkpoint import Checkpoint, read_tensors, store_tensors
+from cadis.runs.files import DamagedError, StoredFile, replace_text, sync_folder
+from cadis.runs.folder import RunFolder, cannot_be_written
+from cadis.runs.history import HistoryWriter
 from cadis.runs.keeper import MAY_CHANGE, Keeper
-from cadis.runs.lock import is_locked, lock
+from cadis.runs.lock import Lock, is_locked, lock
 from cadis.runs.measures import (
     agreement,
     cluster_agreement,
@@ -28,7 +30,10 @@ from cadis.runs.toml import read_toml, to_toml
 __all__ = [
     "MAY_CHANGE",
     "Checkpoint",
+    "DamagedError",
+    "HistoryWriter",
     "Keeper",
+    "Lock",
     "Member",
     "Rejection",
     "RoundRecord",
@@ -36,20 +41,25 @@ __all__ = [
     "RunFolder",
     "RunState",
     "Seconds",
+    "StoredFile",
     "Study",
     "StudyFolder",
     "Variant",
     "agreement",
+    "cannot_be_written",
     "cluster_agreement",
     "clusters_found",
     "is_locked",
     "lock",
     "mean_accuracy",
     "rare_classes",
+    "read_tensors",
     "read_toml",
     "record_of",
     "replace_text",
     "replay",
+    "store_tensors",
     "summarise",
+    "sync_folder",
     "to_toml",
 ]

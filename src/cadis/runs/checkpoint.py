@@ -1,37 +1,41 @@
 """Stop at any time, go on exactly: the state after a round, in a folder, without pickle."""
 
-import json
-from collections.abc import Callable
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save
+from torch import Tensor
 
-from cadis.core import CadisError, ModelState
-from cadis.runs.lock import lock
+from cadis.core import ModelState
+from cadis.runs.files import (
+    DamagedError,
+    StoredFile,
+    digest_of,
+    read_file,
+    read_stored,
+    replace_file,
+    sync_folder,
+)
+from cadis.runs.lock import Lock, lock
+from cadis.runs.manifest import HistoryMark, Manifest
 from cadis.runs.record import Member, RunState
+from cadis.runs.shapes import read_as
 
-_INDEX = "checkpoint.json"
-
-
-def replace_file(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file under another name, then put it in place: it is there whole, or not at all."""
-    draft = path.with_name(f".{path.name}.draft")
-    write(draft)
-    draft.replace(path)
-
-
-def replace_text(path: Path, text: str) -> None:
-    """Put a text file in place, whole or not at all."""
-    replace_file(path, lambda draft: draft.write_text(text, encoding="utf-8"))
+_MANIFEST = re.compile(r"round-(0|[1-9][0-9]*)\.json")
+_LEGACY_INDEX = "checkpoint.json"
+"""What named the files of the last round before there were manifests."""
 
 
 class Checkpoint:
-    """A checkpoint folder.
+    """A checkpoint folder: the last round, and the one before.
 
-    The index names the files that belong to the last finished round. It is replaced in one
-    step, so a run that is killed at any moment is found as it was after some round.
+    Each round has a manifest that names its files and their digests. It is put in place when
+    they all are on the disk, and only then is the round before the last one dropped. So a run
+    that is killed, or whose machine loses power, at any moment is found as it was after some
+    round; and if the last round is damaged, there is another.
 
     Attributes:
         client_folder: where clients' memories are written while a round is under way.
@@ -50,53 +54,129 @@ class Checkpoint:
         """Held by whoever works on the run."""
         return self._folder / "lock"
 
-    def lock(self) -> IO[str]:
-        """Keep other processes from going on with the same run, while what is returned is open."""
+    def lock(self) -> Lock:
+        """Keep others from working on the same run, until what is returned is closed."""
         return lock(self.lock_file, f"The run in {self._folder.parent}")
 
-    def save(self, state: RunState) -> None:
-        """Make ``state`` the one to go on from, and drop what it supersedes."""
-        name = f"round-{state.round}.safetensors"
-        model = {f"model.{key}": value for key, value in vars(state.model).items()}
-        method = {f"method.{key}": value for key, value in state.method_state.items()}
-        save_file(model | method, self._folder / name)
-        index = {
-            "round": state.round,
-            "state": name,
-            "clients": {str(client): file for client, file in state.client_files.items()},
-            "run": state.run,
-            "members": [vars(member) for member in state.members],
-        }
-        replace_text(self._folder / _INDEX, json.dumps(index, indent=1))
-        self._drop_all_but(name, set(state.client_files.values()))
+    def manifests(self) -> list[Path]:
+        """Those of the rounds that are kept, the newest first."""
+        found = {path: _MANIFEST.fullmatch(path.name) for path in self._folder.glob("round-*.json")}
+        rounds = {path: int(match[1]) for path, match in found.items() if match}
+        return sorted(rounds, key=lambda path: -rounds[path])
 
-    def load(self) -> RunState | None:
-        """The state to go on from; None if no round was finished."""
-        path = self._folder / _INDEX
+    def read(self, path: Path) -> Manifest:
+        """One of the manifests."""
+        return Manifest.from_bytes(read_file(path), path)
+
+    def save_state(self, state: RunState) -> StoredFile:
+        """Bring the model and the method's memory to the disk; they count with their manifest."""
+        tensors = {f"model.{key}": value for key, value in vars(state.model).items()}
+        tensors |= {f"method.{key}": value for key, value in state.method_state.items()}
+        return store_tensors(self._folder / f"round-{state.round}.safetensors", tensors)
+
+    def commit(self, manifest: Manifest) -> None:
+        """Make a round the one to go on from, and drop what is older than the round before."""
+        if manifest.clients:
+            sync_folder(self.client_folder)
+        replace_file(self._folder / f"round-{manifest.round}.json", manifest.to_bytes())
+        sync_folder(self._folder)
+        self._drop_all_but([manifest, *self._before(manifest)])
+
+    def load(self, manifest: Manifest) -> RunState:
+        """The state after a round; every file of it must be what was written."""
+        assert manifest.state is not None
+        tensors = read_tensors(self._folder, manifest.state)
+        for stored in manifest.clients.values():
+            read_stored(self.client_folder, stored)
+        return RunState(
+            manifest.round,
+            *_split(tensors, self._folder / manifest.state.name),
+            dict(manifest.clients),
+            manifest.run,
+            manifest.members,
+        )
+
+    def read_legacy(self) -> Manifest | None:
+        """What the index of the last round said, before there were manifests; None if nothing."""
+        path = self._folder / _LEGACY_INDEX
         if not path.exists():
             return None
-        try:
-            index = json.loads(path.read_text(encoding="utf-8"))
-            tensors = load_file(self._folder / index["state"])
-            clients = {int(client): file for client, file in index["clients"].items()}
-            members = tuple(Member(**member) for member in index["members"])
-            run = index["run"]
-        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-            raise CadisError(f"The checkpoint in {self._folder} cannot be read: {error}") from None
-        model, method = (
-            {
-                key.removeprefix(prefix): value
-                for key, value in tensors.items()
-                if key.startswith(prefix)
-            }
-            for prefix in ("model.", "method.")
+        index = read_as(_LegacyIndex, read_file(path), path)
+        return Manifest(
+            index.round,
+            HistoryMark(0, ""),
+            config="",
+            state=_as_it_is(self._folder, index.state),
+            clients={n: _as_it_is(self.client_folder, name) for n, name in index.clients.items()},
+            run=index.run,
+            members=index.members,
         )
-        return RunState(index["round"], ModelState(**model), method, clients, run, members)
 
-    def _drop_all_but(self, state_file: str, client_files: set[str]) -> None:
-        for path in self._folder.glob("round-*.safetensors"):
-            if path.name != state_file:
+    def _before(self, manifest: Manifest) -> Iterable[Manifest]:
+        """The manifest of the round before, if it can be read."""
+        path = self._folder / f"round-{manifest.round - 1}.json"
+        try:
+            return [self.read(path)] if path.exists() else []
+        except DamagedError:
+            return []
+
+    def _drop_all_but(self, kept: list[Manifest]) -> None:
+        names = {f"round-{manifest.round}.json" for manifest in kept}
+        names |= {manifest.state.name for manifest in kept if manifest.state}
+        for path in [*self._folder.glob("round-*.json"), *self._folder.glob("round-*.safetensors")]:
+            if path.name not in names:
                 path.unlink()
-        for path in self.client_folder.iterdir():
-            if path.name not in client_files:
+        memories = {stored.name for manifest in kept for stored in manifest.clients.values()}
+        for path in self.client_folder.glob("client-*.safetensors"):
+            if path.name not in memories:
                 path.unlink()
+        if len(kept) > 1:
+            (self._folder / _LEGACY_INDEX).unlink(missing_ok=True)
+
+
+def store_tensors(path: Path, tensors: Mapping[str, Tensor]) -> StoredFile:
+    """Bring named tensors to the disk."""
+    content = save({name: tensor.contiguous() for name, tensor in tensors.items()})
+    replace_file(path, content)
+    return StoredFile(path.name, digest_of(content))
+
+
+def read_tensors(folder: Path, stored: StoredFile) -> dict[str, Tensor]:
+    """The inverse of :func:`store_tensors`."""
+    content = read_stored(folder, stored)
+    try:
+        return load(content)
+    except (SafetensorError, ValueError, KeyError) as error:  # of a file without a digest
+        raise DamagedError(f"{folder / stored.name} is damaged: {error}.") from None
+
+
+def _split(tensors: dict[str, Tensor], where: Path) -> tuple[ModelState, dict[str, Tensor]]:
+    """The model, and the method's memory."""
+    model, method = (
+        {
+            key.removeprefix(prefix): value
+            for key, value in tensors.items()
+            if key.startswith(prefix)
+        }
+        for prefix in ("model.", "method.")
+    )
+    try:
+        return ModelState(**model), method
+    except TypeError:
+        raise DamagedError(f"{where} is damaged: it holds no model.") from None
+
+
+def _as_it_is(folder: Path, name: str) -> StoredFile:
+    """A file whose digest nobody has kept: it must be what it is now."""
+    return StoredFile(name, digest_of(read_file(folder / name)))
+
+
+@dataclass(frozen=True)
+class _LegacyIndex:
+    """What the index looked like."""
+
+    round: int
+    state: str
+    clients: dict[int, str]
+    run: str
+    members: tuple[Member, ...]

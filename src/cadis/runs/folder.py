@@ -1,20 +1,55 @@
 """What a run leaves behind: a folder that reports read."""
 
 import json
-import shutil
-from collections.abc import Mapping
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from cadis.core import CadisError
-from cadis.runs.checkpoint import Checkpoint, replace_file, replace_text
-from cadis.runs.record import Rejection, RoundRecord, Seconds
-from cadis.runs.toml import read_toml, to_toml
+from cadis.runs.checkpoint import Checkpoint
+from cadis.runs.files import (
+    DamagedError,
+    damaged,
+    digest_of,
+    draft_of,
+    read_file,
+    replace_text,
+    sync_folder,
+    write_draft,
+)
+from cadis.runs.history import check_history, read_records
+from cadis.runs.lock import Lock
+from cadis.runs.manifest import Manifest
+from cadis.runs.record import FederationShape, RoundRecord, SummaryShape
+from cadis.runs.shapes import read_as
+from cadis.runs.toml import parse_toml
+
+_MARKER = ".cadis-run"
+_MARKER_TEXT = "cadis keeps a run in this folder. It leaves alone what it has not written.\n"
+_BEGINNING = re.compile(
+    r"\.cadis-run|config\.toml|federation\.json|history\.jsonl|checkpoint/lock|"
+    r"checkpoint/round-0\.json|checkpoint/clients/client-\d+-round-1\.safetensors"
+)
+"""Files of a run before its first round has ended."""
+_DRAFT = re.compile(
+    r"\.(\.cadis-run|config\.toml|(federation|summary|tracking)\.json|(best|model)\.safetensors|"
+    r"report\.html)\.draft|checkpoint/\.round-\d+\.(json|safetensors)\.draft|"
+    r"checkpoint/clients/\.client-\d+-round-\d+\.safetensors\.draft"
+)
+"""What is written under another name first."""
+_SHAPES: dict[str, type] = {"federation.json": FederationShape, "summary.json": SummaryShape}
+_LOOKS = 4
+"""How often a file is looked at, at most: it may be written just then."""
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -43,9 +78,14 @@ class RunFolder:
         """Where pictures go."""
         return self.path / "figures"
 
+    @property
+    def history_path(self) -> Path:
+        """The file that has a line for each round."""
+        return self.path / "history.jsonl"
+
     def holds_run(self) -> bool:
         """Whether a run was begun here."""
-        return (self.path / "config.toml").exists()
+        return (self.path / "config.toml").exists() or bool(self.checkpoint.manifests())
 
     def has_rounds(self) -> bool:
         """Whether a round has ended."""
@@ -53,75 +93,191 @@ class RunFolder:
 
     def history_size(self) -> int:
         """Bytes of history; they grow with every round."""
-        path = self.path / "history.jsonl"
-        return path.stat().st_size if path.exists() else 0
+        return self.history_path.stat().st_size if self.history_path.exists() else 0
 
-    def create(self) -> None:
-        """Make the folder; refuse one that holds something already, or cannot be written.
+    def claim(self) -> Lock:
+        """Lock the folder for a new run; nobody else's files are touched.
 
-        A run that ended before its first round was done makes room.
+        Only a new or empty folder will do, or one in which a run ended before its first round
+        was done.
         """
-        try:
-            if self.holds_run() and not self.read_history():  # it never got anywhere
-                shutil.rmtree(self.path)
-            if self.path.is_dir() and any(self.path.iterdir()):
-                raise CadisError(
-                    f"The folder {self.path} is not empty; choose another, or resume the run in it."
-                )
+        with cannot_be_written(self.path):
+            self._beginning()
             self.checkpoint.create()
-        except OSError as error:
-            raise CadisError(
-                f"The folder {self.path} cannot be written: {error.strerror}."
-            ) from None
+            held = self.checkpoint.lock()
+            try:
+                for path in self._beginning():  # looked at again: others may have been quicker
+                    path.unlink()
+                replace_text(self.path / _MARKER, _MARKER_TEXT)
+            except BaseException:
+                held.close()
+                raise
+        return held
 
-    def write_config(self, options: Mapping[str, Any]) -> None:
-        """Keep the resolved options."""
-        replace_text(self.path / "config.toml", to_toml(options))
+    def reopen(self) -> Lock:
+        """Lock the folder of a run that is to go on."""
+        self._check_begun()
+        with cannot_be_written(self.path):
+            self.checkpoint.create()  # a copy of a run may lack its empty folders
+            return self.checkpoint.lock()
 
     def read_config(self) -> dict[str, Any]:
-        """The resolved options."""
-        if not self.holds_run():
-            raise CadisError(f"There is no run in the folder {self.path}.")
-        return read_toml(self.path / "config.toml")
-
-    def write_json(self, name: str, content: Mapping[str, Any]) -> None:
-        """Keep ``federation.json`` or ``summary.json``."""
-        lines = (f"{json.dumps(key)}: {json.dumps(value)}" for key, value in content.items())
-        replace_text(self.path / name, "{\n" + ",\n".join(lines) + "\n}\n")
+        """The resolved options; if their file is gone, those that the checkpoint remembers."""
+        self._check_begun()
+        path, manifest = self.path / "config.toml", self._manifest()
+        if not path.exists() and manifest is not None:
+            return parse_toml(manifest.config, path)
+        try:
+            return parse_toml(self._read(path.name).decode(), path)
+        except (DamagedError, UnicodeDecodeError):
+            raise DamagedError(
+                f"{path} is not what the run has written; change options on the command line. "
+                "If the file is deleted, a run that has a checkpoint goes on without it."
+            ) from None
 
     def read_json(self, name: str) -> dict[str, Any]:
-        """The inverse of :meth:`write_json`."""
-        content: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
-        return content
+        """An object in a file of its own: ``federation.json`` or ``summary.json``."""
+        content = self._read(name)
+        if name in _SHAPES:
+            read_as(_SHAPES[name], content, self.path / name)
+        return read_as(dict[str, Any], content, self.path / name)
 
-    def append_history(self, record: RoundRecord) -> None:
-        """Keep a round, as soon as it ends."""
-        with (self.path / "history.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record.to_json()) + "\n")
+    def write_json(self, name: str, content: Mapping[str, Any]) -> None:
+        """Keep an object in a file of its own."""
+        replace_text(self.path / name, json_text(content))
 
     def read_history(self) -> list[RoundRecord]:
         """All rounds. A last line that was not finished is passed over."""
-        path = self.path / "history.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines(True) if path.exists() else []
-        return [_record(json.loads(line)) for line in lines if line.endswith("\n")]
 
-    def keep_history(self, rounds: int) -> list[RoundRecord]:
-        """Drop what was written after the last checkpoint; returns what is left."""
-        records = self.read_history()[:rounds]
-        text = "".join(json.dumps(record.to_json()) + "\n" for record in records)
-        replace_text(self.path / "history.jsonl", text)
-        return records
+        def look() -> list[RoundRecord]:
+            manifest = self._manifest()
+            content = read_file(self.history_path) if self.history_path.exists() else b""
+            if manifest is not None:
+                check_history(content, manifest.history, self.history_path)
+            return read_records(content, self.history_path)
 
-    def save_model(self, name: str, model: Mapping[str, Tensor]) -> None:
-        """Keep a model's state dict under its usual names."""
-        contiguous = torch.contiguous_format
-        tensors = {
-            key: value.detach().cpu().clone(memory_format=contiguous)
-            for key, value in model.items()
-        }
-        replace_file(self.path / name, lambda draft: save_file(tensors, draft))
+        return _looked_at_again(look)
+
+    def stage(self, files: Mapping[str, bytes]) -> dict[str, str]:
+        """Bring files to the disk that are to be put in place with the next manifest.
+
+        Returns:
+            Their digests by name.
+        """
+        for name, content in files.items():
+            write_draft(self.path / name, content)
+        if files:
+            sync_folder(self.path)
+        return {name: digest_of(content) for name, content in files.items()}
+
+    def publish(self, manifest: Manifest) -> None:
+        """Put staged files in place, if it is they that the manifest speaks of."""
+        for name, digest in manifest.files.items():
+            draft = draft_of(self.path / name)
+            if draft.exists() and digest_of(read_file(draft)) == digest:
+                draft.replace(self.path / name)
+
+    def sweep(self) -> None:
+        """Drop what a process that was killed had begun to write."""
+        for name, path in self._files().items():
+            if _DRAFT.fullmatch(name):
+                path.unlink()
+
+    def _read(self, name: str) -> bytes:
+        """A file, which must be what the newest manifest says; it may be staged as yet."""
+
+        def look() -> bytes:
+            content = read_file(self.path / name)
+            digest = self._digests().get(name)
+            if digest in (None, digest_of(content)):
+                return content
+            draft = draft_of(self.path / name)
+            staged = read_file(draft) if draft.exists() else b""
+            if digest_of(staged) != digest:
+                raise damaged(self.path / name)
+            return staged
+
+        return _looked_at_again(look)
+
+    def _manifest(self) -> Manifest | None:
+        """The newest manifest that can be read; None if there is none."""
+        for path in self.checkpoint.manifests():
+            try:
+                return self.checkpoint.read(path)
+            except DamagedError:
+                continue
+        return None
+
+    def _digests(self) -> Mapping[str, str]:
+        """What files must hold; nothing is known if the newest manifest is damaged."""
+        paths = self.checkpoint.manifests()
+        try:
+            return self.checkpoint.read(paths[0]).files if paths else {}
+        except DamagedError:
+            return {}
+
+    def _check_begun(self) -> None:
+        if not self.holds_run():
+            hint = "; the one there was has not begun: start it without resume"
+            marked = (self.path / _MARKER).exists()
+            raise CadisError(f"There is no run in the folder {self.path}{hint if marked else ''}.")
+
+    def _files(self) -> dict[str, Path]:
+        """Everything in the run's folders but these themselves, by its name within the run's."""
+        if not self.path.exists():
+            return {}
+        own = [self.path, self.path / "checkpoint", self.client_folder]
+        folders = [folder for folder in own if folder.is_dir() and not folder.is_symlink()]
+        found = (path for folder in folders for path in folder.iterdir() if path not in folders)
+        return {path.relative_to(self.path).as_posix(): path for path in found}
+
+    def _beginning(self) -> list[Path]:
+        """Files of a run that ended before its first round was done; all others are refused."""
+        files = self._files()
+        nothing = {"checkpoint/lock", draft_of(Path(_MARKER)).name}
+        known = all(
+            (_BEGINNING.fullmatch(name) or _DRAFT.fullmatch(name))
+            and path.is_file()
+            and not path.is_symlink()
+            for name, path in files.items()
+        )
+        marked = _MARKER in files or files.keys() <= nothing
+        if not known or not marked or self.has_rounds():
+            raise CadisError(
+                f"The folder {self.path} is not empty; choose another, or resume the run in it."
+            )
+        return [path for name, path in files.items() if name != "checkpoint/lock"]
 
 
-def _record(line: dict[str, Any]) -> RoundRecord:
-    rejected = [Rejection(**rejection) for rejection in line.pop("rejected")]
-    return RoundRecord(**line | {"rejected": rejected, "seconds": Seconds(**line["seconds"])})
+@contextmanager
+def cannot_be_written(folder: Path, kind: type[Exception] = CadisError) -> Iterator[None]:
+    """What the system refuses becomes a sentence, of this kind of error."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"The folder {folder} cannot be written: {error.strerror}.") from None
+
+
+def json_text(content: Mapping[str, Any]) -> str:
+    """An object as JSON, a line for each of its keys."""
+    lines = (f"{json.dumps(key)}: {json.dumps(value)}" for key, value in content.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def model_bytes(model: Mapping[str, Tensor]) -> bytes:
+    """A model's state dict under its usual names, as safetensors."""
+    contiguous = torch.contiguous_format
+    tensors = {
+        key: value.detach().cpu().clone(memory_format=contiguous) for key, value in model.items()
+    }
+    return save(tensors)
+
+
+def _looked_at_again(look: Callable[[], _T]) -> _T:
+    """What is found, also if it is just then being written by the process that runs."""
+    for _ in range(_LOOKS - 1):
+        try:
+            return look()
+        except DamagedError:
+            time.sleep(0.05)
+    return look()

@@ -1,22 +1,37 @@
 """Keeping a run on disk as it goes, and going on with one."""
 
-import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import IO, Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from torch import Tensor
 
-from cadis.core import CadisError, ModelState
+from cadis.core import CadisError, ModelState, RunError
 from cadis.methods import Method
-from cadis.runs.folder import RunFolder
+from cadis.runs.files import DamagedError, digest_of, read_file
+from cadis.runs.folder import RunFolder, json_text, model_bytes
+from cadis.runs.history import HistoryWriter, check_history, mark_after, read_records
+from cadis.runs.lock import Lock
+from cadis.runs.manifest import Manifest
 from cadis.runs.measures import summarise
-from cadis.runs.record import RoundRecord, RunState
-from cadis.runs.toml import to_toml
+from cadis.runs.record import Member, RoundRecord, RunState
+from cadis.runs.toml import parse_toml, to_toml
 from cadis.training import Evaluation
 
 MAY_CHANGE = ("rounds", "workers", "device", "data_dir", "offline", "test_clients")
 """What may differ when a run is resumed: none of it changes the rounds themselves."""
+
+Say: TypeAlias = Callable[[str], None]
+Federation: TypeAlias = Callable[[tuple[Member, ...]], Mapping[str, Any]]
+"""What ``federation.json`` is to hold, given who was seen in a deployment so far."""
+
+_BEST = "best.safetensors"
+
+
+def _ignore(_sentence: str) -> None:
+    """Nobody hears of it."""
 
 
 @dataclass
@@ -30,14 +45,18 @@ class Keeper:
 
     folder: RunFolder
     history: list[RoundRecord] = field(default_factory=list)
-    _lock: IO[str] | None = field(default=None, init=False)
+    _lock: Lock | None = field(default=None, init=False)
+    _writer: HistoryWriter = field(init=False)
+    _manifest: Manifest = field(init=False)
+    _federation: Federation = field(init=False)
 
     def begin(
         self,
         start: RunState,
         options: Mapping[str, Any],
-        federation: Mapping[str, Any],
+        federation: Federation,
         resume: bool = False,
+        say: Say = _ignore,
     ) -> RunState:
         """What to go on from: ``start``, or where the run in the folder stopped.
 
@@ -46,18 +65,27 @@ class Keeper:
             options: what ``config.toml`` is to hold; a resumed run must have had the same.
             federation: what ``federation.json`` is to hold; the same.
             resume: whether to go on with the run in the folder.
+            say: called with a sentence about anything that was found damaged.
         """
+        self._writer, self._federation = HistoryWriter(self.folder.history_path), federation
+        self._lock = self.folder.reopen() if resume else self.folder.claim()
+        state = start
+        manifest = Manifest(0, self._writer.mark, "", run=start.run, members=start.members)
         if resume:
-            self.folder.read_config()  # there must be a run
-            self.folder.checkpoint.create()  # a copy of a run may lack its empty folders
-            self._lock = self.folder.checkpoint.lock()
-            start = self._go_on(start, options, federation)
-        else:
-            self.folder.create()
-            self._lock = self.folder.checkpoint.lock()
-        self.folder.write_config(options)
-        self.folder.write_json("federation.json", federation)
-        return start
+            found = _Stored(self.folder, say)
+            state, manifest = found.restore(start)
+            self._check_same(manifest, state, start, options)
+            with self._writing():
+                found.tidy_up(manifest)
+                self._go_on(manifest)
+        config, who_has_what = to_toml(options), json_text(federation(state.members))
+        files = {"config.toml": config, "federation.json": who_has_what}
+        with self._writing():
+            self._commit(
+                replace(manifest, config=config),
+                {name: text.encode() for name, text in files.items()},
+            )
+        return state
 
     def close(self) -> None:
         """Let others go on with the run."""
@@ -72,11 +100,22 @@ class Keeper:
     ) -> None:
         """Keep a finished round; the global model's state dict is made only if it is the best."""
         accuracies = [past.accuracy for past in self.history if past.accuracy is not None]
+        best = record.accuracy is not None and record.accuracy > max(accuracies, default=-1.0)
+        with self._writing():
+            stored = self.folder.checkpoint.save_state(state)
+            self._writer.append(record)
+            manifest = replace(
+                self._manifest,
+                round=state.round,
+                history=self._writer.mark,
+                state=stored,
+                clients=state.client_files,
+                run=state.run,
+                members=state.members,
+            )
+            files = {_BEST: model_bytes(state_dict_of(state.model))} if best else {}
+            self._commit(manifest, files)
         self.history.append(record)
-        self.folder.append_history(record)
-        if record.accuracy is not None and record.accuracy > max(accuracies, default=-1.0):
-            self.folder.save_model("best.safetensors", state_dict_of(state.model))
-        self.folder.checkpoint.save(state)
 
     def finish(
         self,
@@ -85,18 +124,41 @@ class Keeper:
         evaluation: Evaluation | None,
     ) -> dict[str, Any]:
         """Keep the last model and the summary; returns the latter."""
-        self.folder.save_model("model.safetensors", model)
-        federation = self.folder.read_json("federation.json")
+        federation = dict(self._federation(self._manifest.members))
         summary = summarise(method, self.history, federation, evaluation)
-        self.folder.write_json("summary.json", summary)
+        files = {
+            "model.safetensors": model_bytes(model),
+            "summary.json": json_text(summary).encode(),
+        }
+        with self._writing():
+            self._commit(self._manifest, files)
+        _check_best(self.folder.path / _BEST, self._manifest)
         return summary
 
-    def _go_on(
-        self, start: RunState, options: Mapping[str, Any], federation: Mapping[str, Any]
-    ) -> RunState:
-        """Where the run in the folder stopped; it must have been the same run."""
+    def _commit(self, manifest: Manifest, files: Mapping[str, bytes]) -> None:
+        """Make these files, and what the manifest says besides, what the run now is."""
+        who_has_what = json_text(self._federation(manifest.members)).encode()
+        if manifest.files.get("federation.json") != digest_of(who_has_what):
+            files = {"federation.json": who_has_what, **files}
+        digests = self.folder.stage(files)
+        self._manifest = replace(manifest, files={**manifest.files, **digests})
+        self.folder.checkpoint.commit(self._manifest)
+        self.folder.publish(self._manifest)
+
+    def _go_on(self, manifest: Manifest) -> None:
+        """Go on with the history of a round, and drop what was written after it."""
+        path, size = self.folder.history_path, manifest.history.size
+        content = read_file(path)[:size] if size else b""
+        self.history = read_records(content, path)
+        self._writer.go_on(content)
+
+    def _check_same(
+        self, manifest: Manifest, state: RunState, start: RunState, options: Mapping[str, Any]
+    ) -> None:
+        """Refuse to go on with another run than the one in the folder."""
         place = self.folder.path
-        before, given = self.folder.read_config(), tomllib.loads(to_toml(options))
+        before = parse_toml(manifest.config, place / "config.toml")
+        given = parse_toml(to_toml(options), place / "config.toml")
         for key in sorted(before.keys() | given.keys()):
             was, now = before.get(key), given.get(key)
             moved = key == "dataset" and all(str(v).startswith("images:") for v in (was, now))
@@ -105,14 +167,117 @@ class Keeper:
                     f"The run in {place} has {key} = {was}, not {now}; "
                     "resume it with the same options, or start a new one."
                 )
-        if self.folder.read_json("federation.json") != federation:
+        who_has_what = json_text(self._federation(state.members)).encode()
+        if manifest.files.get("federation.json") not in (None, digest_of(who_has_what)):
             raise CadisError(f"The run in {place} has other clients or data; start a new one.")
-        state = self.folder.checkpoint.load() or start
         if state.model.parameters.shape != start.model.parameters.shape:
             raise CadisError(f"The run in {place} has a model of another size; start a new one.")
         if state.round > options["rounds"]:
             raise CadisError(
                 f"The run in {place} has {state.round} rounds already; ask for at least as many."
             )
-        self.history = self.folder.keep_history(state.round)
-        return state
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A full disk or a folder that is gone ends the run, which goes on from where it was."""
+        try:
+            yield
+        except OSError as error:
+            raise RunError(
+                f"The folder {self.folder.path} cannot be written: {error.strerror}; put that "
+                "right and resume the run, which goes on from its last finished round."
+            ) from None
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What a run that was stopped has left.
+
+    Attributes:
+        folder: where.
+        say: called with a sentence about anything that is damaged.
+        problems: what was found damaged.
+    """
+
+    folder: RunFolder
+    say: Say
+    problems: list[str] = field(default_factory=list)
+
+    def restore(self, start: RunState) -> tuple[RunState, Manifest]:
+        """The last round of which nothing is damaged, and its manifest."""
+        problems = self.problems
+        for path in self.folder.checkpoint.manifests():
+            try:
+                state, manifest = self._restore(path, start)
+            except DamagedError as error:
+                problems.append(str(error))
+                continue
+            for problem in problems:
+                self.say(f"{problem} Going on from round {state.round}.")
+            return state, manifest
+        if problems:
+            raise DamagedError(
+                f"{problems[0]} Nor is any other round of the run in {self.folder.path} whole; "
+                "put back a copy of the file, or start a new run."
+            )
+        return self._restore_legacy(start)
+
+    def tidy_up(self, manifest: Manifest) -> None:
+        """Put in place what was about to be, and drop what a kill has left."""
+        best = self.folder.path / _BEST
+        self.folder.publish(manifest)
+        self.folder.sweep()
+        last = not self.problems and self.folder.history_size() == manifest.history.size
+        if last:  # otherwise it may be that of a later round, which comes again
+            _check_best(best, manifest)
+        if _BEST in manifest.files and not best.exists():
+            self.say(f"{best} is missing; it is written again when a round is better than all.")
+
+    def _restore(self, path: Path, start: RunState) -> tuple[RunState, Manifest]:
+        checkpoint, history = self.folder.checkpoint, self.folder.history_path
+        manifest = checkpoint.read(path)
+        content = read_file(history) if manifest.round else b""
+        check_history(content, manifest.history, history)
+        if len(read_records(content[: manifest.history.size], history)) != manifest.round:
+            raise DamagedError(f"{history} has another number of rounds than {path}.")
+        if manifest.state is None:
+            return replace(start, run=manifest.run, members=manifest.members), manifest
+        return checkpoint.load(manifest), manifest
+
+    def _restore_legacy(self, start: RunState) -> tuple[RunState, Manifest]:
+        """A run that was begun before there were manifests, or killed before its first one."""
+        folder, history = self.folder, self.folder.history_path
+        content = read_file(history) if history.exists() else b""
+        records = read_records(content, history)
+        kept = folder.checkpoint.read_legacy()
+        if kept is None and records:
+            raise DamagedError(
+                f"The run in {folder.path} has {len(records)} rounds, but its checkpoint is gone; "
+                "put back a copy of it, or start a new run."
+            )
+        manifest = kept or Manifest(0, mark_after(0, content), "", run=start.run)
+        if len(records) < manifest.round:
+            raise DamagedError(
+                f"{history} has {len(records)} rounds, but the checkpoint has {manifest.round}; "
+                "put back a copy of it, or start a new run."
+            )
+        who_has_what = folder.path / "federation.json"
+        manifest = replace(
+            manifest,
+            history=mark_after(manifest.round, content),
+            config=read_file(folder.path / "config.toml").decode(),
+            files={who_has_what.name: digest_of(read_file(who_has_what))}
+            if who_has_what.exists()
+            else {},
+        )
+        return folder.checkpoint.load(manifest) if kept else start, manifest
+
+
+def _check_best(path: Path, manifest: Manifest) -> None:
+    """Refuse a best model that is not the one that was written."""
+    digest = manifest.files.get(path.name)
+    if digest and path.exists() and digest_of(read_file(path)) != digest:
+        raise DamagedError(
+            f"{path} is damaged: it is not what was written. Put back a copy, or delete it to go "
+            "on without it."
+        )

@@ -3,11 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import isfinite, isnan
+from typing import ClassVar
 
 from torch import Tensor
 
 from cadis.core import ClientId, ModelState
 from cadis.methods import Aggregation, ClientUpdate, TensorState
+from cadis.runs.files import StoredFile
+from cadis.runs.shapes import STRICT
 from cadis.training import Evaluation
 
 
@@ -15,6 +18,7 @@ from cadis.training import Evaluation
 class Rejection:
     """An update that was left out, and why."""
 
+    __pydantic_config__: ClassVar = STRICT
     client: ClientId
     reason: str
 
@@ -30,6 +34,7 @@ class Seconds:
         total: from the beginning to the end of the round, on the clock.
     """
 
+    __pydantic_config__: ClassVar = STRICT
     train: float
     aggregate: float
     evaluate: float
@@ -57,6 +62,7 @@ class RoundRecord:
             federation's order; None in rounds in which it was not measured.
     """
 
+    __pydantic_config__: ClassVar = STRICT
     round: int
     accuracy: float | None
     loss: float | None
@@ -76,6 +82,46 @@ class RoundRecord:
 
 
 @dataclass(frozen=True)
+class ClientShape:
+    """A client in ``federation.json``: its samples per class and its true cluster, if known."""
+
+    __pydantic_config__: ClassVar = STRICT
+    id: ClientId
+    cluster: int | None
+    samples: list[int] | None
+
+
+@dataclass(frozen=True)
+class FederationShape:
+    """What ``federation.json`` must look like."""
+
+    __pydantic_config__: ClassVar = STRICT
+    classes: list[str]
+    clients: list[ClientShape]
+
+
+@dataclass(frozen=True)
+class SummaryShape:
+    """What ``summary.json`` must look like, as far as anybody relies on it."""
+
+    method: str
+    rounds: int
+    accuracy: float | None
+    loss: float | None
+    best_accuracy: float | None
+    best_round: int
+    rare_classes: list[int]
+    rare_accuracy: float | None
+    rejected: int
+    confusion: list[list[int]] | None
+    seconds: dict[str, float]
+    versions: dict[str, str]
+    clusters_found: int = 0
+    cluster_agreement: float | None = None
+    round_agreement: float | None = None
+
+
+@dataclass(frozen=True)
 class Member:
     """A client of a deployment.
 
@@ -86,6 +132,7 @@ class Member:
         registered: whether the server's operator gave it that name.
     """
 
+    __pydantic_config__: ClassVar = STRICT
     client: ClientId
     node: int
     last_round: int = 0
@@ -108,7 +155,7 @@ class RunState:
     round: int
     model: ModelState
     method_state: TensorState
-    client_files: Mapping[int, str] = field(default_factory=dict)
+    client_files: Mapping[int, StoredFile] = field(default_factory=dict)
     run: str = ""
     members: tuple[Member, ...] = ()
 

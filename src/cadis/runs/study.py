@@ -1,15 +1,18 @@
 """Many runs that belong together: a comparison of methods, or a sweep over parameters."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from cadis.core import CadisError
-from cadis.runs.checkpoint import replace_text
-from cadis.runs.folder import RunFolder
+from cadis.runs.files import read_file, replace_text
+from cadis.runs.folder import RunFolder, cannot_be_written
 from cadis.runs.keeper import MAY_CHANGE
+from cadis.runs.lock import lock
+from cadis.runs.shapes import STRICT, read_as
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,7 @@ class Variant:
         cell: in a sweep, the values of the parameters that are varied.
     """
 
+    __pydantic_config__: ClassVar = STRICT
     name: str
     label: str
     options: dict[str, Any]
@@ -43,6 +47,7 @@ class Study:
         parameters: in a sweep, the names of the parameters that are varied.
     """
 
+    __pydantic_config__: ClassVar = STRICT
     kind: Literal["compare", "sweep"]
     variants: tuple[Variant, ...]
     seeds: tuple[int, ...]
@@ -108,31 +113,39 @@ class StudyFolder:
 
     def read(self) -> Study:
         """What is compared."""
-        content = json.loads((self.path / "study.json").read_text(encoding="utf-8"))
-        variants = (Variant(**v | {"cell": tuple(v["cell"])}) for v in content.pop("variants"))
-        lists: dict[str, Any] = {
-            key: tuple(content.pop(key)) for key in ("seeds", "targets", "parameters")
-        }
-        return Study(variants=tuple(variants), **lists, **content)
+        path = self.path / "study.json"
+        return read_as(Study, read_file(path), path)
+
+    @contextmanager
+    def opened(self, study: Study) -> Iterator[Study]:
+        """As :meth:`join`, while nobody else can work on the study."""
+        self._check_free()
+        with cannot_be_written(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            held = lock(self.lock_file, f"The study in {self.path}")
+        with closing(held):
+            yield self.join(study)
 
     def join(self, study: Study) -> Study:
         """Begin a study here, or go on with the one that is here; returns all that there is."""
-        try:
-            if self.holds_study():
-                before = self.read()
-                if sentence := before.difference(study):
-                    raise CadisError(
-                        f"The study in {self.path} {sentence}; choose another folder by --out."
-                    )
-                study = before.joined(study)
-            elif self.path.is_dir() and any(self.path.iterdir()):
-                raise CadisError(f"The folder {self.path} is not empty; choose another by --out.")
+        self._check_free()
+        if self.holds_study():
+            before = self.read()
+            if sentence := before.difference(study):
+                raise CadisError(
+                    f"The study in {self.path} {sentence}; choose another folder by --out."
+                )
+            study = before.joined(study)
+        with cannot_be_written(self.path):
             self.write(study)
-        except OSError as error:
-            raise CadisError(
-                f"The folder {self.path} cannot be written: {error.strerror}."
-            ) from None
         return study
+
+    def _check_free(self) -> None:
+        """Refuse a folder that holds something else than a study."""
+        with cannot_be_written(self.path):
+            there = {path.name for path in self.path.iterdir()} if self.path.exists() else set()
+        if not self.holds_study() and there - {"lock", ".study.json.draft"}:
+            raise CadisError(f"The folder {self.path} is not empty; choose another by --out.")
 
 
 def _shared(variants: tuple[Variant, ...]) -> dict[str, Any]:

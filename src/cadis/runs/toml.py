@@ -12,10 +12,18 @@ from cadis.core import CadisError
 def read_toml(path: Path) -> dict[str, Any]:
     """The options in a file."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return parse_toml(path.read_text(encoding="utf-8"), path)
     except OSError as error:
         raise CadisError(f"The file {path} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise CadisError(f"The file {path} is not valid TOML: {error}.") from None
+
+
+def parse_toml(text: str, path: Path) -> dict[str, Any]:
+    """Options in a text; ``path`` is where it comes from."""
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise CadisError(f"The file {path} is not valid TOML: {error}.") from None
 
 
