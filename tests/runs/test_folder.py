@@ -167,7 +167,7 @@ def test_a_second_run_does_not_touch_a_live_one(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-m", "cadis", *long], stdout=subprocess.DEVNULL) as run:
         try:
             wait_until(lambda: is_locked(folder.checkpoint.lock_file), "the run is under way")
-            wait_until(lambda: (folder.path / "config.toml").exists(), "it has begun")
+            wait_until((folder.path / "config.toml").exists, "it has begun")
             config = (folder.path / "config.toml").read_bytes()
             for second in (
                 ["run", *QUICK, "--seed", 5, "--out", folder.path],

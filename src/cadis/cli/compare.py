@@ -25,7 +25,7 @@ from cadis.experiment import (
     study_folder,
 )
 from cadis.report import study_progress, tell
-from cadis.runs import Study, StudyFolder, Variant
+from cadis.runs import RunFolder, Study, StudyFolder, Variant
 
 
 def compare(
@@ -102,7 +102,7 @@ def _run_all(folder: StudyFolder, study: Study, track: str | None, console: Cons
 
 def _show(folder: StudyFolder, console: Console, failures: Sequence[str]) -> int:
     """Tables, files, pictures and the page."""
-    if not any(folder.path.glob("*/*/history.jsonl")):
+    if not any(RunFolder(path.parent).has_rounds() for path in folder.path.glob("*/*/config.toml")):
         return say("No run has finished a round.", 1)
     show_results(read_results([folder.path]), folder.path / "report.html", console, failures)
     return 1 if failures else 0

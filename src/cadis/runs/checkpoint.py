@@ -14,6 +14,7 @@ from cadis.runs.files import (
     DamagedError,
     StoredFile,
     digest_of,
+    make_folder,
     read_file,
     read_stored,
     replace_file,
@@ -47,7 +48,7 @@ class Checkpoint:
 
     def create(self) -> None:
         """Make the folders."""
-        self.client_folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.client_folder)
 
     @property
     def lock_file(self) -> Path:

@@ -72,6 +72,14 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder and those that it is in, and bring their names to the disk."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in missing:
+        sync_folder(path.parent)
+
+
 def read_file(path: Path) -> bytes:
     """The content of a file that must be there."""
     try:

@@ -59,10 +59,9 @@ class HistoryWriter:
 
     def go_on(self, content: bytes) -> None:
         """Go on after what the history begins with, and drop what was written later."""
-        if self._path.exists():
-            with self._path.open("r+b") as file:
-                file.truncate(len(content))
-                sync_file(file)
+        with self._path.open("ab") as file:
+            file.truncate(len(content))
+            sync_file(file)
         self._add(content)
 
     def _add(self, content: bytes) -> None:

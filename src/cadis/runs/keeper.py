@@ -27,7 +27,7 @@ Say: TypeAlias = Callable[[str], None]
 Federation: TypeAlias = Callable[[tuple[Member, ...]], Mapping[str, Any]]
 """What ``federation.json`` is to hold, given who was seen in a deployment so far."""
 
-_BEST = "best.safetensors"
+_BEST, _FEDERATION = "best.safetensors", "federation.json"
 
 
 def _ignore(_sentence: str) -> None:
@@ -69,22 +69,17 @@ class Keeper:
         """
         self._writer, self._federation = HistoryWriter(self.folder.history_path), federation
         self._lock = self.folder.reopen() if resume else self.folder.claim()
-        state = start
-        manifest = Manifest(0, self._writer.mark, "", run=start.run, members=start.members)
+        found = _Stored(self.folder, say)
+        state, manifest = start, Manifest(0, self._writer.mark, "", run=start.run)
         if resume:
-            found = _Stored(self.folder, say)
             state, manifest = found.restore(start)
             self._check_same(manifest, state, start, options)
-            with self._writing():
-                found.tidy_up(manifest)
-                self._go_on(manifest)
-        config, who_has_what = to_toml(options), json_text(federation(state.members))
-        files = {"config.toml": config, "federation.json": who_has_what}
+        config = to_toml(options)
+        files = {"config.toml": config.encode(), _FEDERATION: self._who_has_what(state)}
         with self._writing():
-            self._commit(
-                replace(manifest, config=config),
-                {name: text.encode() for name, text in files.items()},
-            )
+            found.tidy_up(manifest)
+            self._go_on(manifest)
+            self._commit(replace(manifest, config=config), files)
         return state
 
     def close(self) -> None:
@@ -114,6 +109,8 @@ class Keeper:
                 members=state.members,
             )
             files = {_BEST: model_bytes(state_dict_of(state.model))} if best else {}
+            if state.members != self._manifest.members:
+                files[_FEDERATION] = self._who_has_what(state)
             self._commit(manifest, files)
         self.history.append(record)
 
@@ -137,13 +134,14 @@ class Keeper:
 
     def _commit(self, manifest: Manifest, files: Mapping[str, bytes]) -> None:
         """Make these files, and what the manifest says besides, what the run now is."""
-        who_has_what = json_text(self._federation(manifest.members)).encode()
-        if manifest.files.get("federation.json") != digest_of(who_has_what):
-            files = {"federation.json": who_has_what, **files}
         digests = self.folder.stage(files)
         self._manifest = replace(manifest, files={**manifest.files, **digests})
         self.folder.checkpoint.commit(self._manifest)
         self.folder.publish(self._manifest)
+
+    def _who_has_what(self, state: RunState) -> bytes:
+        """The content of ``federation.json``."""
+        return json_text(self._federation(state.members)).encode()
 
     def _go_on(self, manifest: Manifest) -> None:
         """Go on with the history of a round, and drop what was written after it."""
@@ -167,8 +165,7 @@ class Keeper:
                     f"The run in {place} has {key} = {was}, not {now}; "
                     "resume it with the same options, or start a new one."
                 )
-        who_has_what = json_text(self._federation(state.members)).encode()
-        if manifest.files.get("federation.json") not in (None, digest_of(who_has_what)):
+        if manifest.files.get(_FEDERATION) not in (None, digest_of(self._who_has_what(state))):
             raise CadisError(f"The run in {place} has other clients or data; start a new one.")
         if state.model.parameters.shape != start.model.parameters.shape:
             raise CadisError(f"The run in {place} has a model of another size; start a new one.")
@@ -261,12 +258,12 @@ class _Stored:
                 f"{history} has {len(records)} rounds, but the checkpoint has {manifest.round}; "
                 "put back a copy of it, or start a new run."
             )
-        who_has_what = folder.path / "federation.json"
+        who_has_what = folder.path / _FEDERATION
         manifest = replace(
             manifest,
             history=mark_after(manifest.round, content),
             config=read_file(folder.path / "config.toml").decode(),
-            files={who_has_what.name: digest_of(read_file(who_has_what))}
+            files={_FEDERATION: digest_of(read_file(who_has_what))}
             if who_has_what.exists()
             else {},
         )
