@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.disk import keeping
 from benchmarks.engine import distillation, overhead_on_cnn, overhead_on_digits
 from benchmarks.measure import Measured, ratio
 from benchmarks.memory import memory
@@ -32,6 +33,8 @@ MEASUREMENTS: list[Callable[[], Measured]] = [
     lambda: overhead_on_digits(rounds=40),
     lambda: overhead_on_cnn(rounds=6),
     lambda: distillation(times=5),
+    lambda: keeping("fedavg", rounds=40),
+    lambda: keeping("feddyn", rounds=40),
     lambda: server(num_clients=100, rounds=100, limit=5, times=30),
     lambda: server(num_clients=1000, rounds=1000, limit=50, times=30),
     lambda: server(num_clients=1000, rounds=6000, limit=50, times=30),

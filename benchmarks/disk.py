@@ -1,0 +1,48 @@
+"""What it costs to bring every round to the disk, and not only to its cache."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from statistics import median
+from unittest import mock
+
+from benchmarks.measure import Measured, seconds
+from cadis.engine import Engine
+from cadis.experiment import build_experiment, describe_federation, resolve
+from cadis.runs import Keeper, RoundResult, RunFolder
+
+
+def keeping(method: str, rounds: int) -> Measured:
+    """Keeping a round of the default digits, all its files included / the round itself."""
+    built = build_experiment(resolve({}, {"method": method, "rounds": rounds + 1}))
+    config, described = built.config, describe_federation(built.federation, 10)
+    ratios, waited = list[float](), list[float]()
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as place:  # /tmp may be no disk at all
+        folder = RunFolder(Path(place) / "run")
+        settings, clients = config.settings.for_engine(), folder.client_folder
+        engine = Engine(built.model, built.federation, config.method, settings, clients)
+        with closing(Keeper(folder)) as keeper:
+            keeper.begin(engine.start, config.to_dict(), lambda _: described)
+            for result in engine.rounds(engine.start):
+                with _fsyncs() as spent:
+                    took = seconds(partial(_keep, keeper, engine, result))
+                ratios.append(took / result.record.seconds.total)
+                waited.append(1e3 * sum(spent))
+    name = f"keeping a round / the round, {method} on digits"
+    note = f"of it {median(waited[1:]):.1f} ms a round waiting for the disk (fsync)"
+    return Measured(name, median(ratios[1:]), 0.1, note=note)
+
+
+def _keep(keeper: Keeper, engine: Engine, result: RoundResult) -> None:
+    keeper.keep(result.record, result.state, lambda m: engine.model_of(m).state_dict())
+
+
+@contextmanager
+def _fsyncs() -> Iterator[list[float]]:
+    """The seconds that each fsync takes meanwhile."""
+    spent, fsync = list[float](), os.fsync
+    with mock.patch("os.fsync", lambda file: spent.append(seconds(lambda: fsync(file)))):
+        yield spent
