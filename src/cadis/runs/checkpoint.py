@@ -124,12 +124,14 @@ class Checkpoint:
     def _drop_all_but(self, kept: list[Manifest]) -> None:
         names = {f"round-{manifest.round}.json" for manifest in kept}
         names |= {manifest.state.name for manifest in kept if manifest.state}
-        for path in [*self._folder.glob("round-*.json"), *self._folder.glob("round-*.safetensors")]:
-            if path.name not in names:
-                path.unlink()
-        memories = {stored.name for manifest in kept for stored in manifest.clients.values()}
-        for path in self.client_folder.glob("client-*.safetensors"):
-            if path.name not in memories:
+        names |= {stored.name for manifest in kept for stored in manifest.clients.values()}
+        found = [
+            *self._folder.glob("round-*.json"),
+            *self._folder.glob("round-*.safetensors"),
+            *self.client_folder.glob("client-*.safetensors"),
+        ]
+        for path in found:
+            if path.name not in names and path.is_file():
                 path.unlink()
         if len(kept) > 1:
             (self._folder / _LEGACY_INDEX).unlink(missing_ok=True)

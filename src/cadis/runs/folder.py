@@ -88,8 +88,9 @@ class RunFolder:
         return (self.path / "config.toml").exists() or bool(self.checkpoint.manifests())
 
     def has_rounds(self) -> bool:
-        """Whether a round has ended."""
-        return self.history_size() > 0
+        """Whether a round has ended, be its history lost."""
+        manifest = self._manifest() if self.history_size() == 0 else None
+        return self.history_size() > 0 or (manifest is not None and manifest.round > 0)
 
     def history_size(self) -> int:
         """Bytes of history; they grow with every round."""

@@ -77,7 +77,7 @@ class Keeper:
         config = to_toml(options)
         files = {"config.toml": config.encode(), _FEDERATION: self._who_has_what(state)}
         with self._writing():
-            found.tidy_up(manifest)
+            manifest = found.tidy_up(manifest)
             self._go_on(manifest)
             self._commit(replace(manifest, config=config), files)
         return state
@@ -219,16 +219,24 @@ class _Stored:
             )
         return self._restore_legacy(start)
 
-    def tidy_up(self, manifest: Manifest) -> None:
-        """Put in place what was about to be, and drop what a kill has left."""
-        best = self.folder.path / _BEST
+    def tidy_up(self, manifest: Manifest) -> Manifest:
+        """Put in place what was about to be, and drop what a kill has left.
+
+        Returns:
+            The manifest, of files that are what it says.
+        """
+        best, digest = self.folder.path / _BEST, manifest.files.get(_BEST)
         self.folder.publish(manifest)
         self.folder.sweep()
-        last = not self.problems and self.folder.history_size() == manifest.history.size
-        if last:  # otherwise it may be that of a later round, which comes again
-            _check_best(best, manifest)
-        if _BEST in manifest.files and not best.exists():
+        if digest and not best.exists():
             self.say(f"{best} is missing; it is written again when a round is better than all.")
+        if self.problems and digest and best.exists() and digest_of(read_file(best)) != digest:
+            # It is that of the damaged round, which comes again.
+            others = {name: other for name, other in manifest.files.items() if name != _BEST}
+            return replace(manifest, files=others)
+        if self.folder.history_size() == manifest.history.size:  # no later round has begun
+            _check_best(best, manifest)
+        return manifest
 
     def _restore(self, path: Path, start: RunState) -> tuple[RunState, Manifest]:
         checkpoint, history = self.folder.checkpoint, self.folder.history_path
