@@ -1,12 +1,14 @@
 """A user's folder of pictures: who owns which, and what they show."""
 
+import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NoReturn
 
 from cadis.core import CadisError
-from cadis.data.json_files import read_object
+from cadis.data.files import is_folder, shown
 
 _SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 
@@ -34,11 +36,13 @@ class Album:
         train: to be given to clients.
         test: that no client sees; empty if the folder has no such part.
         classes: names of the classes.
+        links: to other folders, in which no picture was looked for.
     """
 
     train: list[Picture]
     test: list[Picture]
     classes: tuple[str, ...]
+    links: tuple[Path, ...] = ()
 
     def numbered_as(self, classes: Sequence[str], folder: Path) -> "Album":
         """With numbers for classes of which this folder may have only some."""
@@ -53,7 +57,7 @@ class Album:
             [replace(picture, label=numbers[self.classes[picture.label]]) for picture in part]
             for part in (self.train, self.test)
         )
-        return Album(train, test, tuple(classes))
+        return replace(self, train=train, test=test, classes=tuple(classes))
 
 
 def read_album(folder: Path) -> Album:
@@ -61,88 +65,83 @@ def read_album(folder: Path) -> Album:
 
     - ``<client>/<class>/<picture>``: who owns what is given;
     - ``<class>/<picture>``: to be partitioned;
-    - either of them within ``train``, beside ``test/<class>/<picture>``;
-    - the layout of the paper's pills: see :func:`_read_pills`.
+    - either of them within ``train``, beside ``test/<class>/<picture>``.
     """
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise CadisError(
-            f"There is no folder {folder}; name that of your pictures by --dataset images:FOLDER."
+            f"There is no folder {shown(folder)}; name that of your pictures by "
+            "--dataset images:FOLDER."
         )
-    if (folder / "client_dataset").is_dir():
-        return _read_pills(folder)
-    split = (folder / "train").is_dir() and (folder / "test").is_dir()
-    train = _read_tree(folder / "train" if split else folder)
-    test = _read_tree(folder / "test") if split else []
+    check_name(folder)
+    split = is_folder(folder / "train") and is_folder(folder / "test")
+    links: list[Path] = []
+    train = _read_tree(folder / "train" if split else folder, links)
+    test = _read_tree(folder / "test", links) if split else []
     classes = sorted({label for _, label, _ in train + test}, key=_natural)
     numbers = {name: number for number, name in enumerate(classes)}
 
     def numbered(found: Iterable[tuple[Path, str, str | None]]) -> list[Picture]:
         return [Picture(path, numbers[label], client) for path, label, client in found]
 
-    return Album(numbered(train), numbered(test), tuple(classes))
+    return Album(numbered(train), numbered(test), tuple(classes), tuple(links))
 
 
-def _read_tree(folder: Path) -> list[tuple[Path, str, str | None]]:
-    """Path, class and client of each picture, as the folders that it is in say."""
-    found = []
-    for path in sorted(folder.rglob("*"), key=lambda path: _natural(str(path))):
-        parts = path.relative_to(folder).parts
-        if path.suffix.lower() in _SUFFIXES and not any(part.startswith(".") for part in parts):
-            found.append((path, parts))
-    if not found:
+def _read_tree(folder: Path, links: list[Path]) -> list[tuple[Path, str, str | None]]:
+    """Path, class and client of each picture, as the folders that it is in say.
+
+    Args:
+        folder: where they are.
+        links: takes up links to folders, which are not followed: they may lead in circles.
+    """
+    paths = sorted(_walk(folder, links), key=lambda path: _natural(str(path)))
+    if not paths:
         raise CadisError(
-            f"There are no pictures in {folder}; put them into one folder for each class."
+            f"There are no pictures in {folder}; put them into one folder for each class, which "
+            "is not a link."
         )
+    found = [(path, path.relative_to(folder).parts) for path in paths]
     path, parts = found[0]
     if len(parts) not in (2, 3):
         raise CadisError(
-            f"{path} is neither in a folder of its class, as {folder}/<class>/<picture>, nor of "
-            f"its client and class, as {folder}/<client>/<class>/<picture>; move it there."
+            f"{shown(path)} is neither in a folder of its class, as {folder}/<class>/<picture>, "
+            f"nor of its client and class, as {folder}/<client>/<class>/<picture>; move it there."
         )
     for other, others in found:
         if len(others) != len(parts):
             raise CadisError(
-                f"{path} and {other} are in folders of different depth; put all pictures into "
-                "<class>/<picture>, or all into <client>/<class>/<picture>."
+                f"{shown(path)} and {shown(other)} are in folders of different depth; put all "
+                "pictures into <class>/<picture>, or all into <client>/<class>/<picture>."
             )
+    for place in {path.parent for path in paths}:
+        check_name(place)
     return [(path, parts[-2], parts[0] if len(parts) == 3 else None) for path, parts in found]
 
 
-def _read_pills(folder: Path) -> Album:
-    """The layout of the paper's pill pictures.
-
-    In ``client_dataset`` and ``server_dataset`` (the test set): ``user_group_img.json`` tells
-    the pictures of each client, ``img_label_dict.json`` the label of each picture, and
-    ``label_hash.json`` the number of each label. The pictures are in ``pill_cropped``, there or
-    beside the two folders.
-    """
-    numbers = read_object(folder / "client_dataset" / "label_hash.json")
-    names = {number: name for name, number in numbers.items()}
-    classes = tuple(names.get(number, "-") for number in range(max(names, default=-1) + 1))
-    test = []
-    if (folder / "server_dataset").is_dir():
-        test = _read_side(folder / "server_dataset", numbers)
-    return Album(_read_side(folder / "client_dataset", numbers), test, classes)
+def _walk(folder: Path, links: list[Path]) -> Iterator[Path]:
+    """All files that are named as pictures are, but hidden ones."""
+    for place, folders, files in os.walk(folder, onerror=_refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        links += [Path(place, name) for name in folders if Path(place, name).is_symlink()]
+        for name in files:
+            if Path(name).suffix.lower() in _SUFFIXES and not name.startswith("."):
+                yield Path(place, name)
 
 
-def _read_side(side: Path, numbers: dict[str, int]) -> list[Picture]:
-    labels = read_object(side / "img_label_dict.json")
-    own = side / "pill_cropped"
-    pictures = own if own.is_dir() else side.parent / "pill_cropped"
-    found = []
-    for client, images in read_object(side / "user_group_img.json").items():
-        for image in images:
-            if labels.get(image) not in numbers:
-                raise CadisError(
-                    f"The picture {image} of client {client} in {side} has no label in "
-                    "img_label_dict.json that label_hash.json has a number for; add it."
-                )
-            found.append(Picture(pictures / image, numbers[labels[image]], client))
-    return found
+def _refuse(error: OSError) -> NoReturn:
+    """What is in a folder that cannot be read would be missing in silence."""
+    raise CadisError(
+        f"The folder {shown(error.filename)} cannot be read: {error.strerror}; let it be read, or "
+        "move it elsewhere."
+    ) from None
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Sorts 2 before 10."""
-    return [
-        (int(part or -1), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)
-    ]
+def check_name(folder: Path) -> None:
+    """Names of clients and classes are written and shown, so they must be text."""
+    if shown(folder) != str(folder):
+        raise CadisError(f"The name of the folder {shown(folder)} is not valid UTF-8; rename it.")
+
+
+def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
+    """Sorts 2 before 10; names that differ only in how a number is written, always alike."""
+    parts = re.split(r"(\d+)", name)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts], name

@@ -10,8 +10,10 @@ from torch import Tensor
 from cadis.core import CadisError, generator_for
 from cadis.data.album import Picture, read_album
 from cadis.data.examples import Dataset, Examples, Scaling
+from cadis.data.files import shown
 from cadis.data.listener import Listener
 from cadis.data.pictures import decode
+from cadis.data.pills import are_pills, read_pills
 
 _IMAGENET = Scaling((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _TEST_SHARE = 0.1
@@ -21,7 +23,7 @@ _NAMED = 10
 def load_images(
     folder: Path, size: int, cache: Path, listener: Listener, classes: Sequence[str] = ()
 ) -> Dataset:
-    """The pictures in a folder; see :func:`read_album` for how they must lie there.
+    """The pictures in a folder, as :func:`read_album` or :func:`read_pills` finds them.
 
     Without a test set of its own, a tenth of the pictures of each class is set apart.
 
@@ -32,13 +34,18 @@ def load_images(
         listener: hears how it goes.
         classes: names of all classes that there are, if others have more of them.
     """
-    album = read_album(folder)
+    album = read_pills(folder) if are_pills(folder) else read_album(folder)
+    for link in album.links:
+        listener.say(
+            f"Skipped {shown(link)}: it is a link to a folder, and these are not followed."
+        )
     if classes:
         album = album.numbered_as(classes, folder)
     train, test = (album.train, album.test) if album.test else hold_out(album.train)
     pictures = [*train, *test]
     decoded = decode([picture.path for picture in pictures], size, cache, listener)
     _tell_broken(pictures, decoded.broken, listener)
+    _tell_animated([pictures[number] for number in decoded.animated], listener)
     train, test = (
         [picture for n, picture in enumerate(part, start) if n not in decoded.broken]
         for part, start in ((train, 0), (test, len(train)))
@@ -100,6 +107,16 @@ def _owners(pictures: Sequence[Picture]) -> dict[str, Tensor]:
 
 def _tell_broken(pictures: Sequence[Picture], broken: dict[int, str], listener: Listener) -> None:
     for number in list(broken)[:_NAMED]:
-        listener.say(f"Skipped {pictures[number].path}: {broken[number]}.")
+        listener.say(f"Skipped {shown(pictures[number].path)}: {broken[number]}.")
     if len(broken) > _NAMED:
         listener.say(f"Skipped {len(broken) - _NAMED} more pictures that cannot be read.")
+
+
+def _tell_animated(pictures: Sequence[Picture], listener: Listener) -> None:
+    if pictures:
+        several = f"{len(pictures)} pictures have" if len(pictures) > 1 else "One picture has"
+        listener.say(
+            f"{several} several frames, of which only the first is used: "
+            f"{', '.join(shown(picture.path) for picture in pictures[:_NAMED])}"
+            f"{', ...' if len(pictures) > _NAMED else '.'}"
+        )

@@ -2,29 +2,38 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from cadis.core import CadisError
+from cadis.data.files import shown
 
 
 def read_object(path: Path) -> dict[str, Any]:
     """The object that a file must hold."""
     try:
         text = path.read_text(encoding="utf-8")
-        content = json.loads(text, object_pairs_hook=_without_repetition)
+        content = json.loads(
+            text, object_pairs_hook=_without_repetition, parse_constant=_refuse_constant
+        )
+        json.dumps(content, ensure_ascii=False).encode()  # half a character is no text
     except OSError as error:
         raise CadisError(f"The file {path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
-        raise CadisError(f"The file {path} is not valid JSON: {error}.") from None
+        why = shown(str(error).removesuffix("."))
+        raise CadisError(f"The file {path} is not valid JSON: {why}.") from None
     if not isinstance(content, dict) or not content:
         raise CadisError(f"The file {path} must hold a JSON object with something in it.")
     return content
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content = dict(pairs)
-    if len(content) < len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"'{repeated}' stands there twice")
+    content: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in content:
+            raise ValueError(f"'{name}' stands there twice")
+        content[name] = value
     return content
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
