@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import os
 import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,7 +12,7 @@ from threading import Thread
 
 import pytest
 
-from cadis.core import CadisError
+from cadis.core import CadisError, RunError
 from cadis.data import SILENT, Listener, fetch, find, load, problems
 from cadis.data.catalogue import CATALOGUE
 from cadis.data.library import load_published
@@ -150,11 +151,41 @@ def test_what_is_damaged_is_replaced_gzipped_or_not(server: Server, tmp_path: Pa
     zipped.write_bytes(zipped.read_bytes()[:-9])
     (folder / f"{NAMES[1]}.gz").unlink()
     (folder / NAMES[1]).write_bytes(b"damaged")
-    fetch(toy, tmp_path, SILENT)
+    said: list[str] = []
+    fetch(toy, tmp_path, Listener(say=said.append))
     found = find(toy, [tmp_path])
     assert found is not None
     assert list(problems(found)) == []
-    assert len(list(folder.iterdir())) == 4
+    # What was there may be the user's own: it is kept, and said where.
+    kept = {f"{NAMES[0]}.gz.replaced", f"{NAMES[1]}.replaced"}
+    assert {path.name for path in folder.iterdir()} == kept | {f"{name}.gz" for name in NAMES}
+    assert (folder / f"{NAMES[1]}.replaced").read_bytes() == b"damaged"
+    assert len(said) == 2
+    assert all("was in the way of the published file; it is now" in line for line in said)
+
+
+def test_what_was_kept_is_kept_again(server: Server, tmp_path: Path) -> None:
+    tarred = replace(TARRED, mirrors=(f"{server.address}/good",))
+    folder = tmp_path / "tarred-bin"
+    folder.mkdir()
+    (folder / "test.bin").write_bytes(ROWS["test.bin"])
+    for content in (b"mine", b"mine too"):
+        (folder / "train.bin").write_bytes(content)
+        fetch(tarred, tmp_path, SILENT)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == ROWS | {
+        "train.bin.replaced": b"mine",
+        "train.bin.replaced1": b"mine too",
+    }
+
+
+def test_a_full_disk_is_not_the_mirrors_fault(server: Server, small_disk: Path) -> None:
+    server.files["heavy/tarred.tar.gz"] = os.urandom(200_000)
+    server.files["late/tarred.tar.gz"] = tarred({"train.bin": bytes(200_000)})  # once unpacked
+    for mirror in ("heavy", "late"):
+        address = f"{server.address}/{mirror}"
+        with pytest.raises(RunError, match="cannot be written: the disk is full; make room"):
+            fetch(replace(TARRED, mirrors=(address,)), small_disk, SILENT)
+        assert list((small_disk / "tarred-bin").iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_written(server: Server, tmp_path: Path) -> None:

@@ -37,6 +37,11 @@ def test_idx_of_any_shape(shape: list[int]) -> None:
         (idx(np.zeros((4, 5), np.uint8))[:-1], "31 bytes where its header promises 32"),
         (idx(np.zeros((4, 5), np.uint8)) + b"x", "33 bytes where its header promises 32"),
         (idx(np.zeros((4, 5), np.uint8))[:7], "where its header promises"),
+        (b"\0\0\x08\0x", "an array of 0 dimensions"),
+        (b"\0\0\x08\x40" + 64 * b"\0\0\0\x01" + b"x", "an array of 64 dimensions"),
+        (b"\0\0\x08\xff" + 255 * b"\0\0\0\x01" + b"x", "an array of 255 dimensions"),
+        (b"\0\0\x08\x03" + 12 * b"\xff", "where its header promises 79,228,162,"),
+        (b"\0\0\x08\x03\0\0\0\0" + 8 * b"\xff", r"of shape \(0, 4294967295, 4294967295\)"),
     ],
 )
 def test_idx_that_is_not(content: bytes, sentence: str) -> None:

@@ -241,8 +241,13 @@ def test_folders_that_are_no_album(files: list[str], sentence: str, tmp_path: Pa
 
 
 def test_other_folders_that_cannot_be_used(tmp_path: Path) -> None:
-    with pytest.raises(CadisError, match="There is no folder"):
-        load_folder(tmp_path / "none")
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("none", "loop", "x" * 300, "caf\udce9", "\0"):
+        with pytest.raises(CadisError, match="There is no folder") as caught:
+            load_folder(tmp_path / name)
+        str(caught.value).encode()
+    with pytest.raises(CadisError, match="There is no folder ~nobody-of-that-name"):
+        load_folder(Path("~nobody-of-that-name"))
     folder = draw_classes(tmp_path / "in", apple=2)
     for path in folder.rglob("*.png"):
         path.write_bytes(b"")
@@ -257,6 +262,22 @@ def test_other_folders_that_cannot_be_used(tmp_path: Path) -> None:
         ("img_label_dict.json", {"x": "y"}, "has no label in img_label_dict.json"),
         ("user_group_img.json", [], "must hold a JSON object"),
         ("user_group_img.json", None, "cannot be read: No such file"),
+        ("user_group_img.json", {"0": "x.png"}, "client 0 in .* must have a list of names"),
+        ("user_group_img.json", {"0": 5}, "client 0 in .* must have a list of names"),
+        ("user_group_img.json", {"0": [5]}, "client 0 in .* must have a list of names"),
+        ("user_group_img.json", {"0": ["../x.png"]}, r"\.\./x.png, which is not within pill_crop"),
+        ("user_group_img.json", {"0": ["a/../../x"]}, "which is not within pill_cropped"),
+        ("user_group_img.json", {"0": ["/etc/x.png"]}, "/etc/x.png, which is not within pill_crop"),
+        ("user_group_img.json", {"\ud800": ["x.png"]}, "is not valid JSON"),
+        ("img_label_dict.json", {"client-0-0.png": ["y"]}, "has no label in img_label_dict.json"),
+        ("img_label_dict.json", {"client-0-0.png": {}}, "has no label in img_label_dict.json"),
+        ("label_hash.json", {"pill-a": 1.5}, "class pill-a has the number 1.5; number classes"),
+        ("label_hash.json", {"pill-a": 99999999999}, "has the number 99999999999; number classes"),
+        ("label_hash.json", {"pill-a": -1}, "has the number -1; number classes from 0"),
+        ("label_hash.json", {"pill-a": True}, "has the number true; number classes from 0"),
+        ("label_hash.json", {"pill-a": "0"}, 'has the number "0"; number classes from 0'),
+        ("label_hash.json", {"pill-a": [0]}, "number classes from 0"),
+        ("label_hash.json", {"pill-a": float("inf")}, "is not valid JSON: Infinity is no number"),
     ],
 )
 def test_pill_files_that_are_wrong(
@@ -274,4 +295,68 @@ def test_a_pill_picture_that_is_missing_is_named(tmp_path: Path) -> None:
     next((tmp_path / "pill" / "pill_cropped").glob("client-*")).unlink()
     ear = Ear()
     assert len(load_folder(tmp_path / "pill", ear).train) == 35
+    assert "No such file or directory" in ear.said[0]
+
+
+def test_numbers_in_any_writing_sort_always_alike(tmp_path: Path) -> None:
+    names = ["5\u00b2", "\u0665", "05", "5", "10", "\u2460", "x5"]
+    folder = draw_classes(tmp_path / "in", **dict.fromkeys(names, 2))
+    assert load_folder(folder).classes == ("05", "5", "\u0665", "5\u00b2", "10", "x5", "\u2460")
+
+
+def test_what_is_no_picture_is_named_and_skipped(tmp_path: Path) -> None:
+    folder = draw_classes(tmp_path / "in", apple=30, pear=30)
+    os.mkfifo(folder / "apple" / "pipe.png")
+    (folder / "apple" / "loop.png").symlink_to("loop.png")
+    (folder / "apple" / "gone.png").symlink_to("nowhere.png")
+    (folder / "pear" / "folder.png").mkdir()
+    (folder / "pear" / "circle").symlink_to("..")
+    (folder / "loop").symlink_to("loop")
+    (folder / "pear" / "0.png").rename(folder / "pear" / "caf\udce9.png")
+    (folder / "pear" / "caf\udce8.png").write_bytes(b"")
+    ear = Ear()
+    dataset = load_folder(folder, ear)
+    assert len(dataset.train) + len(dataset.test) == 60
+    assert {line.removeprefix(f"Skipped {folder}/") for line in ear.said} == {
+        "apple/gone.png: No such file or directory.",
+        "apple/loop.png: Too many levels of symbolic links.",
+        "apple/pipe.png: it is not an ordinary file.",
+        "pear/caf\\udce8.png: it is not a picture that can be read.",
+        "pear/circle: it is a link to a folder, and these are not followed.",
+    }
+
+
+@pytest.mark.parametrize("names", [("caf\udce9",), ("caf\udce9", "apple"), ("ann", "caf\udce9")])
+def test_names_of_classes_and_clients_are_text(names: tuple[str, ...], tmp_path: Path) -> None:
+    draw_picture(tmp_path.joinpath("in", *names, "0.png"), colour=0, seed=0)
+    with pytest.raises(CadisError, match=r"caf.udce9.* is not valid UTF-8; rename it"):
+        load_folder(tmp_path / "in")
+
+
+def test_pictures_with_several_frames_are_named(tmp_path: Path) -> None:
+    folder, frames = draw_classes(tmp_path / "in", apple=5, pear=5), [Image.new("RGB", (8, 8))] * 2
+    frames[1] = Image.new("RGB", (8, 8), "red")
+    for name in ("a", "b"):
+        frames[0].save(folder / "pear" / f"{name}.gif", save_all=True, append_images=frames[1:])
+    for _ in range(2):  # also when they come from the cache
+        ear = Ear()
+        load_folder(folder, ear)
+        (sentence,) = ear.said
+        assert sentence.startswith("2 pictures have several frames, of which only the first is")
+        assert "a.gif" in sentence
+        assert "b.gif" in sentence
+
+
+def test_a_picture_that_vanishes_is_named(tmp_path: Path) -> None:
+    folder = draw_classes(tmp_path / "in", apple=5, pear=400)
+    ear = Ear()
+
+    def remove(_: str, done: int, total: int) -> None:
+        if done == 1:
+            for path in (folder / "pear").iterdir():
+                path.unlink()
+        assert total == 405
+
+    load(f"images:{folder}", image_size=8, listener=Listener(remove, ear.said.append))
+    assert any(line.endswith("more pictures that cannot be read.") for line in ear.said)
     assert "No such file or directory" in ear.said[0]

@@ -1,11 +1,17 @@
 """One owner's data where they are."""
 
+import io
+import os
 import pickle
+import struct
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import save_file
 
 from cadis.core import CadisError
@@ -74,3 +80,123 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
     save_file({"inputs": INPUTS, "labels": LABELS + 2}, tmp_path / "own.safetensors")
     with pytest.raises(CadisError, match="has label 3, but there are 3 classes"):
         load_own(tmp_path / "own.safetensors", CLASSES)
+
+
+def test_numbers_of_8_and_16_bits_are_scaled_alike(tmp_path: Path) -> None:
+    shades, labels = np.array([[0], [51], [255], [102]], np.uint8), np.zeros(4, np.int64)
+    for name, inputs in (("8", shades), ("16", shades * np.uint16(257))):
+        np.savez(tmp_path / f"{name}.npz", inputs=inputs, labels=labels)
+        own = load_own(tmp_path / f"{name}.npz", CLASSES)
+        every = torch.cat([own.train.scaled, own.test.scaled]).flatten()
+        assert sorted(every.tolist()) == pytest.approx([0, 0.2, 0.4, 1])
+
+
+def test_other_numbers_are_taken_as_they_are(tmp_path: Path) -> None:
+    for kind in (np.bool_, np.int8, np.int32, np.int64, np.float16, np.float64):
+        inputs = np.arange(30).reshape(30, 1).astype(kind)
+        np.savez(tmp_path / "own.npz", inputs=inputs, labels=LABELS.float().numpy())
+        own = load_own(tmp_path / "own.npz", CLASSES)
+        every = torch.cat([own.train.inputs, own.test.inputs]).flatten()
+        assert sorted(every.tolist()) == sorted(inputs.flatten().astype(float).tolist())
+        assert own.train.labels.dtype == torch.int64
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"inputs": INPUTS.numpy().astype(np.complex64)}, "'inputs' of .* torch.complex64; give"),
+        ({"labels": LABELS.numpy() + 0j}, "'labels' of .* torch.complex128; give"),
+        ({"labels": LABELS.numpy() + 0.5}, "'labels' that are not whole; give"),
+        ({"labels": LABELS.numpy() * np.nan}, "'labels' that are not whole; give"),
+        ({"labels": np.array(1)}, r"'labels' of shape \(\) and type torch.int64; give"),
+        ({"inputs": np.array(1.0)}, r"'inputs' of shape \(\)"),
+        ({"inputs": np.array([None] * 30)}, "cannot be read: Object arrays cannot be loaded"),
+        ({"inputs": np.array(["x"] * 30)}, "cannot be read: can't convert np.ndarray"),
+        ({"inputs": INPUTS.numpy().astype(">f4")}, "cannot be read: given numpy array has byte"),
+        ({"labels": LABELS.numpy().astype(np.uint64) - np.uint64(1)}, "has a negative label"),
+        ({"test_inputs": INPUTS.numpy()}, "has no tensor 'test_labels'; it has: inputs, labels"),
+        ({"test_labels": LABELS.numpy()}, "has no tensor 'test_inputs'"),
+        (
+            {"test_inputs": INPUTS.numpy(), "test_labels": LABELS.numpy() + 2},
+            "has label 3, but there are 3 classes",
+        ),
+    ],
+)
+def test_arrays_that_are_no_examples(
+    change: dict[str, NDArray[Any]], sentence: str, tmp_path: Path
+) -> None:
+    arrays = {"inputs": INPUTS.numpy(), "labels": LABELS.numpy()} | change
+    np.savez(tmp_path / "own.npz", **arrays)  # type: ignore[arg-type]
+    with pytest.raises(CadisError, match=sentence) as caught:
+        load_own(tmp_path / "own.npz", CLASSES)
+    assert str(tmp_path / "own.npz") in str(caught.value)
+
+
+def zipped(method: int = zipfile.ZIP_STORED, **entries: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        for name, content in entries.items():
+            archive.writestr(f"{name}.npy", content)
+    return buffer.getvalue()
+
+
+def header(shape: str, kind: str = "|u1") -> bytes:
+    """A file of numpy that promises an array and has nothing of it."""
+    text = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}}}\n".encode()
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
+
+
+WHOLE = zipped(zipfile.ZIP_DEFLATED, inputs=header("(0,)"), labels=header("(0,)"))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"PK\x03\x04",
+        b"\x93NUMPY\x01\x00",
+        WHOLE[:-30],
+        WHOLE[:45] + bytes([WHOLE[45] ^ 255]) + WHOLE[46:],  # packed otherwise than it says
+        zipped(inputs=header("(4000000000000,)")),
+        zipped(inputs=header("(99999999999999999999,)")),
+        zipped(inputs=header("(-1,)")),
+        zipped(inputs=header("(" * 4000)),
+        zipped(inputs=header("(1,)", "|O")),
+        zipped(inputs=b"\x93NUMPY\x09\x00"),
+        zipped(inputs=b"no array"),
+    ],
+)
+def test_damaged_npz_files(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "own.npz").write_bytes(content)
+    with pytest.raises(CadisError, match=r"own\.npz cannot be read: .+; save arrays") as caught:
+        load_own(tmp_path / "own.npz", CLASSES)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "[",
+        "[]",
+        '{"inputs": {"dtype": "U8", "shape": [4000000000000], "data_offsets": [0, 4000000000000]}}',
+        '{"inputs": {"dtype": "U8", "shape": [1], "data_offsets": [0, 0]}}',
+        '{"inputs": {"dtype": "X9", "shape": [0], "data_offsets": [0, 0]}}',
+    ],
+)
+def test_damaged_safetensors_files(header: str, tmp_path: Path) -> None:
+    content = struct.pack("<Q", len(header)) + header.encode()
+    (tmp_path / "own.safetensors").write_bytes(content)
+    with pytest.raises(CadisError, match=r"own\.safetensors cannot be read: .+; save arrays"):
+        load_own(tmp_path / "own.safetensors", CLASSES)
+
+
+def test_places_that_are_no_files(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.npz")
+    (tmp_path / "loop.npz").symlink_to("loop.npz")
+    for name in ("pipe.npz", "loop.npz", "x" * 300 + ".npz", "caf\udce9.npz"):
+        with pytest.raises(CadisError, match="cannot be read") as caught:
+            load_own(tmp_path / name, CLASSES)
+        str(caught.value).encode()
+    with pytest.raises(CadisError, match="neither a folder of pictures nor"):
+        load_own(Path("~nobody-of-that-name/own"), CLASSES)

@@ -1,9 +1,8 @@
 """The cache of decoded pictures: whatever happens to it, nothing wrong comes out of it."""
 
 import os
-import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -125,20 +124,6 @@ def test_drafts_of_the_dead_are_swept(pictures: list[Path], tmp_path: Path) -> N
     assert {path.name for path in cache.glob(".draft-*")} == {".draft-alive", ".draft-other"}
     assert (cache / ".draft-alive" / "pixels.raw").is_file()
     assert (cache / ".draft-other" / "mine.txt").is_file()
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 64 kB."""
-    place = tmp_path / "small"
-    place.mkdir()
-    options = ["-t", "tmpfs", "-o", "size=64k", "cadis-test", str(place)]
-    try:
-        subprocess.run(["mount", *options], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("only root may mount a small disk")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
 
 
 def test_a_full_disk_is_a_sentence_and_nothing_is_left(

@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,10 @@ def test_names_stay_names_and_no_clusters_stay_none(tmp_path: Path) -> None:
         ({"a": [1]}, "client a has 1 samples, and 2 are the fewest"),
         ([1, 2], "must hold a JSON object"),
         ({}, "must hold a JSON object with something in it"),
+        ({"a": [float("nan"), 1]}, "not valid JSON: NaN is no number"),
+        ({"a": [10**400, 1]}, "client a has the index 1000"),
+        ({"a": [[[0, 1]]]}, "whole numbers"),
+        ({"\ud800": [0, 1]}, "not valid JSON"),
     ],
 )
 def test_files_that_are_wrong(content: object, sentence: str, tmp_path: Path) -> None:
@@ -94,3 +100,83 @@ def test_given_by_the_data() -> None:
         given_by_data(owners, minimum=2)
     with pytest.raises(CadisError, match="do not say which client owns what"):
         given_by_data({}, minimum=1)
+
+
+def test_names_of_very_many_digits_stay_names(tmp_path: Path) -> None:
+    path, long = tmp_path / "p.json", "9" * 4400
+    path.write_text(json.dumps({long: [1], "2": [3]}))
+    partition = read_partition(path, 10, allow_overlap=False, minimum=1)
+    assert partition.client_ids == (long, "2")
+
+
+@pytest.mark.parametrize(
+    "content", ['{"a": [1e400]}', '{"a": [' + "9" * 5000 + "]}", '{"a": [1.0]}']
+)
+def test_numbers_that_are_no_indices(content: str, tmp_path: Path) -> None:
+    (tmp_path / "p.json").write_text(content)
+    with pytest.raises(CadisError, match=r"p\.json"):
+        read_partition(tmp_path / "p.json", 10, allow_overlap=False, minimum=1)
+
+
+@pytest.mark.parametrize("cluster", [2**63, -(2**70), 1.5, True, "1", None])
+def test_numbers_that_are_no_clusters(cluster: object, tmp_path: Path) -> None:
+    (tmp_path / "p.json").write_text('{"a": [1]}')
+    (tmp_path / "p.clusters.json").write_text(json.dumps({"a": cluster}))
+    with pytest.raises(CadisError, match=r"p\.clusters\.json must have the number of a cluster"):
+        read_partition(tmp_path / "p.json", 10, allow_overlap=False, minimum=1)
+
+
+def test_many_clients_of_which_one_is_there_twice(tmp_path: Path) -> None:
+    pairs = [f'"{number}": [{number}]' for number in range(100_000)]
+    (tmp_path / "p.json").write_text("{" + ",".join([*pairs, pairs[-1]]) + "}")
+    with pytest.raises(CadisError, match="'99999' stands there twice"):  # at once
+        read_partition(tmp_path / "p.json", 100_000, allow_overlap=False, minimum=1)
+
+
+ONE = Partition((torch.tensor([1]), torch.tensor([2])))
+CLUSTERED = Partition(ONE.indices, torch.tensor([0, 1]))
+
+
+@pytest.mark.parametrize("name", ["p.json", "p.clusters.json"])
+@pytest.mark.parametrize("partition", [ONE, CLUSTERED])
+@pytest.mark.parametrize("mine", ["my notes", '{"settings": {"a": 1}}', '["a"]', '{"a": "b"}'])
+def test_a_file_of_the_users_own_stays(
+    mine: str, partition: Partition, name: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(mine)
+    with pytest.raises(CadisError, match=rf"{name} is there already .* name another file"):
+        write_partition(tmp_path / "p.json", partition)
+    assert (tmp_path / name).read_text() == mine
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_partition_is_replaced_and_so_is_nothing(tmp_path: Path) -> None:
+    (tmp_path / "p.json").write_text("")
+    for partition in (CLUSTERED, ONE, CLUSTERED):
+        files = write_partition(tmp_path / "p.json", partition)
+        assert sorted(tmp_path.iterdir()) == sorted(files)
+    assert files[0].stat().st_mode == (tmp_path / "p.clusters.json").stat().st_mode
+
+
+def test_a_link_leads_to_the_partition(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "p.json").symlink_to(tmp_path / "there" / "real.json")
+    write_partition(tmp_path / "p.json", ONE)
+    assert (tmp_path / "p.json").is_symlink()
+    assert json.loads((tmp_path / "there" / "real.json").read_text()) == {"0": [1], "1": [2]}
+
+
+def test_what_was_there_stays_if_nothing_new_can_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    write_partition(path, CLUSTERED)
+    before = {file: file.read_text() for file in tmp_path.iterdir()}
+    program = (
+        "import resource, torch; from pathlib import Path;"
+        "from cadis.partition import Partition, write_partition;"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000));"
+        f"write_partition(Path({str(path)!r}), Partition((torch.arange(100_000),)))"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert "p.json cannot be written: File too large" in done.stderr
+    assert {file: file.read_text() for file in tmp_path.iterdir()} == before

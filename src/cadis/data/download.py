@@ -1,14 +1,17 @@
 """Fetching published datasets: mirrors, checksums, and nothing half-written."""
 
 import http.client
+import itertools
 import os
 import tarfile
 import tempfile
 import urllib.request
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from cadis.core import CadisError
+from cadis.data.files import is_full, unwritable
 from cadis.data.library import content_digest, gzipped_or_not, read_content
 from cadis.data.listener import Listener
 from cadis.data.published import Published
@@ -36,10 +39,10 @@ def fetch(published: Published, root: Path, listener: Listener) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for download, names in downloads.items():
-            if not all(_is_there(folder, name, form.files[name]) for name in names):
+            if not all(_is_there(folder / name, form.files) for name in names):
                 _from_some_mirror(published, download, names, folder, listener)
     except OSError as error:
-        raise CadisError(f"{folder} cannot be written: {error.strerror}.") from None
+        raise unwritable(folder, error) from None
     return folder
 
 
@@ -63,7 +66,8 @@ def _from_some_mirror(
                 received = Path(draft) / download
                 _receive(address, received, listener)
                 for path in _checked_files(published, received, names):
-                    _put(path, folder)
+                    if not _is_there(folder / path.name, published.forms[0].files):
+                        _put(path, folder, listener)
                 return
             except _MirrorError as error:
                 failures.append(f"{address}: {error}")
@@ -85,6 +89,8 @@ def _receive(address: str, path: Path, listener: Listener) -> None:
                     received += len(chunk)
                     listener.progress(f"downloading {path.name}", received, total)
     except (OSError, http.client.HTTPException, ValueError) as error:
+        if is_full(error):
+            raise
         raise _MirrorError(getattr(error, "reason", None) or error or type(error)) from error
     if total and received != total:
         raise _MirrorError(f"it broke off after {received:,} of {total:,} bytes")
@@ -114,20 +120,36 @@ def _unpacked(archive: Path, names: list[str]) -> Iterator[Path]:
                 path = archive.with_name(name)
                 path.write_bytes(source.read() if source else b"")
                 yield path
-    except (tarfile.TarError, EOFError, KeyError, OSError) as error:
+    except (tarfile.TarError, EOFError, KeyError, OSError, zlib.error) as error:
+        if is_full(error):
+            raise
         raise _MirrorError("it is not the archive that it should be") from error
 
 
-def _put(path: Path, folder: Path) -> None:
-    """Put a file in place, and remove what lies there under its other name, gzipped or not."""
-    path.replace(folder / path.name)
+def _put(path: Path, folder: Path, listener: Listener) -> None:
+    """Put a file in place. What lies there in its stead, gzipped or not, is kept beside it."""
     bare = path.name.removesuffix(".gz")
-    (folder / (bare if bare != path.name else f"{bare}.gz")).unlink(missing_ok=True)
+    for name in (bare, f"{bare}.gz"):
+        if os.path.lexists(folder / name):
+            aside = _free_name(folder / f"{name}.replaced")
+            (folder / name).rename(aside)
+            listener.say(
+                f"{folder / name} was in the way of the published file; it is now {aside}."
+            )
+    path.replace(folder / path.name)
 
 
-def _is_there(folder: Path, name: str, digest: str) -> bool:
-    path = gzipped_or_not(folder / name)
+def _free_name(path: Path) -> Path:
+    """A name that nothing has yet."""
+    names = (path.with_name(f"{path.name}{number or ''}") for number in itertools.count())
+    return next(name for name in names if not os.path.lexists(name))
+
+
+def _is_there(path: Path, digests: dict[str, str]) -> bool:
+    """Whether a file or its gzipped twin has the right content."""
+    bare = path.with_name(path.name.removesuffix(".gz"))
+    digest = digests[bare.name]
     try:
-        return content_digest(read_content(path), digest) == digest
+        return content_digest(read_content(gzipped_or_not(bare)), digest) == digest
     except CadisError:  # missing or damaged
         return False

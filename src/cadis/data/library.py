@@ -15,6 +15,7 @@ from platformdirs import user_cache_path
 from cadis.core import CadisError
 from cadis.data.catalogue import CATALOGUE
 from cadis.data.examples import Dataset, Examples
+from cadis.data.files import is_file
 from cadis.data.published import Form, Published
 
 
@@ -58,7 +59,7 @@ def find(published: Published, places: Sequence[Path]) -> Found | None:
         for form in published.forms:
             for folder in form.folders:
                 paths = {name: gzipped_or_not(root / folder / name) for name in form.files}
-                if all(path.is_file() for path in paths.values()):
+                if all(map(is_file, paths.values())):
                     found = Found(form, paths)
                     if folder != "." or _is_it(found):
                         return found
@@ -71,7 +72,7 @@ def missing_files(published: Published, places: Sequence[Path]) -> str:
         for form in published.forms:
             for folder in form.folders[:-1]:
                 paths = [gzipped_or_not(root / folder / name) for name in form.files]
-                missing = [path.name for path in paths if not path.is_file()]
+                missing = [path.name for path in paths if not is_file(path)]
                 if 0 < len(missing) < len(paths):
                     return f"{root / folder} lacks {', '.join(missing)}"
     return ""
@@ -145,16 +146,21 @@ def _is_it(found: Found) -> bool:
 def gzipped_or_not(path: Path) -> Path:
     """The file itself, or the gzipped one if there is only that."""
     zipped = path.with_name(f"{path.name}.gz")
-    return zipped if zipped.is_file() and not path.is_file() else path
+    return zipped if is_file(zipped) and not is_file(path) else path
 
 
 def _examples(published: Published, found: Found, names: list[str]) -> Examples:
-    """One set. What the file's own structure betrays is said before the checksum is compared."""
+    """One set. If a checksum is wrong, what the file's own structure betrays is said first."""
     paths = [found.paths[name] for name in names]
     contents = [read_content(path) for path in paths]
-    pictures, labels = found.form.read(contents, paths)
     for name, content, path in zip(names, contents, paths, strict=True):
-        check_content(content, found.form.files[name], path)
+        try:
+            check_content(content, found.form.files[name], path)
+        except CadisError:
+            if not found.form.pickled:
+                found.form.read(contents, paths)
+            raise
+    pictures, labels = found.form.read(contents, paths)
     return Examples(
         torch.from_numpy(np.require(pictures, requirements=["C", "W"])),
         torch.from_numpy(labels.astype(np.int64)),

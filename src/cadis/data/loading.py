@@ -7,6 +7,7 @@ from cadis.data.catalogue import CATALOGUE
 from cadis.data.digits import digits
 from cadis.data.download import fetch
 from cadis.data.examples import Dataset
+from cadis.data.files import at_home
 from cadis.data.images import load_images
 from cadis.data.library import cache_folder, find, load_published, missing_files, roots
 from cadis.data.listener import SILENT, Listener
@@ -36,11 +37,11 @@ def load(
     if name.startswith("images:"):
         if name == "images:":
             raise CadisError("Name the folder of your pictures, as in images:FOLDER.")
-        folder = Path(name.removeprefix("images:")).expanduser()
+        folder = at_home(name.removeprefix("images:"))
         return load_images(folder, image_size, cache_folder() / "pictures", listener)
     if name not in CATALOGUE:
         raise CadisError(f"There is no dataset '{name}'; there are: {', '.join(DATASETS)}.")
-    published, places = CATALOGUE[name], roots(Path(data_dir).expanduser() if data_dir else None)
+    published, places = CATALOGUE[name], roots(at_home(data_dir) if data_dir else None)
     found = find(published, places)
     if found is None:
         if offline:

@@ -1,19 +1,24 @@
 """One owner's data where they are: a folder of pictures, or a file of tensors."""
 
+import stat
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
 from cadis.core import CadisError
 from cadis.data.examples import Dataset, Examples, Scaling
+from cadis.data.files import at_home, is_folder, shown
 from cadis.data.images import held_out, load_images
 from cadis.data.library import cache_folder
 from cadis.data.listener import SILENT, Listener
+
+_WHITE = {torch.uint8: 255, torch.uint16: 65535}
+"""The highest number of types in which pictures are kept."""
 
 
 def load_own(
@@ -26,50 +31,78 @@ def load_own(
     Args:
         place: a folder of pictures as :func:`cadis.data.album.read_album` has them; or a file
             ``.safetensors`` or ``.npz`` of ``inputs`` (n, ...) and ``labels`` (n,), perhaps with
-            ``test_inputs`` and ``test_labels``. Bytes are divided by 255.
+            ``test_inputs`` and ``test_labels``. Numbers of 8 bits without a sign are divided by
+            255 and those of 16 bits by 65,535; others are taken as they are.
         classes: names of all classes, in the order of their numbers.
         image_size: pixels a side to which pictures are resized.
         listener: hears how it goes.
     """
-    place = place.expanduser()
-    if place.is_dir():
+    place = at_home(place)
+    if is_folder(place):
         return load_images(place, image_size, cache_folder() / "pictures", listener, classes)
     tensors = _read(place)
-    if missing := [name for name in ("inputs", "labels") if name not in tensors]:
-        raise CadisError(f"{place} has no tensor '{missing[0]}'; it has: {', '.join(tensors)}.")
-    everything = _examples(tensors["inputs"], tensors["labels"])
-    everything.check(str(place))
-    if "test_inputs" in tensors and "test_labels" in tensors:
-        train, test = everything, _examples(tensors["test_inputs"], tensors["test_labels"])
-        test.check(f"The test set in {place}")
+    everything = _examples(tensors, "", place, len(classes))
+    if "test_inputs" in tensors or "test_labels" in tensors:
+        train, test = everything, _examples(tensors, "test_", place, len(classes))
     else:
         labels = everything.labels.tolist()
         held = held_out(labels, [None] * len(labels))
         apart = torch.tensor([n in held for n in range(len(labels))])
         train, test = (everything.take(which.nonzero().flatten()) for which in (~apart, apart))
-    highest = int(torch.cat([train.labels, test.labels]).max())
-    if highest >= len(classes):
-        raise CadisError(
-            f"{place} has label {highest}, but there are {len(classes)} classes, numbered from 0."
-        )
     return Dataset(str(place), train, test, tuple(classes))
 
 
-def _examples(inputs: Tensor, labels: Tensor) -> Examples:
-    if inputs.dtype == torch.uint8:
+def _examples(tensors: dict[str, Tensor], prefix: str, place: Path, num_classes: int) -> Examples:
+    """One set, each of whose labels is the number of a class."""
+    names = [f"{prefix}inputs", f"{prefix}labels"]
+    if missing := [name for name in names if name not in tensors]:
+        raise CadisError(f"{place} has no tensor '{missing[0]}'; it has: {', '.join(tensors)}.")
+    for name in names:
+        if tensors[name].is_complex() or not tensors[name].dim():
+            raise CadisError(
+                f"{place} has '{name}' of shape {tuple(tensors[name].shape)} and type "
+                f"{tensors[name].dtype}; give one row of real numbers for each sample."
+            )
+    inputs, labels = (tensors[name] for name in names)
+    if labels.is_floating_point() and (labels.double() % 1 != 0).any():  # NaN is not whole either
+        raise CadisError(f"{place} has '{names[1]}' that are not whole; give numbers of classes.")
+    examples = _scaled(inputs, labels.long())
+    examples.check(f"The test set in {place}" if prefix else str(place))
+    highest = int(examples.labels.max())
+    if highest >= num_classes:
+        raise CadisError(
+            f"{place} has label {highest}, but there are {num_classes} classes, numbered from 0."
+        )
+    return examples
+
+
+def _scaled(inputs: Tensor, labels: Tensor) -> Examples:
+    """Pictures stay bytes, a quarter of the memory, and are scaled when they are used."""
+    if inputs.dtype == torch.uint8 and inputs.dim() > 2:
         channels = inputs.shape[1] if inputs.dim() == 4 else 1
-        return Examples(inputs, labels.long(), Scaling((0.0,) * channels, (1.0,) * channels))
-    return Examples(inputs.float(), labels.long())
+        return Examples(inputs, labels, Scaling((0.0,) * channels, (1.0,) * channels))
+    if inputs.dtype in _WHITE:
+        return Examples(inputs.float() / _WHITE[inputs.dtype], labels)
+    return Examples(inputs.float(), labels)
 
 
 def _read(place: Path) -> dict[str, Tensor]:
     """Named tensors, without running anything that a file may contain."""
+    if place.suffix not in (".npz", ".safetensors"):
+        raise CadisError(
+            f"{shown(place)} is neither a folder of pictures nor a .safetensors or .npz file."
+        )
     try:
-        if place.suffix == ".npz":
-            with np.load(place, allow_pickle=False) as arrays:
-                return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+        if not stat.S_ISREG(place.stat().st_mode):  # reading a pipe might never end
+            raise ValueError("it is not an ordinary file")
         if place.suffix == ".safetensors":
             return load_file(place)
-    except (OSError, ValueError, TypeError, SafetensorError) as error:
-        raise CadisError(f"{place} cannot be read: {error}") from None
-    raise CadisError(f"{place} is neither a folder of pictures nor a .safetensors or .npz file.")
+        with zipfile.ZipFile(place):  # numpy would read other kinds of files too
+            pass
+        with np.load(place, allow_pickle=False) as arrays:
+            return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+    except Exception as error:  # whatever a damaged file may raise
+        why = " ".join(str(error).split()).removesuffix(".") or type(error).__name__
+        raise CadisError(
+            f"{shown(place)} cannot be read: {shown(why)}; save arrays of numbers there again."
+        ) from None

@@ -25,6 +25,8 @@ class Form:
         train: names of the files of the training set, and what they contain.
         test: the same of the test set.
         read: makes pictures and labels of the files of a set.
+        pickled: whether its files are pickles, of which other than the published ones are not
+            opened: a single wrong bit may make them ask for all the memory.
 
     The contents are given as SHA-256, or as MD5 where only that was published, after gunzip.
     """
@@ -33,6 +35,7 @@ class Form:
     train: dict[str, str]
     test: dict[str, str]
     read: Read
+    pickled: bool = False
 
     @property
     def files(self) -> dict[str, str]:

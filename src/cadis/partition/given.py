@@ -1,7 +1,8 @@
 """Partitions that are given: by the data themselves, or by a file."""
 
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from cadis.core import CadisError, ClientId
+from cadis.data.files import is_file, unwritable
 from cadis.data.json_files import read_object
 from cadis.partition.partition import Partition
 
@@ -48,7 +50,10 @@ def read_partition(path: Path, num_examples: int, allow_overlap: bool, minimum: 
 
 
 def write_partition(path: Path, partition: Partition) -> list[Path]:
-    """The inverse of :func:`read_partition`; returns what was written."""
+    """The inverse of :func:`read_partition`; returns what was written.
+
+    A partition that is already there is replaced, whole or not at all; any other file is not.
+    """
     indices = [owned.tolist() for owned in partition.indices]
     files: dict[Path, dict[ClientId, Any]] = {
         path: dict(zip(partition.client_ids, indices, strict=True))
@@ -57,16 +62,56 @@ def write_partition(path: Path, partition: Partition) -> list[Path]:
         clusters = partition.cluster_of_client.tolist()
         files[clusters_file(path)] = dict(zip(partition.client_ids, clusters, strict=True))
     try:
+        _check_replaceable(path, _are_indices)
+        _check_replaceable(clusters_file(path), _is_cluster)
         path.parent.mkdir(parents=True, exist_ok=True)
-        clusters_file(path).unlink(missing_ok=True)  # those of another partition
+        _replace_all(files)
+        if partition.cluster_of_client is None:
+            clusters_file(path).unlink(missing_ok=True)  # those of the partition that was there
+    except OSError as error:
+        raise unwritable(path, error) from None
+    return list(files)
+
+
+def _replace_all(files: Mapping[Path, Mapping[ClientId, Any]]) -> None:
+    """Write all files, and put them in place when all could be written."""
+    drafts: dict[Path, Path] = {}
+    try:
         for file, content in files.items():
+            place = Path(os.path.realpath(file))  # where a link leads to
+            drafts[place] = place.with_name(f".{place.name}.draft-{os.getpid()}")
             lines = (
                 f"{json.dumps(str(key))}: {json.dumps(value)}" for key, value in content.items()
             )
-            file.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-    except OSError as error:
-        raise CadisError(f"The file {path} cannot be written: {error.strerror}.") from None
-    return list(files)
+            drafts[place].write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+        for place, draft in drafts.items():
+            draft.replace(place)
+    finally:
+        for draft in drafts.values():
+            draft.unlink(missing_ok=True)
+
+
+def _check_replaceable(path: Path, is_ours: Callable[[Any], bool]) -> None:
+    """Refuse to overwrite or remove a file that no partition was written to."""
+    if not path.exists() or not path.stat().st_size:
+        return
+    try:
+        ours = all(map(is_ours, read_object(path).values()))
+    except CadisError:
+        ours = False
+    if not ours:
+        raise CadisError(
+            f"{path} is there already and has something else than a partition in it; move it "
+            "away, or name another file for the partition."
+        )
+
+
+def _are_indices(value: Any) -> bool:
+    return isinstance(value, list) and all(type(index) is int for index in value)
+
+
+def _is_cluster(value: Any) -> bool:
+    return type(value) is int and abs(value) < 10**18
 
 
 def clusters_file(path: Path) -> Path:
@@ -76,14 +121,21 @@ def clusters_file(path: Path) -> Path:
 
 def client_ids_of(names: Sequence[str]) -> tuple[ClientId, ...]:
     """Names of clients; numbers if they all are, as JSON has no numbers for keys."""
-    if all(name.isdecimal() and str(int(name)) == name for name in names):
+    if all(map(_is_number, names)):
         return tuple(int(name) for name in names)
     return tuple(names)
 
 
+def _is_number(name: str) -> bool:
+    try:
+        return name.isdecimal() and str(int(name)) == name
+    except ValueError:  # more digits than Python takes
+        return False
+
+
 def _check_indices(path: Path, client: str, indices: Any, num_examples: int, minimum: int) -> None:
     where = f"In {path}, client {client}"
-    if not isinstance(indices, list) or any(type(index) is not int for index in indices):
+    if not _are_indices(indices):
         raise CadisError(f"{where} must have a list of whole numbers; give training indices.")
     if len(indices) < minimum:
         raise CadisError(
@@ -110,9 +162,12 @@ def _check_disjoint(path: Path, client: str, indices: list[int], owners: dict[in
 
 
 def _read_clusters(path: Path, clients: Sequence[str]) -> Tensor | None:
-    if not path.is_file():
+    if not is_file(path):
         return None
     content = read_object(path)
-    if set(content) != set(clients) or any(type(c) is not int for c in content.values()):
-        raise CadisError(f"The file {path} must have the number of a cluster for each client.")
+    if set(content) != set(clients) or not all(map(_is_cluster, content.values())):
+        raise CadisError(
+            f"The file {path} must have the number of a cluster for each client, a whole number "
+            "of at most 18 digits; correct it, or move it away."
+        )
     return torch.tensor([content[client] for client in clients])
