@@ -267,28 +267,42 @@ def test_opacity_between_all_and_nothing(tmp_path: Path) -> None:
     assert read(tmp_path / "a.png", 4)[0, 0].tolist() == [40, 20, 10]  # a fifth
 
 
-def png_of_two_bits(transparency: bool) -> bytes:
+def png(
+    width: int, height: int, bits: int, kind: int, rows: bytes, transparent: bytes = b""
+) -> bytes:
+    """A PNG of a kind that Pillow does not write."""
+
     def chunk(name: bytes, data: bytes) -> bytes:
         checksum = struct.pack(">I", zlib.crc32(name + data))
         return struct.pack(">I", len(data)) + name + data + checksum
 
+    header = struct.pack(">IIBBBBB", width, height, bits, kind, 0, 0, 0)
     return b"".join(
         [
             b"\x89PNG\r\n\x1a\n",
-            chunk(b"IHDR", struct.pack(">IIBBBBB", 4, 1, 2, 0, 0, 0, 0)),
-            chunk(b"tRNS", b"\x00\x03") if transparency else b"",
-            chunk(b"IDAT", zlib.compress(bytes([0, 0b00011011]))),
+            chunk(b"IHDR", header),
+            chunk(b"tRNS", transparent) if transparent else b"",
+            chunk(b"IDAT", zlib.compress(rows)),
             chunk(b"IEND", b""),
         ]
     )
 
 
-def test_a_transparent_colour_that_cannot_be_told_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.png").write_bytes(png_of_two_bits(transparency=False))
-    with Image.open(tmp_path / "a.png") as image:
-        assert np.asarray(image)[0].tolist() == [0, 85, 170, 255]
-    assert read_picture(tmp_path / "a.png", 4).pixels[0, 3].tolist() == [255, 255, 255]
-    (tmp_path / "a.png").write_bytes(png_of_two_bits(transparency=True))
+def test_colours_of_16_bits_are_those_of_8_bits(tmp_path: Path) -> None:
+    rows = (COLOURS * np.uint16(257)).astype(">u2").reshape(16, -1)
+    content = b"".join(b"\0" + row.tobytes() for row in rows)
+    (tmp_path / "a.png").write_bytes(png(16, 16, 16, 2, content))
+    assert np.array_equal(read(tmp_path / "a.png"), COLOURS)
+    (tmp_path / "a.png").write_bytes(png(16, 16, 16, 2, content, bytes(6)))
+    with pytest.raises(PictureError, match=r"mode RGB with one transparent colour .* alpha"):
+        read(tmp_path / "a.png")
+
+
+def test_a_transparent_shade_that_cannot_be_told_is_refused(tmp_path: Path) -> None:
+    row = bytes([0, 0b00011011])  # shades 0 to 3, of two bits
+    (tmp_path / "a.png").write_bytes(png(4, 1, 2, 0, row))
+    assert read(tmp_path / "a.png", 4)[0, :, 0].tolist() == [0, 85, 170, 255]
+    (tmp_path / "a.png").write_bytes(png(4, 1, 2, 0, row, b"\0\3"))
     with pytest.raises(PictureError, match=r"mode L with one transparent colour .* alpha channel"):
         read(tmp_path / "a.png")
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cadis.core import CadisError
+from cadis.data.files import shown
 
 _PIXELS = 3 * 32 * 32
 
@@ -42,8 +43,9 @@ def parse_python(content: bytes, key: str, path: Path) -> Rows:
     except CadisError as error:
         raise CadisError(f"{path} {error}") from None
     except Exception as error:  # whatever foreign bytes may raise
+        why = " ".join(shown(error).split())
         raise CadisError(
-            f"{path} is not a batch of CIFAR's Python version ({error}); "
+            f"{path} is not a batch of CIFAR's Python version ({why}); "
             "put the published file in its place."
         ) from error
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from cadis.core import CadisError, RunError
 
 
-def shown(path: Path | str) -> str:
-    """A path for a message: names need not be text, and then could not be printed."""
-    return str(path).encode("utf-8", "backslashreplace").decode("utf-8")
+def shown(something: object) -> str:
+    """A path or a reason for a message: names need not be text, and then could not be printed."""
+    return str(something).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def is_folder(path: Path) -> bool:
