@@ -1,14 +1,16 @@
 """Finding datasets on disk, and checking them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from cadis.core import CadisError
-from cadis.data import find, load, missing_files, problems, roots
+from cadis.data import Found, find, load, missing_files, problems, roots
 from cadis.data.catalogue import CATALOGUE
 from cadis.data.library import load_published
+from cadis.data.published import Form, cifar_python
 from toy import CONTENTS, NAMES, TOY, idx, put
 
 
@@ -77,6 +79,16 @@ def test_wrong_files_are_named(change: dict[str, bytes], sentence: str, tmp_path
     assert "published file" in str(caught.value)
     assert str(caught.value).endswith("or let 'cadis data fetch toy' do it.")
     assert len(list(problems(found))) == len(change)
+
+
+def test_a_pickle_that_was_not_published_is_not_opened(tmp_path: Path) -> None:
+    form = Form(("py",), {"train": "0" * 32}, {"test": "0" * 32}, cifar_python("labels"), True)
+    content = b"cos\nsystem\n."  # the unpickler would refuse it, which is not needed
+    for name in form.files:
+        (tmp_path / name).write_bytes(content)
+    found = Found(form, {name: tmp_path / name for name in form.files})
+    with pytest.raises(CadisError, match="its checksum differs"):
+        load_published(replace(TOY, forms=(form,)), found)
 
 
 def test_names_that_there_are_not() -> None:
