@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run report test test-deploy check format bench clean
+.PHONY: help run report test test-deploy torture check format bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -26,6 +26,9 @@ test: $(READY)  ## Run all tests but those of deployments.
 
 test-deploy: $(READY)  ## Run the tests that start a server and sites as processes.
 	@$(BIN)/pytest -m deployment -n 2 --dist loadfile tests/deployed
+
+torture: $(READY)  ## Kill, damage, starve and fuzz it 11,456 times, and rewrite the table of docs/reliability.md.
+	@PYTHONPATH=tests $(BIN)/python -m torture --markdown docs/reliability.md
 
 check: $(READY)  ## Lint, format, types and import rules.
 	@$(BIN)/ruff check .

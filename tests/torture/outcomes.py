@@ -1,0 +1,122 @@
+"""What may come of a trial, and what an attack is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Literal, TypeAlias
+
+Verdict: TypeAlias = Literal[
+    "same",  # bit for bit what an undisturbed run leaves, but for its seconds
+    "told",  # a sentence and exit code 1 or 2, and nothing lost
+    "value",  # input was taken for what it is
+    "lost",  # something that was saved or the user's is gone
+    "silent change",  # other numbers, and not a word about it
+    "dead end",  # neither resuming nor beginning anew is possible
+    "left over",  # drafts that nobody will ever clear away
+    "orphans",  # worker processes outlived the one that they work for
+    "wrong code",  # a sentence, but another exit code than was promised
+    "traceback",
+    "hang",
+    "signal",
+    "harness",  # the trial itself is broken
+]
+GOOD: tuple[Verdict, ...] = ("same", "told", "value")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A verdict and what it rests on.
+
+    Attributes:
+        verdict: in a word.
+        why: the sentence that was said, or what differs.
+    """
+
+    verdict: Verdict
+    why: str = ""
+
+    @property
+    def good(self) -> bool:
+        """Whether all is as promised."""
+        return self.verdict in GOOD
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One attempt, which depends on nothing but the seed, the attack and the number.
+
+    Attributes:
+        attack: name of the attack.
+        number: from 0.
+        seed: of the whole campaign.
+        folder: an empty folder of its own.
+        base: what the attack has prepared, for reading only.
+    """
+
+    attack: str
+    number: int
+    seed: int
+    folder: Path
+    base: Path
+
+    @property
+    def random(self) -> Random:
+        """Anew at every call: the same numbers for the same trial."""
+        return Random(f"{self.seed} {self.attack} {self.number}")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a trial.
+
+    Attributes:
+        number: the trial's.
+        what: what was done, in a few words.
+        finding: the verdict.
+        seconds: how long it took.
+    """
+
+    number: int
+    what: str
+    finding: Finding
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Attack:
+    """A way to do harm.
+
+    Attributes:
+        name: as a user types it.
+        title: what is done, for the table.
+        trials: how many in the full form.
+        quick: which of them are in the quick form.
+        prepare: makes what all trials start from, in a folder.
+        attempt: does a trial; says what was done, and what came of it.
+        obstacle: why the attack cannot be made here, None if it can.
+        mounts: whether trials mount file systems.
+        patience: seconds after which a trial hangs.
+    """
+
+    name: str
+    title: str
+    trials: int
+    quick: tuple[int, ...]
+    prepare: Callable[[Path], None]
+    attempt: Callable[[Trial], tuple[str, Finding]]
+    obstacle: Callable[[], str | None] = lambda: None
+    mounts: bool = False
+    patience: float = 300
+
+
+Case: TypeAlias = tuple[str, Callable[[], object]]
+"""An input in words, and giving it to whoever takes it."""
+
+
+class SilentChangeError(Exception):
+    """Something was taken for something else."""
+
+
+class LostError(Exception):
+    """Something of the user's is gone."""

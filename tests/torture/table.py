@@ -1,0 +1,86 @@
+"""What came of a campaign, as a table for the screen and for the documentation."""
+
+import os
+import platform
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from rich.table import Table
+
+from torture.outcomes import GOOD, Attack, Outcome
+
+_COLUMNS = ("attack", "trials", "the same end", "told", "taken", "failed", "minutes")
+_BEGIN, _END = "<!-- make torture writes this -->", "<!-- until here -->"
+
+
+@dataclass(frozen=True)
+class Row:
+    """An attack and what came of it.
+
+    Attributes:
+        attack: what was done.
+        outcomes: of its trials.
+        seconds: on the clock.
+        skipped: why nothing was done, if so.
+    """
+
+    attack: Attack
+    outcomes: Sequence[Outcome]
+    seconds: float
+    skipped: str | None = None
+
+    @property
+    def failed(self) -> list[Outcome]:
+        """The trials that did harm."""
+        return [outcome for outcome in self.outcomes if not outcome.finding.good]
+
+    def cells(self) -> list[str]:
+        """As the table has it."""
+        name = f"{self.attack.name}: {self.attack.title}"
+        if self.skipped is not None:
+            return [name, f"skipped: {self.skipped}", *[""] * 5]
+        verdicts = Counter(outcome.finding.verdict for outcome in self.outcomes)
+        bad = ", ".join(f"{n} {verdict}" for verdict, n in verdicts.items() if verdict not in GOOD)
+        good = [f"{verdicts[verdict]:,}" if verdicts[verdict] else "" for verdict in GOOD]
+        minutes = f"{self.seconds / 60:.1f}"
+        return [name, f"{len(self.outcomes):,}", *good, bad or "0", minutes]
+
+
+def on_screen(rows: Sequence[Row]) -> Table:
+    """The table for the screen."""
+    table = Table()
+    for column in _COLUMNS:
+        table.add_column(column, justify="left" if column == "attack" else "right")
+    for row in rows:
+        table.add_row(*row.cells())
+    return table
+
+
+def markdown(rows: Sequence[Row], seed: int) -> str:
+    """The table for the documentation, and what it was made on."""
+    lines = ["| " + " | ".join(_COLUMNS) + " |", "| --- |" + " ---: |" * (len(_COLUMNS) - 1)]
+    lines += ["| " + " | ".join(row.cells()) + " |" for row in rows]
+    trials, failed = (sum(map(len, each)) for each in _trials_and_failures(rows))
+    versions = f"Python {platform.python_version()}, torch {torch.__version__}"
+    lines += ["", f"{trials:,} trials, {failed:,} of them failed; seed {seed}, "]
+    lines[-1] += f"{os.cpu_count()} cores, {platform.system()}, {versions}."
+    return "\n".join(lines)
+
+
+def write_markdown(path: Path, text: str) -> None:
+    """Put the table into a page, between its two comments; or into a new file."""
+    page = path.read_text(encoding="utf-8") if path.exists() else f"{_BEGIN}\n{_END}\n"
+    before, begin, rest = page.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not begin or not end:
+        raise ValueError(f"{path} has no lines '{_BEGIN}' and '{_END}' to put the table between.")
+    path.write_text(f"{before}{_BEGIN}\n{text}\n{_END}{after}", encoding="utf-8")
+
+
+def _trials_and_failures(
+    rows: Sequence[Row],
+) -> tuple[list[Sequence[Outcome]], list[Sequence[Outcome]]]:
+    return [row.outcomes for row in rows], [row.failed for row in rows]
