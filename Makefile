@@ -27,7 +27,7 @@ test: $(READY)  ## Run all tests but those of deployments.
 test-deploy: $(READY)  ## Run the tests that start a server and sites as processes.
 	@$(BIN)/pytest -m deployment -n 2 --dist loadfile tests/deployed
 
-torture: $(READY)  ## Kill, damage, starve and fuzz it 11,456 times, and rewrite the table of docs/reliability.md.
+torture: $(READY)  ## Attack all that is kept, thousands of times, and rewrite the table of docs/reliability.md.
 	@PYTHONPATH=tests $(BIN)/python -m torture --markdown docs/reliability.md
 
 check: $(READY)  ## Lint, format, types and import rules.

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from torture.attacks import ATTACKS
+from torture.attacks import ATTACKS, obstacle
 from torture.campaign import Campaign
 from torture.outcomes import Attack, Outcome
 from torture.table import Row, markdown, on_screen, write_markdown
@@ -80,7 +80,7 @@ def main(
 
 
 def _row(attack: Attack, numbers: list[int], seed: int, place: Path, jobs: int) -> Row:
-    if (sentence := attack.obstacle()) is not None:
+    if (sentence := obstacle(attack)) is not None:
         _say(f"{attack.name}: skipped, as {sentence}.")
         return Row(attack, [], 0, sentence)
     campaign, started = Campaign(attack, seed, place), time.monotonic()

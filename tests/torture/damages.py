@@ -19,6 +19,7 @@ from torture.victim import Ending, command, run_to_end
 _METHODS = ("feddyn", "cadis")
 _ROUNDS = 4
 _STOPPED_AFTER = 2
+_PAGES = ("report", "watch")
 _WORDS_OF_DAMAGE = ("damage", "missing", "differs", "changed", "broken", "does not match")
 
 
@@ -52,11 +53,11 @@ def attempt(trial: Trial) -> tuple[str, Finding]:
 def _shown(trial: Trial, run: Path, base: Path) -> Finding:
     """What report and watch make of it: a page with the true numbers, or a sentence."""
     copy = copy_run(run, trial.folder / "shown" / "run")
-    expected = [json.loads(path.read_text()) for path in sorted(base.glob("page-*.json"))]
-    for number, name in enumerate(("report", "watch")):
+    for name in _PAGES:
         page = trial.folder / f"{name}.json"
-        ending = run_to_end(partial(_show, copy, page, number), trial.folder / name)
-        if finding := _judge_page(name, ending, page, [pages[number] for pages in expected]):
+        ending = run_to_end(partial(_show, copy, page, name), trial.folder / name)
+        expected = [path.read_text() for path in sorted(base.glob(f"{name}-*.json"))]
+        if finding := _judge_page(name, ending, page, expected):
             return finding
     if trial.number % 10 == 0:
         shown = trial.folder / "page"
@@ -65,29 +66,34 @@ def _shown(trial: Trial, run: Path, base: Path) -> Finding:
     return Finding("told")
 
 
-def _judge_page(name: str, ending: Ending, page: Path, expected: list[Any]) -> Finding | None:
+def _judge_page(name: str, ending: Ending, page: Path, expected: list[str]) -> Finding | None:
     """What is wrong with a page, or with its absence."""
     if fault := ending.fault():
         return Finding(fault.verdict, f"{name}: {fault.why}")
     if ending.code:
         return None
     text = page.read_text()
-    if _numbers(json.loads(text)) in [_numbers(good) for good in expected]:
+    if _numbers(json.loads(text)) in [_numbers(json.loads(good)) for good in expected]:
         return None
-    if any(word in text or word in ending.complained for word in _WORDS_OF_DAMAGE):
+    said = text + ending.complained
+    if any(word in said and word not in expected[-1] for word in _WORDS_OF_DAMAGE):
         return None
     return Finding("silent change", f"{name} shows other numbers and says nothing")
 
 
-def _show(run: Path, page: Path, which: int) -> int:
-    """Make what a page shows: of the report, or of watching."""
+def _show(run: Path, page: Path, name: str) -> int:
+    """Make what a page shows, without the name of the folder."""
 
     def work() -> int:
-        data = page_data(read_results([run])) if which == 0 else json.loads(Watched(run).data())
-        page.write_text(json.dumps(data))
+        data = page_data(read_results([run])) if name == "report" else _watched(run)
+        page.write_text(json.dumps(data).replace(str(run), "RUN"))
         return 0
 
     return guarded(work)
+
+
+def _watched(run: Path) -> Any:
+    return json.loads(Watched(run).data())
 
 
 def _resumed(trial: Trial, method: str, run: Path, original: Path) -> Finding:
@@ -131,15 +137,12 @@ def _check_undamaged(base: Path, method: str, state: str) -> None:
 def _keep_pages(run: Path, finished: bool) -> None:
     """What may be shown: the whole run; of one that is not finished also less, as before."""
     whole = (run / "history.jsonl").read_bytes().splitlines(True)
-    for rounds in [len(whole)] if finished else range(1, len(whole) + 1):
+    for rounds in [len(whole)] if finished else range(len(whole) + 1):
         copy = copy_run(run, run.parent / f"copy-{rounds}" / "run")
         (copy / "history.jsonl").write_bytes(b"".join(whole[:rounds]))
-        pages = [run.parent / f"made-{rounds}-{number}" for number in range(2)]
-        for number, page in enumerate(pages):
-            run_to_end(partial(_show, copy, page, number), run.parent / "log")
-        if all(page.exists() for page in pages):
-            shown = [json.loads(page.read_text()) for page in pages]
-            (run.parent / f"page-{rounds}.json").write_text(json.dumps(shown))
+        for name in _PAGES:
+            page = run.parent / f"{name}-{rounds}.json"
+            run_to_end(partial(_show, copy, page, name), run.parent / "log")
 
 
 def _numbers(page: object) -> list[float]:

@@ -16,7 +16,7 @@ _ROUND = ["round", "accuracy", "loss", "class_accuracy", "participants", "cluste
 _ROUND += ["similarity", "threshold", "rejected", "client_accuracy"]
 """What docs/runs.md says of a round, but its seconds."""
 
-_DRAFTS = ("draft", "tmp", "temp", "partial", "part", "new", "old")
+_DRAFTS = ("draft", "tmp", "temp", "partial")
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,8 @@ def left_over(run: Path, reference: Path) -> str | None:
     """A file that an undisturbed run does not leave, within the folder or beside it."""
     mine, theirs = _names(run), _names(reference)
     strange = sorted(name for name in mine - theirs if not name.startswith("checkpoint/"))
-    drafts = [n for n in mine if any(part in _DRAFTS for part in n.lower().split("."))]
+    parts = {name: Path(name).name.lower().split(".") for name in sorted(mine - theirs)}
+    drafts = [name for name in parts if any(part.startswith(_DRAFTS) for part in parts[name])]
     kept, expected = (
         [name for name in names if name.startswith("checkpoint/")] for names in (mine, theirs)
     )

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import shutil
 import signal
 import time
@@ -20,6 +21,8 @@ from torture.outcomes import Attack, Finding, Trial
 from torture.recovery import Recovery
 from torture.table import Row, markdown, write_markdown
 from torture.victim import command, run_to_end
+
+pytestmark = pytest.mark.skipif(platform.system() != "Linux", reason="they want Linux")
 
 TINY = Experiment("fedavg", rounds=2)
 

@@ -181,7 +181,7 @@ def _live(work: Work, log: Path) -> None:
     code = 1
     try:
         os.setsid()
-        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)  # whatever becomes of us
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         _redirect(log)
         warnings.resetwarnings()
