@@ -68,13 +68,7 @@ class Campaign:
 
     def fight(self, numbers: Sequence[int], jobs: int, on_outcome: OnOutcome) -> list[Outcome]:
         """Do these trials in so many processes; the outcomes by number."""
-        shutil.rmtree(self.base, ignore_errors=True)
-        self.base.mkdir(parents=True)
-        preparing = _FORK.Process(target=self._prepare)
-        preparing.start()
-        preparing.join()
-        if preparing.exitcode:
-            raise RuntimeError(f"{self.attack.name} cannot be prepared; see above")
+        self._prepare()
         outcomes: list[Outcome] = []
         shares = [list(numbers[start::jobs]) for start in range(jobs)]
         working = [self._start(share) for share in shares if share]
@@ -95,8 +89,18 @@ class Campaign:
         return sorted(outcomes, key=lambda outcome: outcome.number)
 
     def _prepare(self) -> None:
-        warnings.simplefilter("ignore")
-        self.attack.prepare(self.base)
+        """Make what all trials start from; in a process, so that nothing of it stays here."""
+        shutil.rmtree(self.base, ignore_errors=True)
+        self.base.mkdir(parents=True)
+        process = _FORK.Process(target=_quietly, args=(self.attack.prepare, self.base))
+        process.start()
+        try:
+            process.join()
+        finally:
+            process.terminate()
+            process.join()
+        if process.exitcode:
+            raise RuntimeError(f"{self.attack.name} cannot be prepared; see above")
 
     def _start(self, numbers: list[int]) -> Job:
         ours, theirs = _FORK.Pipe(duplex=False)
@@ -133,8 +137,7 @@ class Campaign:
 
     def _work(self, numbers: list[int], answers: Connection) -> None:
         """The life of a process that does trials."""
-        signal.signal(signal.SIGTERM, _stop)
-        warnings.simplefilter("ignore")  # those of libraries; a victim shows them to its log
+        _be_quiet()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         if self.attack.mounts:
             private_mounts()
@@ -156,6 +159,17 @@ class Campaign:
         if finding.good:
             shutil.rmtree(folder, ignore_errors=True)
         return Outcome(number, what, finding, time.monotonic() - started)
+
+
+def _quietly(prepare: Callable[[Path], None], base: Path) -> None:
+    _be_quiet()
+    prepare(base)
+
+
+def _be_quiet() -> None:
+    """End properly when asked to; warnings of libraries are for victims to show in their logs."""
+    signal.signal(signal.SIGTERM, _stop)
+    warnings.simplefilter("ignore")
 
 
 def _stop(_number: int, _frame: FrameType | None) -> None:
