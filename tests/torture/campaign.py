@@ -17,7 +17,7 @@ from types import FrameType
 from typing import TypeAlias
 
 from torture.devices import private_mounts
-from torture.outcomes import Attack, Finding, Outcome, Trial
+from torture.outcomes import NOTE, Attack, Finding, Outcome, Trial
 
 OnOutcome: TypeAlias = Callable[[Outcome], None]
 
@@ -132,8 +132,10 @@ class Campaign:
         job.answers.close()
         if not job.numbers:
             return []
-        seconds = time.monotonic() - job.since
-        return [Outcome(job.numbers.pop(0), "the process of the trial", finding, seconds)]
+        number, seconds = job.numbers.pop(0), time.monotonic() - job.since
+        note = self.folder(number) / NOTE
+        what = note.read_text(encoding="utf-8") if note.exists() else "the process of the trial"
+        return [Outcome(number, what, finding, seconds)]
 
     def _work(self, numbers: list[int], answers: Connection) -> None:
         """The life of a process that does trials."""

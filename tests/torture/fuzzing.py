@@ -21,7 +21,7 @@ from torture.fuzzing_data import cifar, draw_base, idx, partition, pictures, pil
 from torture.fuzzing_options import command_line, option_file, options
 from torture.harm import harm
 from torture.mutation import mutated_json, to_json
-from torture.outcomes import Attack, Case, Finding, LostError, SilentChangeError, Trial
+from torture.outcomes import NOTE, Attack, Case, Finding, LostError, SilentChangeError, Trial
 from torture.victim import command, run_to_end
 
 _MEMORY = 8 << 30
@@ -94,8 +94,10 @@ def attempt(trial: Trial) -> tuple[str, Finding]:
     target, random = _TARGETS[trial.number % len(_TARGETS)], trial.random
     cache = os.environ.get("XDG_CACHE_HOME")
     what, action = target(trial.folder, trial.base, random)
+    what = f"{target.__name__}: {what}".encode("utf-8", "backslashreplace").decode()
+    (trial.folder / NOTE).write_text(what, encoding="utf-8")
     try:
-        return f"{target.__name__}: {what}", _taken(action)
+        return what, _taken(action)
     finally:
         os.environ.pop("XDG_CACHE_HOME", None)
         os.environ |= {"XDG_CACHE_HOME": cache} if cache else {}

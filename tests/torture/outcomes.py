@@ -21,6 +21,9 @@ Verdict: TypeAlias = Literal[
     "signal",
     "harness",  # the trial itself is broken
 ]
+NOTE = "what"
+"""File in a trial's folder that says what is done, for trials that may not live to say it."""
+
 GOOD: tuple[Verdict, ...] = ("same", "told", "value")
 
 
