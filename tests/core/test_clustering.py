@@ -87,3 +87,9 @@ def test_threshold_grows_and_stops() -> None:
     assert threshold_at(1, 0.8, 0.1, 0.9) == pytest.approx(0.8 * 1.1)
     assert threshold_at(2, 0.8, 0.1, 0.9) == 0.9
     assert threshold_at(1000, 0.8, 0.0, 0.9) == 0.8
+
+
+def test_a_threshold_that_grows_beyond_all_numbers_stays_at_its_maximum() -> None:
+    assert threshold_at(5000, 0.7, 1.0, 0.985) == 0.985
+    assert threshold_at(3, 0.7, 1e308, 0.985) == 0.985
+    assert threshold_at(5000, 0.0, 1.0, 0.985) == 0

@@ -55,4 +55,7 @@ def threshold_at(round: int, start: float, growth: float, maximum: float) -> flo
     Returns:
         min(maximum, start * (1 + growth) ** round)
     """
-    return min(maximum, start * (1 + growth) ** round)
+    try:
+        return min(maximum, start * (1 + growth) ** round)
+    except OverflowError:
+        return maximum if start > 0 else 0.0

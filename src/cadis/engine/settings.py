@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 import torch
-from annotated_types import Ge, Gt
+from annotated_types import Ge, Gt, Le
 
 from cadis.training import Device, LocalSettings
 
@@ -28,7 +28,7 @@ class EngineSettings:
     rounds: Annotated[int, Gt(0)]
     per_round: Annotated[int, Gt(0)] | None = None
     seed: int = 0
-    workers: Annotated[int, Gt(0)] | Literal["auto"] = "auto"
+    workers: Annotated[int, Gt(0), Le(1024)] | Literal["auto"] = "auto"
     device: Device = "auto"
     local: LocalSettings = field(default_factory=LocalSettings)
     test_clients: Annotated[int, Ge(0)] = 10

@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal
 
@@ -84,9 +84,10 @@ def run(
         "test_clients": test_clients,
     }
     settings = validated(EngineSettings, given | {"local": local})
+    given = {name: getattr(settings, name) for name in given}  # as they were understood
     chosen = _method(method)
     described = {"model": type(model).__name__, "clients": len(federation.clients)}
-    options = options_of(chosen, described | given | local)
+    options = options_of(chosen, described | given | asdict(settings.local))
     with _folder_for(out) as folder:
         engine = Engine(model, federation, chosen, settings, folder.client_folder, head)
         result = execute(engine, options, folder, resume, on_round)

@@ -75,7 +75,7 @@ class Settings(FederationSettings):
     epochs: Annotated[int, Gt(0)] = 5
     batch_size: Annotated[int, Gt(0)] = 8
     lr: Annotated[float, Gt(0)] | Literal["auto"] = "auto"
-    workers: Annotated[int, Gt(0)] | Literal["auto"] = "auto"
+    workers: Annotated[int, Gt(0), Le(1024)] | Literal["auto"] = "auto"
     device: Device = "auto"
     test_clients: Annotated[int, Ge(0)] = 10
 

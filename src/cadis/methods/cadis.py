@@ -62,7 +62,7 @@ class CADIS(Defaults):
     threshold_growth: Annotated[float, Ge(0)] = 0.0
     threshold_max: Annotated[float, Ge(0), Le(1)] = 0.985
     distillation: Annotated[float, Ge(0)] = 1.0
-    bandwidth: Annotated[float, Gt(0)] | Literal["mean"] = "mean"
+    bandwidth: Annotated[float, Ge(1e-6), Le(1e6)] | Literal["mean"] = "mean"
     transitive: TransitiveMode = "mean"
     gamma: Annotated[float, Gt(0)] = 0.2
     scope: Literal["round", "federation"] = "round"

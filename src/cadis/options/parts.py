@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import tomli_w
+
 from cadis.core import CadisError
 from cadis.methods import METHODS, Method
 from cadis.options.validation import names_of, validated
@@ -26,6 +28,14 @@ def checked_method(method: Method) -> Method:
     if isinstance(method, type):
         raise CadisError(f"Give a method such as {method.__name__}(), not its class.")
     checked: Method = validated(type(method), parameters_of(method))
+    for name, value in parameters_of(checked).items():
+        try:
+            tomli_w.dumps({} if value is None else {name: value})
+        except TypeError:
+            raise CadisError(
+                f"{name} of {checked.name} is a {type(value).__name__}, which config.toml cannot "
+                "hold; make it a number, a string or a list of these."
+            ) from None
     return checked
 
 

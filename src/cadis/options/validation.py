@@ -1,20 +1,33 @@
 """Names and values that a user gives, checked in one sentence."""
 
 import difflib
-from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from math import isfinite
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
 
 from cadis.core import CadisError
 from cadis.training import LocalSettings
 
 _T = TypeVar("_T")
 
+_LONGEST = 60
+"""Letters of a wrong value that are repeated to the user."""
+
+_LARGEST = 2**63
+"""Integers that a TOML file can hold are below this, and no less than its negative."""
+
+_TOO_LARGE = "should be an integer of at most 64 bits"
+
 
 def names_of(kind: type) -> list[str]:
     """Names of a dataclass's fields."""
+    if not is_dataclass(kind):
+        raise CadisError(f"{kind.__name__} is no dataclass; put @dataclass(frozen=True) before it.")
     return [f.name for f in fields(kind)]
 
 
@@ -25,21 +38,84 @@ def check_names(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
         if name not in choices:
             close = difflib.get_close_matches(str(name).lower(), choices, n=1)
             hint = f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(choices)}."
-            raise CadisError(f"There is no {kind} '{name}'; {hint}")
+            raise CadisError(f"There is no {kind} {shown(name)}; {hint}")
 
 
 def validated(kind: type[_T], values: Mapping[str, Any]) -> _T:
-    """A dataclass from values of the right or a convertible type, or one sentence."""
+    """A dataclass from values of the right or a convertible type, or one sentence.
+
+    Numbers must be finite and integers fit into 64 bits, so that what is accepted can be written
+    to a file and read back.
+    """
     names = {*names_of(kind), *names_of(LocalSettings)}
     try:
-        return TypeAdapter(kind).validate_python(_split_lists(values))
+        adapter: TypeAdapter[_T] = _adapter(kind)  # type: ignore[arg-type]  # types are hashable
+        found = adapter.validate_python(_split_lists(values))
     except ValidationError as error:
         first = error.errors()[0]
         if first["type"] == "value_error":  # our own sentence, about more than one field
             raise CadisError(str(first["ctx"]["error"])) from None
         name = [part for part in first["loc"] if part in names][-1]
         problem = first["msg"].removeprefix("Input ")
-        raise CadisError(f"{name} {problem}, not {first['input']!r}.") from None
+        if first["type"] == "int_parsing_size":
+            problem = _TOO_LARGE
+        raise CadisError(f"{name} {problem}, not {shown(first['input'])}.") from None
+    for field in fields(kind):  # type: ignore[arg-type]  # names_of has checked it
+        for name, value in _leaves(field.name, getattr(found, field.name)):
+            _check_leaf(name, value)
+    return found
+
+
+def shown(value: object) -> str:
+    """A value as it may stand in a sentence: on one line, and cut if it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not write out integers of thousands of digits
+        return "an integer of thousands of digits"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    try:
+        return TypeAdapter(kind)
+    except PydanticUserError as error:
+        problem = str(error).partition(".")[0].replace("\n", " ")
+        raise CadisError(
+            f"The fields of {kind.__name__} must be numbers, strings or lists of these: {problem}."
+        ) from None
+
+
+def _leaves(name: str, value: object) -> Iterator[tuple[str, object]]:
+    """The single values that a field is made of, with their names."""
+    if isinstance(value, LocalSettings):
+        value = vars(value)
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _leaves(str(key), part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _leaves(name, part)
+    else:
+        yield name, value
+
+
+def _check_leaf(name: str, value: object) -> None:
+    if isinstance(value, float) and not isfinite(value):
+        raise CadisError(f"{name} should be a finite number, not {value}.")
+    if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
+        raise CadisError(f"{name} {_TOO_LARGE}, not {shown(value)}.")
+    if isinstance(value, str) and not _encodes(value):
+        raise CadisError(f"{name} should be text that UTF-8 can hold, not {shown(value)}.")
+
+
+def _encodes(text: str) -> bool:
+    """Whether there are no halves of characters, as in names of files that are not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _split_lists(values: Mapping[str, Any]) -> dict[str, Any]:

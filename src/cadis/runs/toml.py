@@ -1,10 +1,11 @@
 """Options as TOML."""
 
-import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import tomli_w
 
 from cadis.core import CadisError
 
@@ -23,19 +24,18 @@ def parse_toml(text: str, path: Path) -> dict[str, Any]:
     """Options in a text; ``path`` is where it comes from."""
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # not TOML, or nested too deep
         raise CadisError(f"The file {path} is not valid TOML: {error}.") from None
 
 
 def to_toml(options: Mapping[str, Any]) -> str:
-    """Options as TOML: JSON's scalars and lists are TOML's too."""
-    scalars = {key: value for key, value in options.items() if not isinstance(value, dict)}
-    lines = [_line(key, value) for key, value in scalars.items() if value is not None]
-    for name, table in options.items():
-        if isinstance(table, dict):
-            lines += ["", f"[{name}]", *(_line(key, value) for key, value in table.items())]
-    return "\n".join(lines) + "\n"
+    """Options as TOML; those that are None are left out."""
+    return tomli_w.dumps(_given(options))
 
 
-def _line(key: str, value: object) -> str:
-    return f"{key} = {json.dumps(value, ensure_ascii=False)}"
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _given(value) if isinstance(value, Mapping) else value
+        for name, value in options.items()
+        if value is not None
+    }

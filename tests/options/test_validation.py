@@ -1,0 +1,115 @@
+"""Only what can be written to a file and read back is accepted."""
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+
+from cadis.core import CadisError
+from cadis.engine import EngineSettings
+from cadis.experiment import Settings, resolve
+from cadis.experiment.config import PARTS
+from cadis.methods import CADIS, Defaults, FedProx
+from cadis.options import checked_method, validated
+from cadis.training import LocalSettings
+
+FLOATS = [
+    (kind, field.name)
+    for kind in (LocalSettings, Settings, *PARTS.values())
+    for field in fields(kind)
+    if "float" in str(field.type)
+]
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e400", float("inf"), float("nan")])
+@pytest.mark.parametrize(("kind", "name"), FLOATS)
+def test_numbers_are_finite(kind: type[Any], name: str, value: object) -> None:
+    with pytest.raises(CadisError, match=f"^{name} should be "):
+        validated(kind, {name: value})
+
+
+def test_all_numbers_are_looked_at() -> None:
+    names = {name for _, name in FLOATS}
+    assert {"lr", "gamma", "distillation", "bandwidth", "mu", "alpha"} <= names
+    assert {"exponent", "concentration", "size_deviation", "majority"} <= names
+
+
+@pytest.mark.parametrize("local", [{"lr": float("inf")}, {"epochs": 2**64}])
+def test_numbers_of_a_part_are_looked_at_too(local: dict[str, object]) -> None:
+    with pytest.raises(CadisError, match=f"^{next(iter(local))} should be "):
+        validated(EngineSettings, {"rounds": 1, "local": local})
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"seed": 10**400}, "seed should be an integer of at most 64 bits, not 1000"),
+        ({"seed": "9" * 5000}, "seed should be an integer of at most 64 bits, not '9999"),
+        ({"seed": 10**5000}, "bits, not an integer of thousands of digits."),
+        ({"seed": 2**63}, "seed should be an integer of at most 64 bits"),
+        ({"seed": -(2**63) - 1}, "seed should be an integer of at most 64 bits"),
+        ({"min_samples": "18446744073709551616"}, "min_samples should be an integer of at most"),
+        ({"rounds": 10**30}, "rounds should be an integer of at most 64 bits"),
+        ({"ratio": f"{2**64}:1"}, "ratio should be an integer of at most 64 bits"),
+        ({"ratio": "0:0"}, "ratio should be greater than 0"),
+        ({"ratio": "1e400"}, "ratio should be a valid integer"),
+        ({"bandwidth": "1e-200"}, "bandwidth should be greater than or equal to 0.000001"),
+        ({"workers": 1000000}, "workers should be less than or equal to 1024"),
+        ({"head": "\udcff"}, r"head should be text that UTF-8 can hold, not '\udcff'"),
+        ({"dataset": "images:\udcff"}, "dataset should be text that UTF-8 can hold"),
+        ({"device": "x" * 900}, "or 'mps', not 'xxx"),
+        ({"a\nb": 1}, r"There is no option 'a\nb'"),
+    ],
+)
+def test_what_no_file_can_hold_is_one_short_sentence(
+    given: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(CadisError) as caught:
+        resolve({}, given)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("seed", [-(2**63), -1, 0, 2**63 - 1])
+def test_seeds_may_be_anything_else(seed: int) -> None:
+    assert resolve({}, {"seed": seed}).settings.seed == seed
+
+
+def test_methods_that_are_given_are_checked() -> None:
+    with pytest.raises(CadisError, match="gamma should be a finite number, not inf"):
+        checked_method(CADIS(gamma=float("inf")))
+    with pytest.raises(CadisError, match="mu should be greater than or equal to 0, not nan"):
+        checked_method(FedProx(mu=float("nan")))
+
+
+@dataclass(frozen=True)
+class WithTensor(Defaults):
+    name: ClassVar[str] = "with-tensor"
+    start: Tensor = torch.zeros(1)  # noqa: RUF009
+
+
+@dataclass(frozen=True)
+class WithComplex(Defaults):
+    name: ClassVar[str] = "with-complex"
+    start: complex = 1j
+
+
+class Plain(Defaults):
+    name: ClassVar[str] = "plain"
+
+
+@pytest.mark.parametrize(
+    ("method", "sentence"),
+    [
+        (WithTensor(), "The fields of WithTensor must be numbers, strings or lists"),
+        (WithComplex(), "start of with-complex is a complex, which config.toml cannot hold"),
+        (Plain(), "Plain is no dataclass"),
+    ],
+)
+def test_methods_that_cannot_be_kept_are_refused(method: Defaults, sentence: str) -> None:
+    with pytest.raises(CadisError, match=sentence) as caught:
+        checked_method(method)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,78 @@
+"""What was accepted is read back from ``config.toml`` as it was."""
+
+import struct
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cadis.core import CadisError
+from cadis.experiment import resolve
+from cadis.runs import read_toml, to_toml
+
+words = st.text(st.characters(codec="utf-8"), max_size=20)
+integers = st.integers(-(2**63), 2**63 - 1)
+scalars = st.one_of(st.booleans(), integers, st.floats(allow_nan=False), words)
+lists = st.lists(scalars, max_size=4)
+values = st.one_of(scalars, lists, lists.map(tuple))
+tables = st.dictionaries(words, values | st.none(), max_size=4)
+
+
+def listed(options: dict[str, Any]) -> dict[str, Any]:
+    """With lists for tuples, and without what is None."""
+    changed = {k: listed(v) if isinstance(v, dict) else v for k, v in options.items()}
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in changed.items() if v is not None}
+
+
+@given(st.dictionaries(words, values | st.none() | tables, max_size=6))
+def test_options_are_read_back_as_they_were(options: dict[str, Any]) -> None:
+    again = tomllib.loads(to_toml(options))
+    assert again == listed(options)
+    assert {k: type(v) for k, v in again.items()} == {
+        k: type(v) for k, v in listed(options).items()
+    }
+
+
+@given(st.floats(allow_nan=False))
+def test_numbers_are_read_back_bit_for_bit(number: float) -> None:
+    (again,) = tomllib.loads(to_toml({"x": number})).values()
+    assert struct.pack("d", again) == struct.pack("d", number)
+
+
+@given(words, st.floats(min_value=1e-300, max_value=1e300), st.integers(-(2**63), 2**63 - 1))
+def test_an_experiment_is_read_back_as_it_was(text: str, number: float, seed: int) -> None:
+    asked = {"data_dir": text, "head": text, "lr": number, "gamma": number, "seed": seed}
+    config = resolve({}, asked)
+    assert resolve(tomllib.loads(to_toml(config.to_dict())), {}) == config
+
+
+def test_files_of_earlier_releases_are_read(tmp_path: Path) -> None:
+    written = """method = "cadis"
+dataset = "images:C:\\\\pills \\u00fc \\"x\\""
+data_dir = ""
+offline = false
+lr = 1e-05
+rounds = 80
+
+[cadis]
+threshold = 0.7
+bandwidth = "mean"
+
+[mc]
+ratio = [3, 3, 2, 1, 1]
+classes_per_cluster = "auto"
+"""
+    (tmp_path / "config.toml").write_text(written, encoding="utf-8")
+    config = resolve(read_toml(tmp_path / "config.toml"), {})
+    assert config.settings.dataset == 'images:C:\\pills ü "x"'
+    assert config.settings.lr == 1e-05
+
+
+@pytest.mark.parametrize("content", [b"lr = \xff", b"a = " + b"[" * 9000, b"x = " + b"9" * 5000])
+def test_what_is_no_toml_is_one_sentence(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_bytes(content)
+    with pytest.raises(CadisError, match="not valid TOML"):
+        read_toml(tmp_path / "bad.toml")
