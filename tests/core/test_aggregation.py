@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadis.core import CadisError, cluster_weights, weighted_mean
+from cadis.core import CadisError, RunError, cluster_weights, example_weights, weighted_mean
 
 counts = st.lists(st.tuples(st.integers(1, 500), st.integers(0, 3)), min_size=1, max_size=12)
 
@@ -89,3 +89,22 @@ def test_states_that_do_not_fit_are_refused() -> None:
         weighted_mean([{"a": torch.ones(1)}, {"a": torch.ones(1), "b": torch.ones(1)}], [0.5, 0.5])
     with pytest.raises(CadisError, match="1 weights cannot average 0"):
         weighted_mean([], [1.0])
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [[0.0, 0.0], [0.5, 0.6], [torch.nan, 0.5], [torch.inf, 0.0], [1.5, -0.5], [1e308, 1e308]],
+)
+def test_weights_that_are_no_shares_are_refused(weights: list[float]) -> None:
+    """They would scale the model, or make it vanish."""
+    states = [{"w": torch.ones(2)}, {"w": torch.zeros(2)}]
+    with pytest.raises(RunError, match="no shares: they must not be negative, and sum to 1"):
+        weighted_mean(states, weights)
+
+
+@pytest.mark.parametrize("counts", [[1.7e308, 1.7e308], [0, 4], [-1, 4], [torch.nan, 4.0]])
+def test_counts_that_are_none_are_refused(counts: list[float]) -> None:
+    with pytest.raises(RunError, match="samples cannot be weighed by them"):
+        example_weights(torch.tensor(counts, dtype=torch.float64))
+    with pytest.raises(RunError, match="samples cannot be weighed by them"):
+        cluster_weights(torch.tensor(counts, dtype=torch.float64), [0, 1])

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from flwr.app import Array, ArrayRecord, Message
+from flwr.app import Array, ArrayRecord, Context, Message
+from flwr.clientapp import ClientApp
 
 from cadis.core import RunError
 from cadis.flower import CADIS, FedAvg
@@ -27,9 +28,14 @@ def another_shape(message: Message) -> Message:
     return message
 
 
-def empty(message: Message) -> Message:
-    message.content.metric_records["metrics"]["num-examples"] = 0
-    return message
+def telling(count: float) -> Change:
+    """Says that it has so many samples."""
+
+    def change(message: Message) -> Message:
+        message.content.metric_records["metrics"]["num-examples"] = count
+        return message
+
+    return change
 
 
 def uncounted(message: Message) -> Message:
@@ -51,7 +57,13 @@ def broken(_message: Message) -> Message:
     [
         (not_a_number, "its model is infinite or not a number"),
         (another_shape, "its 7.bias has shape (6,), not (5,)"),
-        (empty, "it trained on 0 samples"),
+        (telling(0), "it says that it has 0 samples"),
+        (telling(-3), "it says that it has -3 samples"),
+        (telling(2.5), "it says that it has 2.5 samples"),
+        (telling(1.7e308), "it says that it has 1.7e+308 samples"),
+        (telling(2**53 + 1), "it says that it has 9007199254740993 samples"),
+        (telling(float("nan")), "it says that it has nan samples"),
+        (telling(float("inf")), "it says that it has inf samples"),
         (uncounted, "it did not send num-examples"),
         (no_model, "it sent 0 models, not one"),
         (broken, "its app failed: <class 'ZeroDivisionError'>:<'by design'>"),
@@ -69,6 +81,53 @@ def test_a_bad_update_is_left_out_by_name(change: Change, reason: str, tmp_path:
     without = LocalGrid.of(good)
     del without.nodes[1014]
     assert equal(found.arrays, start(CADIS(seed=7, fraction_evaluate=0), without, 1).arrays)
+
+
+def test_who_says_too_much_counts_for_no_more_than_the_limit(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = small_app(tmp_path / "state")
+    grid = LocalGrid.of(app)
+    grid.nodes[1014].app = spoilt(app, telling(10**9))  # client 2
+    start(FedAvg(seed=7, fraction_evaluate=0, out=tmp_path / "run"), grid, rounds=1)
+    (record,) = RunFolder(tmp_path / "run").read_history()
+    assert record.capped == [2]
+    assert record.rejected == []
+    counts = [9, 11, 100 * 15, 15, 17]  # the median of 9, 11, 15, 17 and 10^9 is 15
+    assert record.weights == pytest.approx([count / sum(counts) for count in counts])
+    assert "Client 2 says that it has 1000000000 samples, and counts as if it had 1500" in str(
+        caplog.messages
+    )
+
+
+def test_the_limit_is_the_operators(tmp_path: Path) -> None:
+    app = small_app(tmp_path / "state")
+    grid = LocalGrid.of(app)
+    grid.nodes[1014].app = spoilt(app, telling(10**9))  # client 2
+    start(FedAvg(count_limit=1, fraction_evaluate=0, out=tmp_path / "run"), grid, rounds=1)
+    (record,) = RunFolder(tmp_path / "run").read_history()
+    assert record.weights == pytest.approx([n / 65 for n in (9, 11, 15, 15, 15)])
+    assert record.capped == [2, 4]
+
+
+@pytest.mark.parametrize("count", [float("nan"), 1.7e308, 0])
+def test_a_test_on_no_samples_does_not_count(count: float, tmp_path: Path) -> None:
+    app = small_app(tmp_path / "state")
+    liar, honest = ClientApp(), start(FedAvg(seed=7), LocalGrid.of(app), rounds=1)
+
+    @liar.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        return telling(count)(app(message, context))
+
+    for kind in (liar.train(), liar.query()):
+        kind(app)
+    grid = LocalGrid.of(app)
+    for node in (1000, 1014):
+        grid.nodes[node].app = liar
+    found = start(FedAvg(seed=7), grid, rounds=1).evaluate_metrics_clientapp[1]["accuracy"]
+    assert isinstance(found, float)
+    assert 0 <= found <= 1
+    assert found != honest.evaluate_metrics_clientapp[1]["accuracy"]
 
 
 @pytest.mark.parametrize("silent", [True, False])

@@ -5,14 +5,20 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from cadis.core.errors import CadisError
+from cadis.core.errors import CadisError, RunError
 from cadis.core.state import ModelState
+
+_ROUNDING = 1e-4
+"""By how much weights, perhaps in single precision, may miss the sum 1."""
 
 
 def example_weights(num_examples: Tensor | Sequence[int]) -> Tensor:
     """FedAvg's weights n_i / N over the participants, (k,), float64, sum 1."""
     counts = torch.as_tensor(num_examples, dtype=torch.float64)
-    return counts / counts.sum()
+    total = counts.sum()
+    if not (counts > 0).all() or not total.isfinite():
+        raise RunError(f"Clients with {_few(counts)} samples cannot be weighed by them.")
+    return counts / total
 
 
 def cluster_weights(
@@ -49,7 +55,8 @@ def weighted_mean(
 
     Args:
         states: state dicts with the same names, shapes and types.
-        weights: one a state, summing to 1.
+        weights: one a state, not negative, summing to 1; anything else is refused, since it
+            would scale the model, or make it vanish.
     """
     shares = [float(weight) for weight in weights]
     if not states or len(states) != len(shares):
@@ -58,12 +65,22 @@ def weighted_mean(
         if state.keys() != states[0].keys():
             differing = sorted(state.keys() ^ states[0].keys())
             raise CadisError(f"States differ in their names: {', '.join(differing)}.")
+    if not (all(share >= 0 for share in shares) and abs(sum(shares) - 1) <= _ROUNDING):
+        raise RunError(
+            f"The weights {_few(shares)} are no shares: they must not be negative, and sum to 1."
+        )
     return {name: _mean([state[name] for state in states], shares) for name in states[0]}
 
 
 def mean_state(states: Sequence[ModelState], weights: Tensor | Sequence[float]) -> ModelState:
     """:func:`weighted_mean` of flat model states."""
     return ModelState(**weighted_mean([vars(state) for state in states], weights))
+
+
+def _few(numbers: Sequence[float] | Tensor) -> str:
+    """The first numbers, for a sentence."""
+    first = ", ".join(f"{float(number):g}" for number in numbers[:5])
+    return f"{first}, ..." if len(numbers) > 5 else first
 
 
 def _mean(tensors: list[Tensor], shares: list[float]) -> Tensor:

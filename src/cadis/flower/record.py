@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import isfinite
 
 import torch
 from flwr.app import MetricRecord
@@ -49,6 +50,7 @@ def record_round(
         outcome.rejected,
         seconds,
     )
+    record = replace(record, capped=list(outcome.capped))
     for test in tests:
         if record.accuracy is None and test is not None:
             record = replace(record, accuracy=_first(test, _ACCURACY), loss=_first(test, _LOSS))
@@ -75,5 +77,8 @@ def tell(record: RoundRecord, rounds: int) -> None:
 
 
 def _first(metrics: MetricRecord, names: tuple[str, ...]) -> float | None:
+    """The first of these scalars that there is; None if it is infinite or no number."""
     found = [metrics[name] for name in names if name in metrics]
-    return float(found[0]) if found and isinstance(found[0], int | float) else None
+    if not found or not isinstance(found[0], int | float):
+        return None
+    return float(found[0]) if isfinite(found[0]) else None

@@ -11,6 +11,10 @@ from cadis.core import ClientId, ModelState
 from cadis.flower.arrays import ArrayLayout, WrongArraysError
 from cadis.methods import Aggregation, ClientUpdate, Method
 from cadis.runs import Rejection
+from cadis.training import limited_counts
+
+_MOST_EXAMPLES = 2**53
+"""Nobody has more samples; floating numbers above it are not exact."""
 
 _LATE = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE)
 """What Flower says of messages whose time is up."""
@@ -44,6 +48,7 @@ class Outcome:
         waited: seconds from the first message to the last answer.
         aggregation: the new global model, None if there are too few good updates.
         aggregated: seconds that the method's server half took.
+        capped: whose number of samples was taken for a smaller one.
     """
 
     updates: list[ClientUpdate]
@@ -52,6 +57,7 @@ class Outcome:
     waited: float
     aggregation: Aggregation | None = None
     aggregated: float = 0.0
+    capped: tuple[ClientId, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,12 +101,8 @@ class Checker:
         records = list(message.content.array_records.values())
         if len(records) != 1:
             raise WrongArraysError(f"it sent {len(records)} models, not one")
-        metrics = scalars(message)
-        examples = metrics.pop(self.examples_key, None)
-        if examples is None:
-            raise WrongArraysError(f"it did not send {self.examples_key}")
-        if not examples >= 1 or examples != int(examples):
-            raise WrongArraysError(f"it trained on {examples:g} samples")
+        examples, metrics = count_in(message, self.examples_key), scalars(message)
+        metrics.pop(self.examples_key, None)
         for name in self.method.needs_metrics:
             if name not in metrics:
                 raise WrongArraysError(
@@ -110,7 +112,7 @@ class Checker:
         state = self.layout.to_state(records[0])
         if not state.is_finite():
             raise WrongArraysError("its model is infinite or not a number")
-        return ClientUpdate(client, int(examples), state, metrics)
+        return ClientUpdate(client, examples, state, metrics)
 
 
 def match(sent: Mapping[ClientId, Message], replies: Iterable[Message], timeout: float) -> Answers:
@@ -130,22 +132,47 @@ def match(sent: Mapping[ClientId, Message], replies: Iterable[Message], timeout:
     return Answers(good, rejected)
 
 
+def count_in(message: Message, key: str) -> int:
+    """How many samples a client says it has: a whole number, or the end of a sentence about it."""
+    records = message.content.metric_records.values()
+    told = [record[key] for record in records if key in record]
+    if not told:
+        raise WrongArraysError(f"it did not send {key}")
+    count = told[-1]
+    if isinstance(count, int | float) and not isinstance(count, bool):
+        if 1 <= count <= _MOST_EXAMPLES and count == int(count):
+            return int(count)
+        raise WrongArraysError(f"it says that it has {count} samples")
+    raise WrongArraysError(f"its {key} is no number")
+
+
 def scalars(message: Message) -> dict[str, float]:
     """All finite scalars of a message."""
     return {
         name: value
         for record in message.content.metric_records.values()
         for name, value in record.items()
-        if isinstance(value, int | float) and isfinite(value)
+        if isinstance(value, int) or (isinstance(value, float) and isfinite(value))
     }
 
 
-def mean_metrics(messages: Iterable[Message], weighted_by: str) -> MetricRecord | None:
-    """The scalars that all messages have, averaged by samples; None if there are none."""
-    found = [scalars(message) for message in messages]
-    weights = [each.pop(weighted_by, 0.0) for each in found]
-    if not found or sum(weights) <= 0:
+def mean_metrics(
+    messages: Iterable[Message], weighted_by: str, limit: float | None = None
+) -> MetricRecord | None:
+    """The scalars that all messages have, averaged by samples; None if there are none.
+
+    Args:
+        messages: whose numbers of samples have been found good.
+        weighted_by: what these are called.
+        limit: how many times their median a number of samples counts for, at the most.
+    """
+    replies = list(messages)
+    found = [scalars(message) for message in replies]
+    weights = limited_counts([count_in(message, weighted_by) for message in replies], limit)
+    if not found:
         return None
+    for each in found:
+        del each[weighted_by]
     names = [name for name in found[0] if all(name in each for each in found)]
     return MetricRecord(
         {

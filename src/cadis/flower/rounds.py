@@ -10,15 +10,15 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from cadis.core import CadisError, ClientId, derive_seed, sample_participants
-from cadis.flower.arrays import ArrayLayout
+from cadis.flower.arrays import ArrayLayout, WrongArraysError
 from cadis.flower.gathering import LOGGER, gather
 from cadis.flower.orders import Orders
-from cadis.flower.replies import Asked, Checker, Outcome, match
+from cadis.flower.replies import Asked, Checker, Outcome, count_in, match
 from cadis.flower.roll import Roll
 from cadis.flower.settings import StrategySettings
-from cadis.methods import Method
+from cadis.methods import ClientUpdate, Method
 from cadis.runs import Rejection, RunState
-from cadis.training import ServerHalf
+from cadis.training import ServerHalf, limited_counts
 
 
 @dataclass
@@ -101,13 +101,21 @@ class Rounds:
         checker = Checker(self.method, self.layout, self.settings.weighted_by_key)
         updates, rejected = checker.updates(answers)
         used = [answers.good[update.client_id] for update in updates]
-        outcome = Outcome(updates, [*asked.refused, *rejected], used, waited)
+        outcome = Outcome(
+            updates, [*asked.refused, *rejected], used, waited, capped=self._capped(updates)
+        )
         _tell(outcome)
         if len(updates) < self.settings.min_replies:
             return outcome
         started = time.perf_counter()
         num_clients = self.settings.num_clients or len(self.roll.members)
-        half = ServerHalf(self.method, self.layout.head, num_clients, self.settings.seed)
+        half = ServerHalf(
+            self.method,
+            self.layout.head,
+            num_clients,
+            self.settings.seed,
+            count_limit=self.settings.count_limit,
+        )
         new = half.aggregate(number, asked.sent, updates, self.state.method_state)
         self.roll.take_part([update.client_id for update in updates], number)
         members = tuple(self.roll.members.values())
@@ -133,9 +141,35 @@ class Rounds:
     def take_tests(self, replies: Iterable[Message]) -> list[Message]:
         """The answers of clients that have tested the global model."""
         answers = match(self._testers, replies, self.timeout)
-        for rejection in answers.rejected:
+        good, rejected = [], list(answers.rejected)
+        for client, message in answers.good.items():
+            try:
+                count_in(message, self.settings.weighted_by_key)
+                good.append(message)
+            except WrongArraysError as error:
+                rejected.append(Rejection(client, str(error)))
+        for rejection in rejected:
             LOGGER.warning("Client %s has not tested: %s.", rejection.client, rejection.reason)
-        return list(answers.good.values())
+        return good
+
+    def _capped(self, updates: list[ClientUpdate]) -> tuple[ClientId, ...]:
+        """Who says that it has far more samples than the others, and counts for fewer."""
+        counts = [update.num_examples for update in updates]
+        capped = []
+        for update, count in zip(
+            updates, limited_counts(counts, self.settings.count_limit), strict=True
+        ):
+            if count < update.num_examples:
+                capped.append(update.client_id)
+                LOGGER.warning(
+                    "Client %s says that it has %d samples, and counts as if it had %d: %g times "
+                    "the median, which is the most.",
+                    update.client_id,
+                    update.num_examples,
+                    count,
+                    self.settings.count_limit,
+                )
+        return tuple(capped)
 
     def _present(self, grid: Grid) -> tuple[dict[ClientId, int], list[Rejection]]:
         """Who is there; before the first round, everybody is waited for."""

@@ -31,6 +31,8 @@ class StrategySettings:
         num_clients: n, all clients of the federation. The first round waits for them. By default
             as many as were ever seen.
         patience: seconds to wait for clients to connect.
+        count_limit: how many times the median of a round's numbers of samples a client counts for,
+            at the most, whatever it says; who says more is named.
         min_replies: the fewest good updates to make a new global model of.
         attempts: how often a round with too few good updates is tried, before the run stops.
         head: name of the model's classifier layer, by default the last linear one.
@@ -54,6 +56,7 @@ class StrategySettings:
     per_round: Annotated[int, Gt(0)] | None = None
     num_clients: Annotated[int, Gt(0)] | None = None
     patience: Annotated[float, Gt(0)] = 600.0
+    count_limit: Annotated[float, Ge(1)] = 100.0
     min_replies: Annotated[int, Gt(0)] = 1
     attempts: Annotated[int, Gt(0)] = 3
     head: str | None = None

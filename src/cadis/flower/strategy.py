@@ -168,4 +168,4 @@ class MethodStrategy(Strategy):
     def _mean(self, replies: list[Message], given: MetricsFunction | None) -> MetricRecord | None:
         if given is not None and replies:
             return given([reply.content for reply in replies], self.settings.weighted_by_key)
-        return mean_metrics(replies, self.settings.weighted_by_key)
+        return mean_metrics(replies, self.settings.weighted_by_key, self.settings.count_limit)

@@ -72,7 +72,7 @@ class FedFA(Defaults):
 
 def _accuracy(update: ClientUpdate) -> float:
     """The accuracy, no less than half a sample right: the logarithm of zero is no weight."""
-    return max(update.metrics["received_accuracy"], 0.5 / update.num_examples)
+    return min(max(update.metrics["received_accuracy"], 0.5 / update.num_examples), 1.0)
 
 
 def _share(information: Tensor) -> Tensor:

@@ -60,6 +60,8 @@ class RoundRecord:
         seconds: where the time went.
         client_accuracy: accuracy of the new global model on every client's own data, in the
             federation's order; None in rounds in which it was not measured.
+        capped: which participants said that they have far more samples than the others, and were
+            weighed as if they had fewer.
     """
 
     __pydantic_config__: ClassVar = STRICT
@@ -75,6 +77,7 @@ class RoundRecord:
     rejected: list[Rejection]
     seconds: Seconds
     client_accuracy: list[float] | None = None
+    capped: list[ClientId] = field(default_factory=list)
 
     def to_json(self) -> dict[str, object]:
         """A JSON object."""

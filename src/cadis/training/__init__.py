@@ -3,7 +3,7 @@
 from cadis.training.device import Device, choose_device
 from cadis.training.evaluation import Evaluation, check_labels, evaluate
 from cadis.training.local import LocalResult, LocalSettings, batch_sizes, train_locally, view_of
-from cadis.training.server import ServerHalf, diverged
+from cadis.training.server import ServerHalf, diverged, limited_counts
 
 __all__ = [
     "Device",
@@ -16,6 +16,7 @@ __all__ = [
     "choose_device",
     "diverged",
     "evaluate",
+    "limited_counts",
     "train_locally",
     "view_of",
 ]

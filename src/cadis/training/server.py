@@ -1,7 +1,8 @@
 """The server's half of a round, the same whoever runs it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import median_low
 
 from cadis.core import ClientId, ModelState, RunError, generator_for
 from cadis.methods import Aggregation, ClientUpdate, Method, ServerRound, TensorState
@@ -17,6 +18,8 @@ class ServerHalf:
         num_clients: n, all clients of the federation.
         seed: of everything random.
         true_clusters: who really belongs together, where that is known.
+        count_limit: how many times the median of a round's counts of samples a client may count
+            for, where counts are what clients say; None where they were counted here.
     """
 
     method: Method
@@ -24,6 +27,7 @@ class ServerHalf:
     num_clients: int
     seed: int
     true_clusters: Mapping[ClientId, int] | None = None
+    count_limit: float | None = None
 
     def aggregate(
         self,
@@ -41,10 +45,27 @@ class ServerHalf:
             generator=generator_for(self.seed, "aggregate", number),
             true_clusters=self.true_clusters,
         )
-        aggregation = self.method.aggregate(server_round, updates, method_state)
+        limited = limited_counts([update.num_examples for update in updates], self.count_limit)
+        counted = [
+            replace(update, num_examples=count)
+            for update, count in zip(updates, limited, strict=True)
+        ]
+        aggregation = self.method.aggregate(server_round, counted, method_state)
         if not aggregation.state.is_finite():
             raise RunError(diverged(number, "the global model"))
         return aggregation
+
+
+def limited_counts(counts: Sequence[int], limit: float | None) -> list[int]:
+    """What counts of samples are taken for: so many times their median, at the most.
+
+    Of an even number of counts, the lower of the middle two is the median, so that of two clients
+    neither can outweigh the other beyond the limit.
+    """
+    if limit is None or not counts:
+        return list(counts)
+    most = limit * median_low(counts)
+    return [count if count <= most else int(most) for count in counts]
 
 
 def diverged(number: int, what: str) -> str:
