@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from cadis.core import CadisError
+from cadis.data import Examples
 from cadis.flower import introduce, local_evaluate, local_train
 from cadis.flower.memory import Memory, memory_folder
 from cadis.flower.orders import Orders
@@ -89,11 +90,22 @@ def test_the_model_given_is_not_changed() -> None:
         (([], []), "no samples"),
         ([{"img": OWN.inputs, "label": OWN.labels}], "make pairs of batches that are dicts"),
         ((LOADER, LOADER), "not a pair of inputs and labels"),
+        ((OWN.inputs / 0, OWN.labels), "This client has 9 samples with inputs that are infinite"),
+        ((torch.zeros(2, 3), torch.tensor([0, 1])), "The model cannot be applied to inputs of"),
     ],
 )
 def test_data_that_cannot_be_used(data: object, sentence: str) -> None:
     with pytest.raises(CadisError, match=sentence):
         trained(Orders().config(SMALL), data)
+
+
+def test_models_that_cannot_be_used() -> None:
+    words = nn.Sequential(nn.Flatten(1, 2), nn.Linear(4, 5), nn.AvgPool2d((4, 1)), nn.Flatten())
+    with pytest.raises(CadisError, match="for 2 samples, not one vector for each; pool"):
+        local_train(words, OWN, small_arrays(words), {})
+    half, own = small_model().bfloat16(), Examples(OWN.inputs.bfloat16(), OWN.labels)
+    with pytest.raises(CadisError, match="cannot hold bfloat16; make the model float32"):
+        local_train(half, own, small_arrays(), {})
 
 
 def test_a_global_model_of_another_kind() -> None:

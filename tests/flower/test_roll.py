@@ -85,3 +85,9 @@ def test_what_a_client_calls_itself() -> None:
     assert name_in(sent(client_id="", partition_id=3)) == 3
     assert name_in(sent(client_id=0.5)) is None
     assert name_in(RecordDict()) is None
+
+
+def test_what_can_be_no_name_is_none() -> None:
+    for name in ("", "x" * 200, "a\nb", 1.5):
+        content = RecordDict({"identity": ConfigRecord({"client-id": name, "partition-id": 3})})
+        assert name_in(content) == 3

@@ -50,3 +50,14 @@ def test_accuracy_is_that_of_the_received_model() -> None:
     logits = torch.tensor([[2.0, 1.0], [0.0, 1.0], [3.0, 1.0], [0.0, 9.0]])
     prepared = FedFA().prepare(LocalView(logits, logits, torch.tensor([0, 1, 1, 1])))
     assert prepared.metrics["received_accuracy"].item() == 3 / 4
+
+
+def test_outputs_that_are_not_numbers_are_not_accurate() -> None:
+    logits = torch.tensor([[torch.nan, 1.0], [torch.nan, torch.nan], [3.0, 1.0]])
+    prepared = FedFA().prepare(LocalView(logits, logits, torch.tensor([0, 0, 0])))
+    assert prepared.metrics["received_accuracy"].item() == pytest.approx(1 / 3)
+
+
+def test_an_accuracy_beyond_all_is_all() -> None:
+    told = aggregate(FedFA(), {"a": 1e300, "b": 0.5}, {}).weights
+    assert torch.equal(told, aggregate(FedFA(), {"a": 1.0, "b": 0.5}, {}).weights)

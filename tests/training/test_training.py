@@ -109,19 +109,30 @@ def test_batches_of_one() -> None:
     assert batch_sizes(3, 1) == [1, 1, 1]
 
 
+class Fixed(nn.Module):
+    """Its outputs are its inputs, times a factor."""
+
+    def __init__(self, factor: float = 1.0) -> None:
+        super().__init__()
+        self.factor, self.head = factor, nn.Linear(3, 3, bias=False)
+        nn.init.eye_(self.head.weight)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.head(x) * self.factor
+        return logits
+
+
+def test_outputs_that_are_not_numbers_are_wrong() -> None:
+    """And not right for the class 0, which argmax makes of them."""
+    labels = torch.tensor([0, 1, 2, 0])
+    result = evaluate(FlatModel(Fixed(torch.nan)), Examples(torch.zeros(4, 3), labels))
+    assert result.accuracy == 0
+    assert result.confusion.sum() == 4
+    some = torch.tensor([[9.0, 0.0, 0.0], [0.0, 9.0, 0.0], [torch.nan] * 3, [0.0, torch.nan, 0.0]])
+    assert evaluate(FlatModel(Fixed()), Examples(some, labels)).accuracy == 2 / 4
+
+
 def test_evaluation_by_hand() -> None:
-    class Fixed(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.head = nn.Linear(3, 3, bias=False)
-            nn.init.eye_(self.head.weight)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            logits: torch.Tensor = self.head(x)
-            return logits
-
-    from cadis.data import Examples
-
     logits = torch.tensor([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0], [5.0, 0.0, 0.0], [0.0, 3.0, 0.0]])
     labels = torch.tensor([0, 1, 1, 1])
     result = evaluate(FlatModel(Fixed()), Examples(logits, labels))

@@ -6,7 +6,7 @@ from cadis.core.distillation import distillation_loss
 from cadis.core.errors import CadisError, RunError
 from cadis.core.randomness import derive_seed, generator_for, sample_participants
 from cadis.core.similarity import SimilarityMatrix, instance_similarity
-from cadis.core.state import ClientId, ModelState
+from cadis.core.state import ClientId, ModelState, checked_client_id
 from cadis.core.theory import (
     balanced_loss,
     cadis_limit,
@@ -24,6 +24,7 @@ __all__ = [
     "SimilarityMatrix",
     "balanced_loss",
     "cadis_limit",
+    "checked_client_id",
     "cluster",
     "cluster_weights",
     "cosine_bounds",

@@ -48,20 +48,22 @@ def distillation_loss(student: Tensor, teacher: Tensor, bandwidth: Bandwidth = "
         KL(Q || P), summed over i and j, a scalar, differentiable (once) in ``student``.
     """
     with torch.no_grad():
-        squares = _squared_distances(student, teacher)  # (2, b, b): the student's, the teacher's
+        precise = torch.promote_types(student.dtype, torch.float32)  # of half precision too
+        start = student.to(precise)
+        squares = _squared_distances(start, teacher.to(precise))  # (2, b, b)
         h2 = _squared_bandwidths(squares, bandwidth)  # (2, 1, 1)
         logs = log_conditional(squares, h2)
         (log_p, log_q), (p, q) = logs, logs.exp()
         value = (q * (log_q - log_p)).sum()
         pull = q - p
         pull = (pull + pull.T) / h2[0]  # (b, b)
-        moved = (student - student[:1]).clamp(-_FARTHEST, _FARTHEST)
+        moved = (start - start[:1]).clamp(-_FARTHEST, _FARTHEST)
         gradient = pull.sum(dim=1, keepdim=True) * moved - pull @ moved  # (b, d)
     return _with_gradient(value, gradient, student)
 
 
 def _squared_distances(student: Tensor, teacher: Tensor) -> Tensor:
-    """Squared distances of all pairs in both batches, held finite, (2, b, b)."""
+    """Squared distances of all pairs, the student's and the teacher's, held finite, (2, b, b)."""
     width = max(student.shape[1], teacher.shape[1])
     both = torch.stack([F.pad(rows, (0, width - rows.shape[1])) for rows in (student, teacher)])
     exact = "donot_use_mm_for_euclid_dist"  # alike rows are at distance 0, not almost
@@ -79,4 +81,4 @@ def _squared_bandwidths(squares: Tensor, bandwidth: Bandwidth) -> Tensor:
 
 def _with_gradient(value: Tensor, gradient: Tensor, variable: Tensor) -> Tensor:
     """A scalar of this value, whose derivative by ``variable`` is this gradient."""
-    return value + (gradient * (variable - variable.detach())).sum()
+    return value + (gradient.to(variable.dtype) * (variable - variable.detach())).sum()

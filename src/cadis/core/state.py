@@ -3,13 +3,38 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
+from cadis.core.errors import CadisError
+
 ClientId: TypeAlias = int | str
 """A client's identity. It must stay the same over all rounds."""
+
+
+_LONGEST_ID = 100
+
+
+def checked_client_id(client: object) -> ClientId:
+    """An identity as files can hold it, or one sentence."""
+    if isinstance(client, str):
+        if 0 < len(client) <= _LONGEST_ID and client.isprintable():
+            return str(client)  # of numpy's kind it becomes a plain one
+    elif not isinstance(client, bool) and isinstance(client, Integral) and abs(client) < 2**63:
+        return int(client)
+    raise CadisError(
+        f"A client's id is a whole number of 64 bits, or a name of 1 to {_LONGEST_ID} "
+        f"printable letters, not {_cut(client)}."
+    )
+
+
+def _cut(client: object) -> str:
+    kind = type(client).__name__
+    text = ascii(client) if isinstance(client, str | float | bool | None) else f"a {kind}"
+    return text if len(text) <= _LONGEST_ID else f"{text[:_LONGEST_ID]}..."
 
 
 @dataclass(frozen=True)

@@ -74,20 +74,43 @@ class Examples:
 
     def check(self, owner: str) -> None:
         """Refuse what no model can be trained or tested on; ``owner`` says whose it is."""
-        if not len(self.labels):
+        self.check_form(owner)
+        if len(broken := self.broken()):
+            raise CadisError(broken_sentence(owner, len(broken), f"sample {int(broken[0])}"))
+
+    def broken(self) -> Tensor:
+        """Positions of samples with an input that is infinite or not a number, (m,)."""
+        if not self.inputs.is_floating_point() or self.inputs.sum().isfinite():
+            return torch.zeros(0, dtype=torch.int64)  # a sum is finite only if all numbers are
+        finite = self.inputs.isfinite().flatten(1).all(dim=1)
+        return finite.logical_not().nonzero()[:, 0]
+
+    def check_form(self, owner: str) -> None:
+        """Refuse shapes, types and labels that no model can be trained or tested on."""
+        if not self.inputs.dim():
+            raise CadisError(f"{owner} has a single number for inputs; give one row for each.")
+        if self.labels.dim() and not len(self.labels):
             raise CadisError(f"{owner} has no samples; leave it out or give it some.")
-        if len(self.inputs) != len(self.labels):
-            raise CadisError(
-                f"{owner} has {len(self.inputs)} inputs but {len(self.labels)} labels; "
-                "give one label for each input."
-            )
         if self.labels.dim() != 1 or self.labels.dtype != torch.int64:
             raise CadisError(
                 f"{owner} has labels of shape {tuple(self.labels.shape)} and type "
                 f"{self.labels.dtype}; give class numbers as a vector of torch.int64."
             )
+        if len(self.inputs) != len(self.labels):
+            raise CadisError(
+                f"{owner} has {len(self.inputs)} inputs but {len(self.labels)} labels; "
+                "give one label for each input."
+            )
         if self.labels.min() < 0:
             raise CadisError(f"{owner} has a negative label; classes are numbered from 0.")
+
+
+def broken_sentence(owner: str, number: int, first: str) -> str:
+    """What to tell of samples that are infinite or not a number."""
+    return (
+        f"{owner} has {number} samples with inputs that are infinite or not a number, {first} "
+        "being the first; repair them or leave them out."
+    )
 
 
 def as_examples(data: object, owner: str) -> Examples:

@@ -1,13 +1,15 @@
 """A federation: clients with their data, and the examples that the global model is tested on."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from cadis.core import CadisError, ClientId
+from cadis.core import CadisError, ClientId, checked_client_id
 from cadis.data import Examples, Subsets
+from cadis.data.examples import broken_sentence
 from cadis.training import check_labels
 
 
@@ -30,8 +32,8 @@ class Federation:
     classes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.client_ids:
-            object.__setattr__(self, "client_ids", tuple(range(len(self.clients))))
+        ids = self.client_ids or range(len(self.clients))
+        object.__setattr__(self, "client_ids", tuple(map(checked_client_id, ids)))
 
     def sizes(self) -> list[int]:
         """How many examples each client has."""
@@ -49,8 +51,16 @@ class Federation:
         """Refuse a federation that cannot be trained, in one sentence."""
         if not len(self.clients):
             raise CadisError("A federation needs at least one client.")
-        if len(set(self.client_ids)) != len(self.clients):
-            raise CadisError("Every client needs an id of its own.")
+        if len(self.client_ids) != len(self.clients):
+            raise CadisError(
+                f"{len(self.client_ids)} ids are given for {len(self.clients)} clients; give one "
+                "for each."
+            )
+        for client_id, times in Counter(map(str, self.client_ids)).items():
+            if times > 1:  # 1 and "1" are the same to whoever reads them
+                raise CadisError(
+                    f"Every client needs an id of its own, but {times} are called {client_id}."
+                )
         if self.classes and len(self.classes) != num_classes:
             raise CadisError(
                 f"The model tells {num_classes} classes apart, but the data have "
@@ -63,7 +73,7 @@ class Federation:
                 f"{len(self.clients)}; give one for each."
             )
         for owner, examples in self._parts():
-            examples.check(owner)
+            examples.check_form(owner)
             if examples.scaling != self.test.scaling:
                 raise CadisError(f"{owner} and the test set are scaled differently.")
             if examples.kind != self.test.kind:
@@ -72,6 +82,21 @@ class Federation:
                     f"{self.test.kind}; make them alike."
                 )
             check_labels(examples.labels, num_classes, owner)
+        self._check_finite()
+
+    def _check_finite(self) -> None:
+        """Refuse inputs that are infinite or not a number, and say whose they are."""
+        self.test.check("The test set")
+        if not isinstance(self.clients, Subsets):
+            for client_id, client in zip(self.client_ids, self.clients, strict=True):
+                client.check(f"Client {client_id}")
+            return
+        broken = self.clients.examples.broken()
+        for client_id, indices in zip(self.client_ids, self.clients.indices, strict=True):
+            own = indices[torch.isin(indices, broken)] if len(broken) else broken
+            if len(own):
+                first = f"sample {int(own[0])} of the training set"
+                raise CadisError(broken_sentence(f"Client {client_id}", len(own), first))
 
     def _parts(self) -> Iterator[tuple[str, Examples]]:
         """Everybody's examples with a name; those that share one dataset as a whole."""

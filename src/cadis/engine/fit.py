@@ -1,44 +1,17 @@
-"""Does a model fit its data, and which layer of it is the classifier?"""
+"""Which layer of a model is the classifier?"""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from copy import deepcopy
 
 import torch
 from torch import nn
 
-from cadis.core import CadisError
 from cadis.data import Examples
-from cadis.models import FlatModel, name_head
-from cadis.training import view_of
+from cadis.models import name_head
+from cadis.training import applied_to
 
 
 def found_head(module: nn.Module, examples: Examples) -> str:
     """The name of the classifier layer."""
     examples.check("The test set")
-    with _applied_to(examples), torch.no_grad():
+    with applied_to(examples), torch.no_grad():
         return name_head(deepcopy(module).eval(), examples.take(slice(0, 2)).scaled)
-
-
-def check_fit(model: FlatModel, examples: Examples) -> None:
-    """Refuse a model that cannot be applied to the inputs, or whose classifier is another layer."""
-    with _applied_to(examples):
-        logits = view_of(model, examples.take(slice(0, 2))).logits
-    if logits.shape[1:] != (model.num_classes,):
-        raise CadisError(
-            f"The classifier layer has {model.num_classes} outputs, but the model has "
-            f"{tuple(logits.shape[1:])}; name the right layer as head."
-        )
-
-
-@contextmanager
-def _applied_to(examples: Examples) -> Iterator[None]:
-    """What a model raises becomes a sentence."""
-    try:
-        yield
-    except CadisError:
-        raise
-    except Exception as error:  # whatever a model may raise
-        raise CadisError(
-            f"The model cannot be applied to inputs of {examples.kind}: {error}"
-        ) from error

@@ -68,11 +68,13 @@ def run(
     """
     if resume and out is None:
         raise CadisError("Give the folder of the run to resume as out.")
+    if not isinstance(model, nn.Module):
+        raise CadisError(f"The model must be a torch.nn.Module, not a {type(model).__name__}.")
     federation = Federation(
-        clients=[as_examples(client, f"Client {n}") for n, client in enumerate(clients)],
+        clients=_clients(clients),
         test=as_examples(test, "The test set"),
         client_ids=tuple(client_ids),
-        cluster_of_client=None if clusters is None else torch.as_tensor(clusters),
+        cluster_of_client=None if clusters is None else _clusters(clusters),
     )
     local = {"epochs": epochs, "batch_size": batch_size, "lr": lr}
     given = {
@@ -92,6 +94,26 @@ def run(
         engine = Engine(model, federation, chosen, settings, folder.client_folder, head)
         result = execute(engine, options, folder, resume, on_round)
     return result if out is not None else replace(result, folder=None)
+
+
+def _clients(clients: Iterable[tuple[Tensor, Tensor] | Examples]) -> list[Examples]:
+    """Everybody's examples; a client without a name yet is called by its position."""
+    if not isinstance(clients, Iterable):
+        raise CadisError(
+            f"The clients must be a list of inputs and labels, not a {type(clients).__name__}."
+        )
+    return [as_examples(client, f"Client {n}") for n, client in enumerate(clients)]
+
+
+def _clusters(clusters: Sequence[int]) -> Tensor:
+    """The true clusters as numbers, (n,)."""
+    try:
+        numbers = torch.as_tensor(clusters)
+    except (TypeError, ValueError, RuntimeError):
+        numbers = torch.zeros(())  # of strings, None and the like there is no tensor
+    if numbers.dim() != 1 or numbers.is_floating_point() or numbers.is_complex():
+        raise CadisError("The true clusters must be a list of whole numbers, one for each client.")
+    return numbers.long()
 
 
 def _method(method: Method | str) -> Method:

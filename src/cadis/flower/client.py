@@ -6,6 +6,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.app.typing import MetricRecordValues
 from torch import Tensor, nn
@@ -17,7 +18,7 @@ from cadis.flower.orders import Orders
 from cadis.flower.roll import IDENTITY_KEYS
 from cadis.methods import Method
 from cadis.models import FlatModel
-from cadis.training import check_labels, evaluate, train_locally
+from cadis.training import check_fit, check_labels, evaluate, train_locally
 
 Data: TypeAlias = Examples | tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
 """Examples, inputs and labels, or batches of them such as a DataLoader's."""
@@ -55,6 +56,9 @@ def local_train(
     orders = Orders.read(config, method)
     flat, examples = load_arrays(model, global_arrays, orders.head), _checked(data)
     check_labels(examples.labels, flat.num_classes, "This client")
+    check_fit(flat, examples.to(flat.vector.device))
+    if torch.bfloat16 in {tensor.dtype for tensor in flat.module.state_dict().values()}:
+        raise CadisError("Flower's messages cannot hold bfloat16; make the model float32.")
     store = Memory(memory or memory_folder(), orders.run, orders.client) if orders.run else None
     before = store.load(orders.memory_round) if store and orders.memory_round else None
     result = train_locally(

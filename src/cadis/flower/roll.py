@@ -2,12 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from flwr.app import RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 
-from cadis.core import ClientId
+from cadis.core import CadisError, ClientId, checked_client_id
 from cadis.runs import Member, Rejection
 
 IDENTITY_KEYS = ("client-id", "partition-id")
@@ -15,12 +16,11 @@ IDENTITY_KEYS = ("client-id", "partition-id")
 
 
 def name_in(content: RecordDict) -> ClientId | None:
-    """The identity that a client sends with a message, if it does."""
+    """The identity that a client sends with a message, if it does and it can be one."""
     for key in IDENTITY_KEYS:
         for record in content.config_records.values():
-            value = record.get(key)
-            if isinstance(value, int | str) and value != "":
-                return value
+            with suppress(CadisError):
+                return checked_client_id(record.get(key))
     return None
 
 

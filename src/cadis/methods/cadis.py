@@ -148,7 +148,7 @@ def _true_labels(truth: Mapping[ClientId, int] | None, clients: Sequence[ClientI
 
 def signatures(server_round: ServerRound, updates: Sequence[ClientUpdate]) -> Tensor:
     """The clients' updates of the classifier layer, W_i - W_g, flat, (k, d)."""
-    return torch.stack(
+    stacked = torch.stack(
         [
             torch.cat(
                 [
@@ -159,3 +159,4 @@ def signatures(server_round: ServerRound, updates: Sequence[ClientUpdate]) -> Te
             for update in updates
         ]
     )
+    return stacked.to(torch.promote_types(stacked.dtype, torch.float32))  # norms overflow in half

@@ -46,6 +46,7 @@ class FedFA(Defaults):
     def prepare(self, view: LocalView) -> Prepared:
         """Accuracy of the received model on the client's own training data."""
         correct = view.logits.argmax(dim=1) == view.labels
+        correct &= ~view.logits.isnan().any(dim=1)  # not the class 0 that argmax makes of it
         return Prepared(metrics={"received_accuracy": correct.float().mean()})
 
     def aggregate(

@@ -17,7 +17,9 @@ class Evaluation:
     """A model's confusion matrix and summed loss; those of parts of a test set add up.
 
     Attributes:
-        confusion: examples by true (row) and predicted class, (classes, classes), int64.
+        confusion: examples by true (row) and predicted class, (classes, classes), int64. Where a
+            model's outputs are not numbers it has predicted nothing, which counts as the class
+            after the true one: it is wrong.
         total_loss: cross-entropy, summed.
     """
 
@@ -58,8 +60,13 @@ def evaluate(model: FlatModel, examples: Examples) -> Evaluation:
     view = view_of(model, examples)
     classes = view.logits.shape[1]
     check_labels(examples.labels, classes, "The test data")
-    pairs = examples.labels * classes + view.logits.argmax(dim=1)
-    confusion = torch.bincount(pairs, minlength=classes**2).view(classes, classes).cpu()
-    return Evaluation(
-        confusion, float(F.cross_entropy(view.logits, examples.labels, reduction="sum"))
+    predicted = torch.where(
+        view.logits.isnan().any(dim=1),
+        (examples.labels + 1) % classes,
+        view.logits.argmax(dim=1),
     )
+    pairs = examples.labels * classes + predicted
+    confusion = torch.bincount(pairs, minlength=classes**2).view(classes, classes).cpu()
+    precise = torch.promote_types(view.logits.dtype, torch.float32)  # sums overflow in half
+    losses = F.cross_entropy(view.logits.to(precise), examples.labels, reduction="sum")
+    return Evaluation(confusion, float(losses))

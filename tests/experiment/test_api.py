@@ -1,0 +1,167 @@
+"""What a user may give to ``cadis.run``: it works, or it is one sentence before training."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import cadis
+from cadis.core import CadisError
+from cadis.data import Subsets
+from cadis.engine import Federation
+from cadis.methods import METHODS
+from cadis.runs import RunFolder, read_toml
+from support import blobs, small_federation, small_model
+
+CLIENTS = [(blobs(9, [0, 1], seed=n).inputs, blobs(9, [0, 1], seed=n).labels) for n in range(3)]
+TEST = (blobs(15, [0, 1, 2], seed=9).inputs, blobs(15, [0, 1, 2], seed=9).labels)
+
+
+def run(**changes: Any) -> cadis.RunResult:
+    given = {"clients": CLIENTS, "test": TEST, "rounds": 1, "workers": 1, "epochs": 1}
+    model = changes.pop("model", None) or small_model()
+    return cadis.run(model, **{**given, **changes})
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("method", METHODS)
+def test_models_of_any_precision(method: str, dtype: torch.dtype) -> None:
+    clients = [(inputs.to(dtype), labels) for inputs, labels in CLIENTS]
+    model = small_model(batch_norm=True).to(dtype)
+    test = (TEST[0].to(dtype), TEST[1])
+    found = run(model=model, clients=clients, test=test, method=method, rounds=2)
+    assert {p.dtype for p in found.model.parameters()} == {dtype}
+    assert all(p.isfinite().all() for p in found.model.parameters())
+    assert found.history[-1].loss is not None
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_broken_inputs_are_named(value: float) -> None:
+    """And not taken for a learning rate that is too large."""
+    clients = [(inputs.clone(), labels) for inputs, labels in CLIENTS]
+    clients[1][0][4, 0, 1, 1] = clients[1][0][7, 0, 0, 0] = value
+    sentence = (
+        "Client b has 2 samples with inputs that are infinite or not a number, sample 4 being the"
+    )
+    with pytest.raises(CadisError, match=sentence):
+        run(clients=clients, client_ids=["a", "b", "c"])
+    test = (TEST[0].clone(), TEST[1])
+    test[0][3] = value
+    with pytest.raises(CadisError, match=r"The test set has 1 samples with inputs .* sample 3 "):
+        run(test=test)
+
+
+def test_large_inputs_are_not_broken() -> None:
+    clients = [(torch.full_like(CLIENTS[0][0], 3e38), CLIENTS[0][1]), *CLIENTS[1:]]
+    assert clients[0][0].sum().isinf()  # but none of them is
+    assert len(run(clients=clients).history) == 1
+
+
+def test_of_a_shared_dataset_the_owner_of_a_broken_sample_is_named() -> None:
+    shared = blobs(20, [0, 1, 2, 3, 4], seed=0)
+    shared.inputs[13] = torch.nan
+    parts = (torch.arange(0, 10), torch.tensor([19, 13, 14]))
+    federation = Federation(Subsets(shared, parts), small_federation().test, ("a", "b"))
+    with pytest.raises(CadisError, match=r"Client b has 1 samples .* sample 13 of the "):
+        federation.check(5)
+    Federation(Subsets(shared, parts[:1]), small_federation().test).check(5)  # nobody's: no harm
+
+
+class PerWord(nn.Module):
+    """Four words of four numbers; the classifier sees each word."""
+
+    def __init__(self, pooled: bool) -> None:
+        super().__init__()
+        self.pooled, self.words, self.head = pooled, nn.Linear(4, 6), nn.Linear(6, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.words(x.flatten(1, 2)))  # (b, 4, 5)
+        return logits.mean(dim=1) if self.pooled else logits
+
+
+class Unused(nn.Module):
+    """Its classifier is another than the one that is named."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used, self.unused = nn.Linear(16, 5), nn.Linear(16, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.used(x.flatten(1))
+        return logits
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"model": PerWord(pooled=True)}, r"is given \(2, 4, 6\) for 2 samples, not one vector"),
+        ({"model": PerWord(pooled=False)}, r"has shape \(4, 5\), which none of its nn.Linear"),
+        ({"model": PerWord(pooled=False), "head": "head"}, r"is given \(2, 4, 6\) for 2 samples"),
+        ({"model": Unused(), "head": "unused"}, "does not use its classifier layer"),
+        ({"model": "resnet"}, "The model must be a torch.nn.Module, not a str"),
+        ({"model": nn.Linear}, "The model must be a torch.nn.Module, not a type"),
+        ({"clients": 3}, "The clients must be a list of inputs and labels, not a int"),
+        ({"clients": []}, "A federation needs at least one client"),
+        ({"test": (TEST[0][:0], TEST[1][:0])}, "The test set has no samples"),
+        ({"test": (TEST[0], TEST[1].float())}, "The test set has labels .* type torch.float32"),
+        ({"test": (TEST[0], TEST[1][:4])}, "The test set has 15 inputs but 4 labels"),
+        ({"test": (TEST[0], torch.tensor(1))}, r"The test set has labels of shape \(\)"),
+        ({"test": (torch.tensor(1.0), TEST[1])}, "The test set has a single number for inputs"),
+        ({"clusters": [0.5, 1.0, 1.0]}, "true clusters must be a list of whole numbers"),
+        ({"clusters": ["a", "b", "c"]}, "true clusters must be a list of whole numbers"),
+        ({"clusters": [None, 0, 1]}, "true clusters must be a list of whole numbers"),
+        ({"clusters": [[0], [1], [1]]}, "true clusters must be a list of whole numbers"),
+        ({"clusters": [2**70, 0, 1]}, "true clusters must be a list of whole numbers"),
+        ({"clusters": [0, 1]}, "True clusters are given for 2 clients, but there are 3"),
+        ({"client_ids": [True, 0, 2]}, "id is a whole number .* not True"),
+        ({"client_ids": [0.0, 1.0, 2.0]}, "id is a whole number .* not 0.0"),
+        ({"client_ids": [None, 1, 2]}, "id is a whole number .* not None"),
+        ({"client_ids": ["", "a", "b"]}, "id is a whole number .* not ''"),
+        ({"client_ids": ["a\nb", "a", "b"]}, r"id is a whole number .* not 'a\\nb'"),
+        ({"client_ids": ["\udcff", "a", "b"]}, r"id is a whole number .* not '\\udcff'"),
+        ({"client_ids": ["x" * 101, "a", "b"]}, "id is a whole number"),
+        ({"client_ids": [2**63, 1, 2]}, "id is a whole number .* not a int"),
+        ({"client_ids": [1, "1", 2]}, "needs an id of its own, but 2 are called 1"),
+        ({"client_ids": ["a", "a", "b"]}, "needs an id of its own, but 2 are called a"),
+        ({"client_ids": ["a", "b"]}, "2 ids are given for 3 clients"),
+        ({"lr": float("inf")}, "lr should be a finite number"),
+        ({"seed": 10**30}, "seed should be an integer of at most 64 bits"),
+        ({"workers": 10**6}, "workers should be less than or equal to 1024"),
+    ],
+)
+def test_what_cannot_be_run_is_one_sentence(given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(CadisError, match=sentence) as caught:
+        run(**given)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("ids", "kept"),
+    [
+        (np.array([4, 5, 6]), [4, 5, 6]),
+        (np.array(["a", "b", "c"]), ["a", "b", "c"]),
+        (["a/b", "..", "x y"], ["a/b", "..", "x y"]),
+        ([-1, 0, "Ünal"], [-1, 0, "Ünal"]),
+    ],
+)
+@pytest.mark.parametrize("method", ["fedfa", "feddyn", "cadis"])
+def test_names_of_clients_are_kept(
+    ids: Any, kept: list[int | str], method: str, tmp_path: Path
+) -> None:
+    run(client_ids=ids, out=tmp_path / "run", method=method)
+    (record,) = RunFolder(tmp_path / "run").read_history()
+    assert record.participants == kept
+    described = json.loads((tmp_path / "run" / "federation.json").read_text())
+    assert [client["id"] for client in described["clients"]] == kept
+
+
+def test_options_are_kept_as_they_were_understood(tmp_path: Path) -> None:
+    run(lr="0.05", seed=np.int64(4), workers=1.0, out=tmp_path / "run")
+    kept = read_toml(tmp_path / "run" / "config.toml")
+    assert (kept["lr"], kept["seed"], kept["workers"]) == (0.05, 4, 1)
+    assert type(kept["workers"]) is int
+    run(lr=0.05, seed=4, workers=1, out=tmp_path / "run", resume=True, rounds=2)
