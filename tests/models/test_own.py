@@ -26,6 +26,10 @@ from cadis.models import own_model
         ("net = 3", "has no function or class 'net'"),
         ("import nowhere", "could not be imported: ModuleNotFoundError: No module named 'nowhere'"),
         ("def net(:", "could not be imported: SyntaxError"),
+        ("raise SystemExit(0)", "could not be imported: SystemExit: 0"),
+        ("raise GeneratorExit", "could not be imported: GeneratorExit"),
+        ("raise ValueError('a\\nb')", "could not be imported: ValueError: a b"),
+        ("def net(): raise SystemExit('no')", "could not make a model: SystemExit: no"),
     ],
 )
 def test_a_model_of_ones_own(

@@ -77,9 +77,16 @@ def test_other_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(CadisError, match="not valid JSON"):
         read_partition(tmp_path / "p.json", 10, allow_overlap=False, minimum=1)
     (tmp_path / "p.json").write_text('{"a": [1]}')
-    (tmp_path / "p.clusters.json").write_text('{"b": 0}')
-    with pytest.raises(CadisError, match="number of a cluster for each client"):
-        read_partition(tmp_path / "p.json", 10, allow_overlap=False, minimum=1)
+    for clusters in ('{"b": 0}', '{"a": 1.5}', f'{{"a": {2**64}}}'):
+        (tmp_path / "p.clusters.json").write_text(clusters)
+        with pytest.raises(CadisError, match="number of a cluster for each client"):
+            read_partition(tmp_path / "p.json", 10, allow_overlap=False, minimum=1)
+
+
+def test_a_name_of_many_digits_is_a_name(tmp_path: Path) -> None:
+    (tmp_path / "p.json").write_text(f'{{"{"9" * 5000}": [1]}}')
+    partition = read_partition(tmp_path / "p.json", 10, allow_overlap=False, minimum=1)
+    assert partition.client_ids == ("9" * 5000,)
 
 
 def test_clusters_of_another_partition_do_not_stay(tmp_path: Path) -> None:

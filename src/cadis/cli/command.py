@@ -1,19 +1,42 @@
 """What all commands share. What needs torch is imported only when it is needed: help is quick."""
 
+import os
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 
-OUT = click.option("--out", type=click.Path(path_type=Path), help="Folder for the results.")
+
+class PathType(click.Path):
+    """A file or folder by a name that it can have, and that can be shown."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        """Refuse an empty name, which would mean the current folder, and one that is not UTF-8."""
+        text = os.fspath(value)
+        if not text:
+            self.fail("the name is empty.", param, ctx)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            self.fail(f"{text!r} is not UTF-8.", param, ctx)
+        if "\0" in text:
+            self.fail(f"{text!r} cannot be a name.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = PathType()
+OUT = click.option("--out", type=PATH, help="Folder for the results.")
 PRESET = click.option("--preset", metavar="NAME", help="Start from a preset; see 'cadis presets'.")
 TRACK = click.option(
     "--track", metavar="NAME", help="Tell tensorboard, wandb or mlflow too; see docs/trackers.md."
 )
-FIGURE = click.option(
-    "--figure", type=click.Path(path_type=Path), help="Where to draw the picture."
-)
+FIGURE = click.option("--figure", type=PATH, help="Where to draw the picture.")
 
 
 class GeneratedCommand(click.Command):

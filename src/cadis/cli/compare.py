@@ -16,7 +16,9 @@ from cadis.cli.run import file_options
 from cadis.cli.tracking import check_tracker, tracked
 from cadis.core import CadisError
 from cadis.experiment import (
+    Settings,
     baseline_of,
+    check_runs,
     grid_variants,
     method_variants,
     parse_grid,
@@ -24,6 +26,7 @@ from cadis.experiment import (
     run_study,
     study_folder,
 )
+from cadis.options import validated
 from cadis.report import study_progress, tell
 from cadis.runs import RunFolder, Study, StudyFolder, Variant
 
@@ -49,7 +52,7 @@ def compare(
     study = Study(
         "compare",
         variants,
-        _seeds(asked["seeds"], file, given),
+        _seeds(asked["seeds"], len(variants), file, given),
         _typed(),
         baseline_of(variants),
         _targets(asked["targets"]),
@@ -71,7 +74,7 @@ def sweep(
         if name in options:
             raise CadisError(f"'{name}' is varied by the grid; do not give it otherwise.")
     variants = grid_variants(grid, file, options)
-    seeds = _seeds(asked["seeds"], file, given)
+    seeds = _seeds(asked["seeds"], len(variants), file, given)
     study = Study("sweep", variants, seeds, _typed(), parameters=tuple(grid))
     return _run(study, out, f"sweep-{preset or _name(variants)}", asked["track"])
 
@@ -116,13 +119,13 @@ def _options(
     return file, {key: value for key, value in given.items() if key != "seed"}
 
 
-def _seeds(number: int, file: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[int, ...]:
-    """So many, from the one that was given."""
-    first = given.get("seed", file.get("seed", 0))
-    try:
-        return tuple(range(int(first), int(first) + number))
-    except ValueError:
-        raise CadisError(f"seed should be a valid integer, not {first!r}.") from None
+def _seeds(
+    number: int, variants: int, file: Mapping[str, Any], given: Mapping[str, Any]
+) -> tuple[int, ...]:
+    """So many, from the one that was given, for each of the variants."""
+    check_runs(number * variants)
+    first = validated(Settings, {"seed": given.get("seed", file.get("seed", 0))}).seed
+    return tuple(validated(Settings, {"seed": first + n}).seed for n in range(number))
 
 
 def _targets(text: str | None) -> tuple[float, ...]:

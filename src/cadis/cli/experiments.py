@@ -5,11 +5,11 @@ from typing import Any
 
 import click
 
-from cadis.cli.command import OUT, PRESET, TRACK, GeneratedCommand, call, typed
+from cadis.cli.command import OUT, PATH, PRESET, TRACK, GeneratedCommand, call, typed
 
 
 @click.command(cls=GeneratedCommand, options="run_options")
-@click.argument("experiment", required=False, type=click.Path(path_type=Path))
+@click.argument("experiment", required=False, type=PATH)
 @PRESET
 @OUT
 @click.option("--resume", is_flag=True, help="Go on with the run in the folder --out.")
@@ -32,7 +32,7 @@ def run(
 
 
 @click.command(cls=GeneratedCommand, options="compare_options")
-@click.argument("experiment", required=False, type=click.Path(path_type=Path))
+@click.argument("experiment", required=False, type=PATH)
 @click.option(
     "--methods",
     default="fedavg,fedprox,fedfa,feddyn,cadis",
@@ -75,7 +75,7 @@ def compare(
 
 
 @click.command(cls=GeneratedCommand, options="run_options")
-@click.argument("experiment", required=False, type=click.Path(path_type=Path))
+@click.argument("experiment", required=False, type=PATH)
 @click.option(
     "--grid", multiple=True, metavar="NAME=X,X,...", help="An option and its values; repeat it."
 )

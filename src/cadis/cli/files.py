@@ -4,11 +4,11 @@ from pathlib import Path
 
 import click
 
-from cadis.cli.command import call
+from cadis.cli.command import PATH, call
 
 
 @click.group(invoke_without_command=True)
-@click.option("--data-dir", type=click.Path(path_type=Path), help="Folder to look in first.")
+@click.option("--data-dir", type=PATH, help="Folder to look in first.")
 @click.pass_context
 def data(ctx: click.Context, data_dir: Path | None) -> None:
     """List the datasets: what is there, and what is missing."""
@@ -17,9 +17,7 @@ def data(ctx: click.Context, data_dir: Path | None) -> None:
         call("data", "list_datasets", data_dir)
 
 
-_DATA_DIR = click.option(
-    "--data-dir", type=click.Path(path_type=Path), help="Folder of datasets to use first."
-)
+_DATA_DIR = click.option("--data-dir", type=PATH, help="Folder of datasets to use first.")
 
 
 @data.command()
@@ -46,10 +44,10 @@ def deploy() -> None:
 
 
 @deploy.command()
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=PATH)
 @click.option("--site", "names", metavar="NAME", multiple=True, help="Name of a site; repeat it.")
 @click.option(
-    "--sites", "number", type=click.IntRange(1), help="Or: so many, site-1 to site-N [3]."
+    "--sites", "number", type=click.IntRange(1, 1000), help="Or: so many, site-1 to site-N [3]."
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="How sites call the server.")
 @click.option("--port", default=8000, show_default=True, help="Port of the server.")

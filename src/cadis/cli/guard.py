@@ -8,18 +8,39 @@ from cadis.core import CadisError, RunError
 
 
 def guarded(work: Callable[..., int], *arguments: Any) -> int:
-    """Do the work and return its exit code: 2 for wrong input, 1 for what went wrong later."""
+    """Do the work and return its exit code: 2 for wrong input, 1 for what went wrong later.
+
+    What is nobody's fault but ours keeps its traceback, so that it is reported.
+    """
     try:
         return work(*arguments)
-    except CadisError as error:
-        return say(str(error), 2)
-    except RunError as error:
-        return say(str(error), 1)
     except KeyboardInterrupt:
         return say("Stopped.", 130)
+    except Exception as error:
+        sentence = _sentence(error)
+        if sentence is None:
+            raise
+        return say(sentence, 2 if isinstance(error, CadisError) else 1)
 
 
 def say(sentence: str, code: int) -> int:
     """Tell the user, and return the exit code."""
     print(f"cadis: {sentence}", file=sys.stderr)
     return code
+
+
+def _sentence(error: Exception) -> str | None:
+    """What to tell of an error; None of one that the user can do nothing about."""
+    if isinstance(error, CadisError | RunError):
+        return str(error)
+    if isinstance(error, BrokenPipeError):  # "cadis presets | head -1": click ends it silently
+        return None
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or error}."
+    if isinstance(error, UnicodeError):
+        return f"There is text that is not UTF-8: {error}."
+    lacking = isinstance(error, RuntimeError) and "allocate memory" in str(error)  # torch's words
+    if isinstance(error, MemoryError) or lacking:
+        return "Out of memory; ask for fewer workers, fewer clients or a smaller model."
+    return None

@@ -5,12 +5,12 @@ from typing import Any
 
 import click
 
-from cadis.cli.command import FIGURE, PRESET, GeneratedCommand, call, typed
+from cadis.cli.command import FIGURE, PATH, PRESET, GeneratedCommand, call, typed
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for the page, or its name.")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=PATH)
+@click.option("--out", type=PATH, help="Folder for the page, or its name.")
 def report(runs: tuple[Path, ...], out: Path | None) -> None:
     """Show runs and comparisons on one page, and draw their figures.
 
@@ -21,7 +21,7 @@ def report(runs: tuple[Path, ...], out: Path | None) -> None:
 
 
 @click.command()
-@click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("run", metavar="RUN", type=PATH)
 @click.option(
     "--port",
     default=0,
@@ -40,7 +40,7 @@ def watch(run: Path, port: int, open_browser: bool) -> None:
 
 @click.command(cls=GeneratedCommand, options="partition_options")
 @PRESET
-@click.option("--out", type=click.Path(path_type=Path), help="Write the partition to FILE.json.")
+@click.option("--out", type=PATH, help="Write the partition to FILE.json.")
 @FIGURE
 def partition(preset: str | None, out: Path | None, figure: Path | None, **options: Any) -> None:
     """Show who would have what, before anything is trained.

@@ -23,7 +23,7 @@ def checked_client_id(client: object) -> ClientId:
     if isinstance(client, str):
         if 0 < len(client) <= _LONGEST_ID and client.isprintable():
             return str(client)  # of numpy's kind it becomes a plain one
-    elif not isinstance(client, bool) and isinstance(client, Integral) and abs(client) < 2**63:
+    elif not isinstance(client, bool) and isinstance(client, Integral) and abs(int(client)) < 2**63:
         return int(client)
     raise CadisError(
         f"A client's id is a whole number of 64 bits, or a name of 1 to {_LONGEST_ID} "

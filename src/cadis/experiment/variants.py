@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 from cadis.core import CadisError
@@ -22,6 +23,10 @@ ABLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
 
 CHOICES = (*METHODS, *ABLATIONS, "ablations")
 """What can be compared; "ablations" is CADIS and all its ablations."""
+
+
+_MOST_RUNS = 1000
+"""Runs of one study that are begun by one command, at the most."""
 
 
 def method_variants(
@@ -58,6 +63,7 @@ def grid_variants(
     grid: Mapping[str, Sequence[str]], file: Mapping[str, Any], given: Mapping[str, Any]
 ) -> tuple[Variant, ...]:
     """Every combination of the values of some options."""
+    check_runs(prod(len(values) for values in grid.values()))
     variants = []
     for values in itertools.product(*grid.values()):
         cell = dict(zip(grid, values, strict=True))
@@ -65,6 +71,15 @@ def grid_variants(
         options = _options(resolve(file, {**given, **cell}))
         variants.append(Variant(_folder_name(cell), label, options, tuple(values)))
     return tuple(variants)
+
+
+def check_runs(number: int) -> None:
+    """Refuse more runs than anybody waits for, before they are planned."""
+    if number > _MOST_RUNS:
+        raise CadisError(
+            f"These are {number} runs, and {_MOST_RUNS} are the most at a time; ask for fewer "
+            "seeds or values."
+        )
 
 
 def parse_grid(texts: Iterable[str]) -> dict[str, list[str]]:

@@ -25,9 +25,11 @@ def own_model(name: str, **facts: int) -> nn.Module:
         model = build(**_wanted(build, facts))
         if isinstance(model, nn.Module) and any(map(is_lazy, model.parameters())):
             model(torch.zeros(2, facts["channels"], facts["height"], facts["width"]))
-    except Exception as error:  # whatever a user's code may raise
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a user's code may raise, SystemExit too
         raise CadisError(
-            f"{name} could not make a model: {type(error).__name__}: {error}. It is given those "
+            f"{name} could not make a model: {_one_line(error)}. It is given those "
             f"of {', '.join(facts)} that it has a parameter for."
         ) from error
     if not isinstance(model, nn.Module):
@@ -52,10 +54,12 @@ def _imported(name: str) -> Callable[..., Any]:
         sys.path.insert(0, str(Path.cwd()))
     try:
         module = import_module(module_name)
-    except Exception as error:  # whatever a user's code may raise
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a user's code may raise, SystemExit too
         missing = isinstance(error, ModuleNotFoundError) and error.name == module_name
         hint = "; start from the folder that it is in" if missing else ""
-        problem = f"{type(error).__name__}: {error}{hint}"
+        problem = f"{_one_line(error)}{hint}"
         raise CadisError(f"The module {module_name} could not be imported: {problem}.") from error
     build = getattr(module, attribute, None)
     if isinstance(build, nn.Module):
@@ -63,3 +67,8 @@ def _imported(name: str) -> Callable[..., Any]:
     if not callable(build):
         raise CadisError(f"The module {module_name} has no function or class '{attribute}'.")
     return build  # type: ignore[no-any-return]
+
+
+def _one_line(error: BaseException) -> str:
+    """What was raised, on one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"

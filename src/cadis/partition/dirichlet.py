@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
-from annotated_types import Gt
+from annotated_types import Gt, Le
 from torch import Tensor
 
 from cadis.partition.dealing import check_enough, deal_by_shares
@@ -24,7 +24,7 @@ class Dirichlet:
             ones give everybody the same.
     """
 
-    concentration: Annotated[float, Gt(0)] = 0.5
+    concentration: Annotated[float, Gt(0), Le(1e9)] = 0.5
 
     name: ClassVar[str] = "dirichlet"
 

@@ -8,7 +8,13 @@ from annotated_types import Ge, Gt, MinLen
 from torch import Tensor
 
 from cadis.core import CadisError
-from cadis.partition.dealing import apportion, deal_out, equal_counts, uneven_sizes
+from cadis.partition.dealing import (
+    apportion,
+    check_enough,
+    deal_out,
+    equal_counts,
+    uneven_sizes,
+)
 from cadis.partition.partition import Partition
 
 
@@ -38,6 +44,7 @@ class MultiCluster:
         self, labels: Tensor, num_clients: int, minimum: int, generator: torch.Generator
     ) -> Partition:
         """See :meth:`Partitioner.deal`."""
+        check_enough(len(labels), num_clients, minimum)
         cluster_of_client = self._deal_clients(num_clients)
         held_by_cluster = self._deal_classes(labels, generator)
         sizes = uneven_sizes(num_clients, self.size_deviation, generator)

@@ -10,7 +10,7 @@ from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
 from cadis.core import CadisError
-from cadis.partition.dealing import deal_out, equal_counts, uneven_sizes
+from cadis.partition.dealing import check_enough, deal_out, equal_counts, uneven_sizes
 from cadis.partition.partition import Partition
 
 
@@ -35,6 +35,7 @@ class BalancedCluster:
         self, labels: Tensor, num_clients: int, minimum: int, generator: torch.Generator
     ) -> Partition:
         """See :meth:`Partitioner.deal`."""
+        check_enough(len(labels), num_clients, minimum)
         return _deal(self, torch.ones(num_clients).double(), labels, minimum, generator)
 
 
@@ -59,6 +60,7 @@ class UnbalancedCluster:
         self, labels: Tensor, num_clients: int, minimum: int, generator: torch.Generator
     ) -> Partition:
         """See :meth:`Partitioner.deal`."""
+        check_enough(len(labels), num_clients, minimum)
         sizes = uneven_sizes(num_clients, self.size_deviation, generator)
         return _deal(self, sizes, labels, minimum, generator)
 
