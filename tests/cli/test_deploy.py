@@ -30,7 +30,9 @@ def test_three_sites_are_made_and_the_next_commands_told(tmp_path: Path) -> None
 
 def test_sites_by_name_number_and_another_host(tmp_path: Path) -> None:
     options = ("--host", "flower.example.org", "--port", "8443")
-    assert init(tmp_path / "a", "--site", "berlin", "--site", "bern", *options).exit_code == 0
+    result = init(tmp_path / "a", "--site", "berlin", "--site", "bern", *options)
+    assert result.exit_code == 0
+    assert "nobody else to port 8443 of the server: Flower lets whoever" in result.output
     assert {path.name for path in (tmp_path / "a" / "sites").iterdir()} == {"berlin", "bern"}
     assert "flower.example.org:8443" in (tmp_path / "a" / "sites/bern/start.sh").read_text()
     assert "--host 0.0.0.0 --port 8443" in (tmp_path / "a" / "superlink/start.sh").read_text()
@@ -47,6 +49,8 @@ def test_sites_by_name_number_and_another_host(tmp_path: Path) -> None:
         (["--host", "https://x"], "without port or scheme"),
         (["--port", "65533"], "--port must be"),
         (["--sites", "0"], "--sites"),
+        (["--sites", "1000000000"], "--sites"),
+        (["--port", f"1{'0' * 30}"], "--port must be"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(tmp_path: Path, options: list[str], sentence: str) -> None:

@@ -3,6 +3,7 @@
 import re
 import shlex
 import sys
+from importlib.resources import files
 from pathlib import Path
 
 import click
@@ -69,3 +70,10 @@ def test_commands_and_their_options_exist() -> None:
 def test_links_lead_somewhere() -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", PAGE):
         assert (Path(__file__).parents[2] / "docs" / target).exists(), target
+
+
+def test_who_can_run_code_at_the_sites_is_said_first() -> None:
+    readme = (files("cadis.flower") / "deployment.md").read_text(encoding="utf-8")
+    for text in (PAGE, readme):
+        assert text.lower().index("whoever") < text.index("pip install")
+        assert text.index("/v1/fleet/") < text.index("pip install")

@@ -9,6 +9,10 @@ from rich.console import Console
 from cadis.core import CadisError
 
 _DEFAULT_SITES = 3
+_WARNING = (
+    "Let a firewall or a VPN admit the sites and nobody else to port %d of the server: Flower lets "
+    "whoever reaches it run code at every site."
+)
 
 
 def init(folder: Path, names: Sequence[str], number: int | None, host: str, port: int) -> int:
@@ -27,6 +31,7 @@ def init(folder: Path, names: Sequence[str], number: int | None, host: str, port
         *(f"  {place}/sites/{site}/start.sh --node-config ...    at {site}" for site in plan.sites),
         f"  {place}/run.sh    train",
         f"{place}/README.md says what is secret and which folder goes to which site.",
+        *([] if plan.is_local else [_WARNING % plan.port]),
     )
     for line in lines:
         Console().print(line, soft_wrap=True, markup=False, highlight=False)

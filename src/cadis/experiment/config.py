@@ -50,7 +50,8 @@ def resolve(file: Mapping[str, Any], given: Mapping[str, Any]) -> ExperimentConf
     names = names_of(Settings)
     chosen = flat | {key: value for key, value in given.items() if key in (*names, "method")}
     own = {key: value for key, value in given.items() if key not in chosen}
-    method = str(chosen.pop("method", "cadis")).lower()
+    method = chosen.pop("method", "cadis")
+    method = method.lower() if isinstance(method, str) else method
     check_names("method", [method], METHODS)
     if "partition" not in chosen and any(name in names_of(MultiCluster) for name in own):
         chosen["partition"] = MultiCluster.name

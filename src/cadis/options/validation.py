@@ -31,12 +31,13 @@ def names_of(kind: type) -> list[str]:
     return [f.name for f in fields(kind)]
 
 
-def check_names(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
+def check_names(kind: str, names: Iterable[object], known: Iterable[str]) -> None:
     """Refuse unknown names, with the one that was probably meant."""
     choices = list(known)
     for name in names:
-        if name not in choices:
-            close = difflib.get_close_matches(str(name).lower(), choices, n=1)
+        if not isinstance(name, str) or name not in choices:
+            meant = name[:_LONGEST].lower() if isinstance(name, str) else ""
+            close = difflib.get_close_matches(meant, choices, n=1)
             hint = f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(choices)}."
             raise CadisError(f"There is no {kind} {shown(name)}; {hint}")
 
