@@ -49,6 +49,8 @@ def test_without_orders_it_is_plain_averaging() -> None:
     assert Orders.read({}, FedProx(0.5)).method == FedProx(0.5)
     with pytest.raises(CadisError, match="no method 'fedavgg'; did you mean 'fedavg'"):
         Orders.read({"cadis.method": "fedavgg"})
+    with pytest.raises(CadisError, match="lr should be a finite number"):
+        Orders.read({"lr": float("inf")})
     with pytest.raises(CadisError, match="lr should be greater than 0"):
         Orders.read({"lr": -1.0})
 

@@ -217,6 +217,17 @@ def test_another_run_is_not_gone_on_with(
         start(CADIS(resume=True, **kept | options), grid, rounds=2)
 
 
+def test_what_no_file_can_hold_is_not_kept(tmp_path: Path) -> None:
+    grid = LocalGrid.of(small_app(tmp_path / "state"))
+    strategy = FedAvg(fraction_evaluate=0, out=tmp_path / "run")
+    config = ConfigRecord({**SMALL, "a": b"1", "b": [b"1"], "c": [1, 2], "d": '\x7f"\\\n'})
+    strategy.start(grid, small_arrays(), 1, train_config=config)
+    kept = RunFolder(tmp_path / "run").read_config()
+    assert kept["c"] == [1, 2]
+    assert kept["d"] == '\x7f"\\\n'
+    assert not {"a", "b"} & kept.keys()
+
+
 def test_wrong_wishes_are_sentences(tmp_path: Path) -> None:
     with pytest.raises(CadisError, match="singleset needs everybody's data in one place"):
         MethodStrategy(cadis.SingleSet())
@@ -226,6 +237,14 @@ def test_wrong_wishes_are_sentences(tmp_path: Path) -> None:
         CADIS(treshold=0.5)
     with pytest.raises(CadisError, match="threshold should be less than or equal to 1"):
         CADIS(threshold=1.5)
+    with pytest.raises(CadisError, match="gamma should be a finite number, not inf"):
+        CADIS(gamma=float("inf"))
+    with pytest.raises(CadisError, match="patience should be a finite number, not inf"):
+        FedAvg(patience=float("inf"))
+    with pytest.raises(CadisError, match="seed should be an integer of at most 64 bits"):
+        FedAvg(seed=2**64)
+    with pytest.raises(CadisError, match="count_limit should be greater than or equal to 1"):
+        FedAvg(count_limit=0.5)
     with pytest.raises(CadisError, match="fraction_train should be greater than 0"):
         MethodStrategy(cadis.FedAvg(), fraction_train=0)
     grid = LocalGrid.of(small_app(tmp_path))

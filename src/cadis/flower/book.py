@@ -34,7 +34,7 @@ class Book:
                 raise CadisError("Give the folder of the run to resume as out.")
             return start
         settings = self._settings
-        scalars = {k.replace("-", "_"): v for k, v in config.items() if not isinstance(v, bytes)}
+        scalars = {k.replace("-", "_"): v for k, v in config.items() if not _holds_bytes(v)}
         described = {
             "runner": "flower",
             "rounds": rounds,
@@ -68,3 +68,10 @@ class Book:
             if member.client not in known
         ]
         return {**told, "clients": [*told["clients"], *others]}
+
+
+def _holds_bytes(value: object) -> bool:
+    """Whether this is nothing that a file of options can hold."""
+    return isinstance(value, bytes) or (
+        isinstance(value, list) and any(isinstance(part, bytes) for part in value)
+    )
