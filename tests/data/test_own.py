@@ -198,5 +198,9 @@ def test_places_that_are_no_files(tmp_path: Path) -> None:
         with pytest.raises(CadisError, match="cannot be read") as caught:
             load_own(tmp_path / name, CLASSES)
         str(caught.value).encode()
+    np.savez(tmp_path / "there\udce9.npz", inputs=INPUTS.numpy())
+    with pytest.raises(CadisError, match="has no tensor 'labels'") as caught:
+        load_own(tmp_path / "there\udce9.npz", CLASSES)
+    str(caught.value).encode()
     with pytest.raises(CadisError, match="neither a folder of pictures nor"):
         load_own(Path("~nobody-of-that-name/own"), CLASSES)

@@ -41,18 +41,18 @@ def load_own(
     if is_folder(place):
         return load_images(place, image_size, cache_folder() / "pictures", listener, classes)
     tensors = _read(place)
-    everything = _examples(tensors, "", place, len(classes))
+    everything = _examples(tensors, "", shown(place), len(classes))
     if "test_inputs" in tensors or "test_labels" in tensors:
-        train, test = everything, _examples(tensors, "test_", place, len(classes))
+        train, test = everything, _examples(tensors, "test_", shown(place), len(classes))
     else:
         labels = everything.labels.tolist()
         held = held_out(labels, [None] * len(labels))
         apart = torch.tensor([n in held for n in range(len(labels))])
         train, test = (everything.take(which.nonzero().flatten()) for which in (~apart, apart))
-    return Dataset(str(place), train, test, tuple(classes))
+    return Dataset(shown(place), train, test, tuple(classes))
 
 
-def _examples(tensors: dict[str, Tensor], prefix: str, place: Path, num_classes: int) -> Examples:
+def _examples(tensors: dict[str, Tensor], prefix: str, place: str, num_classes: int) -> Examples:
     """One set, each of whose labels is the number of a class."""
     names = [f"{prefix}inputs", f"{prefix}labels"]
     if missing := [name for name in names if name not in tensors]:
@@ -67,7 +67,7 @@ def _examples(tensors: dict[str, Tensor], prefix: str, place: Path, num_classes:
     if labels.is_floating_point() and (labels.double() % 1 != 0).any():  # NaN is not whole either
         raise CadisError(f"{place} has '{names[1]}' that are not whole; give numbers of classes.")
     examples = _scaled(inputs, labels.long())
-    examples.check(f"The test set in {place}" if prefix else str(place))
+    examples.check(f"The test set in {place}" if prefix else place)
     highest = int(examples.labels.max())
     if highest >= num_classes:
         raise CadisError(
