@@ -90,6 +90,21 @@ def test_an_interrupted_run_goes_on_bit_for_bit(method: Method, stop: int, tmp_p
         assert mine.weights == theirs.weights
 
 
+def test_damage_is_told_and_the_end_is_the_same(tmp_path: Path) -> None:
+    own_run(tmp_path / "whole", method=FedDyn())
+    with pytest.raises(KeyboardInterrupt):
+        own_run(tmp_path / "cut", method=FedDyn(), on_round=stopping_after(3))
+    (damaged,) = (tmp_path / "cut" / "checkpoint").glob("round-3.safetensors")
+    content = bytearray(damaged.read_bytes())
+    content[-9] ^= 4
+    damaged.write_bytes(content)
+    with pytest.warns(UserWarning, match=r"round-3.safetensors is damaged.* from round 2"):
+        own_run(tmp_path / "cut", method=FedDyn(), resume=True)
+    for name in ("model.safetensors", "best.safetensors"):
+        mine, theirs = (tmp_path / folder / name for folder in ("whole", "cut"))
+        assert mine.read_bytes() == theirs.read_bytes()
+
+
 def test_a_finished_run_can_be_prolonged(tmp_path: Path) -> None:
     own_run(tmp_path / "long", rounds=5)
     own_run(tmp_path / "short", rounds=2)

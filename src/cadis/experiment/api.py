@@ -1,6 +1,7 @@
 """``cadis.run``: a model and a federation of one's own."""
 
 import tempfile
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from cadis.core import CadisError, ClientId
-from cadis.data import Examples, as_examples
+from cadis.data import Examples, Listener, as_examples
 from cadis.engine import Engine, EngineSettings, Federation
 from cadis.experiment.running import OnRound, RunResult, execute
 from cadis.methods import METHODS, Method
@@ -92,8 +93,13 @@ def run(
     options = options_of(chosen, described | given | asdict(settings.local))
     with _folder_for(out) as folder:
         engine = Engine(model, federation, chosen, settings, folder.client_folder, head)
-        result = execute(engine, options, folder, resume, on_round)
+        result = execute(engine, options, folder, resume, on_round, Listener(say=_warn))
     return result if out is not None else replace(result, folder=None)
+
+
+def _warn(sentence: str) -> None:
+    """What a command would tell in the terminal."""
+    warnings.warn(sentence, stacklevel=2)
 
 
 def _clients(clients: Iterable[tuple[Tensor, Tensor] | Examples]) -> list[Examples]:
