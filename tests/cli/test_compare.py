@@ -119,6 +119,25 @@ def test_a_report_of_runs_and_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (tmp_path / "folder" / "report.html").exists()
 
 
+def test_a_report_does_not_replace_what_is_not_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path / "run", FedAvg())
+    for name in ("results.csv", "results.md", "report.html", "figures/accuracy.png"):
+        mine = tmp_path / name.replace("/", "-") / name
+        mine.parent.mkdir(parents=True)
+        mine.write_text("precious")
+        folder = tmp_path / name.replace("/", "-")
+        result = cadis("report", "run", "--out", str(folder))
+        assert result.exit_code == 2
+        assert "is there already; choose another folder by --out" in result.stderr
+        assert [path.name for path in folder.iterdir()] == [name.split("/")[0]]
+        assert mine.read_text() == "precious"
+    for page in ("pages/one.html", "pages/two.html", "pages/one.html"):
+        assert cadis("report", "run", "--out", page).exit_code == 0
+
+
 def rounds_tracked(folder: Path, tracker: str) -> tuple[int, int]:
     """How many rounds a tracker knows, and after how many it was told that the run is complete."""
     kept = json.loads((folder / "tracking.json").read_text())[tracker]

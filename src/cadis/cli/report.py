@@ -8,18 +8,22 @@ from rich.console import Console
 from cadis.analysis import Comparison, Results, read_results
 from cadis.core import CadisError
 from cadis.report import (
+    RESULT_FILES,
     draw_figures,
+    is_report,
     show_answer,
     show_tables,
     tell,
     write_report,
     write_results,
 )
+from cadis.runs import RunFolder, StudyFolder
 
 
 def report(paths: Sequence[Path], out: Path | None) -> int:
     """Show what there is in these folders."""
     page = _page_of(paths, out)
+    _check_place(page)
     show_results(read_results(paths), page, Console())
     return 0
 
@@ -48,6 +52,16 @@ def show_results(
         raise CadisError(f"{page.parent} cannot be written: {error.strerror}.") from None
     show_answer(console, comparison)
     tell(console, f"Open {page}; tables and pictures are beside it.")
+
+
+def _check_place(page: Path) -> None:
+    """Refuse to write over files that are not ours; results of runs and reports are."""
+    folder = page.parent
+    pages = any(map(is_report, folder.glob("*.html")))
+    ours = RunFolder(folder).is_ours() or StudyFolder(folder).holds_study() or pages
+    there = [path for path in (page, *(folder / n for n in RESULT_FILES)) if path.exists()]
+    if there and not ours:
+        raise CadisError(f"{there[0]} is there already; choose another folder by --out.")
 
 
 def _page_of(paths: Sequence[Path], out: Path | None) -> Path:

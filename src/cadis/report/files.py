@@ -8,6 +8,9 @@ from cadis.analysis import MEASURES, Comparison, answer, details
 from cadis.report.formats import to_latex, to_markdown
 from cadis.report.tables import notes, sheets
 
+RESULT_FILES = ("results.csv", "runs.csv", "results.md", "results.tex", "figures")
+"""What is put beside a page."""
+
 
 def write_results(comparison: Comparison, folder: Path) -> list[Path]:
     """Write the tables for people and the numbers for programs."""

@@ -87,6 +87,10 @@ class RunFolder:
         """Whether a run was begun here."""
         return (self.path / "config.toml").exists() or bool(self.checkpoint.manifests())
 
+    def is_ours(self) -> bool:
+        """Whether the folder was made for a run; before there was a marker, it had a lock."""
+        return (self.path / _MARKER).exists() or self.checkpoint.lock_file.exists()
+
     def has_rounds(self) -> bool:
         """Whether a round has ended, be its history lost."""
         manifest = self._manifest() if self.history_size() == 0 else None

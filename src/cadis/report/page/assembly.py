@@ -34,12 +34,24 @@ SCRIPTS = (
 )
 """In the order in which they need each other; the last one draws."""
 
+_MARK, _HEAD = "<title>cadis report</title>", 2000
+"""What tells our pages from others, and within how many letters of them."""
+
 
 def write_report(results: Results, path: Path) -> Path:
     """Write the page of runs, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_text(path, static_page(results))
     return path
+
+
+def is_report(path: Path) -> bool:
+    """Whether there is a page that was written here before."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return _MARK in file.read(_HEAD)
+    except OSError:
+        return False
 
 
 def static_page(results: Results) -> str:
