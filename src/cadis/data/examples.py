@@ -82,7 +82,7 @@ class Examples:
         """Positions of samples with an input that is infinite or not a number, (m,)."""
         if not self.inputs.is_floating_point() or self.inputs.sum().isfinite():
             return torch.zeros(0, dtype=torch.int64)  # a sum is finite only if all numbers are
-        finite = self.inputs.isfinite().flatten(1).all(dim=1)
+        finite = self.inputs.isfinite().reshape(len(self.inputs), -1).all(dim=1)
         return finite.logical_not().nonzero()[:, 0]
 
     def check_form(self, owner: str) -> None:
