@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cadis.core import CadisError
@@ -42,6 +42,7 @@ def test_numbers_are_read_back_bit_for_bit(number: float) -> None:
     assert struct.pack("d", again) == struct.pack("d", number)
 
 
+@example('\x7f \\ " \n', 0.1, 0)
 @given(words, st.floats(min_value=1e-300, max_value=1e300), st.integers(-(2**63), 2**63 - 1))
 def test_an_experiment_is_read_back_as_it_was(text: str, number: float, seed: int) -> None:
     asked = {"data_dir": text, "head": text, "lr": number, "gamma": number, "seed": seed}
