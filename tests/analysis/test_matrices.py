@@ -21,7 +21,7 @@ def test_growing_ends_with_what_a_replay_gives(tmp_path: Path) -> None:
 
 def test_frames_are_what_the_server_saw(tmp_path: Path) -> None:
     story = Story.read(write_run(tmp_path / "run", CADIS()))
-    found = list(frames(story.history, [2, 7], gamma=0.2, transitive=True))
+    found = list(frames(story.history, {2, 7}, gamma=0.2))
     assert [frame.record.round for frame in found] == [2, 7]
     for frame in found:
         matrix = SimilarityMatrix()
@@ -44,7 +44,7 @@ def test_convergence_by_brute_force(tmp_path: Path) -> None:
                 sums.setdefault((int(one), int(other)), []).append(rows[i][j])
         after.append({pair: sum(values) / len(values) for pair, values in sums.items()})
     final = after[-1]
-    found = convergence(history, 0.2, [1, 4, 9])
+    found = convergence(history, 0.2, {1, 4, 9})
     for number, error in zip(found.rounds, found.standard, strict=True):
         known = after[number - 1]
         by_hand = [(known.get((i, j), float(i == j)) - v) ** 2 for (i, j), v in final.items()]

@@ -71,7 +71,7 @@ def test_the_matrix_of_a_frame_is_the_servers(tmp_path: Path) -> None:
     (run,) = page_data(read_results([folder.path]))["grouping"]["runs"]
     assert run["rounds"] == list(range(1, 10))
     order = [int(name) for name in run["clients"]]
-    for frame in frames(story.history, [4, 9], 0.2, transitive=True):
+    for frame in frames(story.history, {4, 9}, 0.2):
         place = run["rounds"].index(frame.record.round)
         packed = np.frombuffer(base64.b64decode(run["q"][place]), dtype=np.uint8)
         row = {client: number for number, client in enumerate(frame.clients)}

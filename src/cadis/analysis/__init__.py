@@ -13,6 +13,7 @@ from cadis.analysis.matrices import (
 )
 from cadis.analysis.reading import read_results
 from cadis.analysis.results import Group, Results
+from cadis.analysis.sampling import SHOWN, sample, some_of
 from cadis.analysis.scores import (
     LAST_ROUNDS,
     MEASURE,
@@ -28,6 +29,7 @@ __all__ = [
     "LAST_ROUNDS",
     "MEASURE",
     "MEASURES",
+    "SHOWN",
     "Comparison",
     "Convergence",
     "Frame",
@@ -48,5 +50,7 @@ __all__ = [
     "holm",
     "paired_test",
     "read_results",
+    "sample",
+    "some_of",
     "spread_rounds",
 ]

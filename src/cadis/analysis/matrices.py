@@ -1,13 +1,14 @@
 """How the similarity matrix comes to be, round by round."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from cadis.core import ClientId, SimilarityMatrix, cluster, rescale
+from cadis.core import ClientId, SimilarityMatrix, cluster, one_thread, rescale
 from cadis.runs import RoundRecord
+from cadis.runs.observations import Observations, joined
 
 
 @dataclass(frozen=True)
@@ -27,32 +28,72 @@ class Frame:
     found: Tensor
 
 
-def growing(history: Sequence[RoundRecord]) -> Iterator[SimilarityMatrix]:
-    """The matrix after each round, observations only."""
-    matrix = SimilarityMatrix()
+def growing(
+    history: Sequence[RoundRecord],
+    rounds: Set[int] | None = None,
+    gamma: float | None = None,
+    clients: Set[ClientId] | None = None,
+) -> Iterator[SimilarityMatrix]:
+    """The matrix after each round, brought up to date from one to the next.
+
+    Args:
+        history: all rounds.
+        rounds: after which of them it is wanted; all unless told.
+        gamma: the largest deviation of a transitive estimate; None estimates nothing.
+        clients: who is in it; everybody unless told. All others help to estimate even so, which
+            makes the estimates what they are with everybody in it.
+    """
+    matrix, helping = SimilarityMatrix(), None
+    if clients is not None and not clients >= set(joined(history)):
+        helping = Observations(history, clients)
     for record in history:
         if record.similarity is not None:
-            matrix = matrix.observe(record.participants, torch.tensor(record.similarity))
-        yield matrix
+            matrix = _observe(matrix, record, clients)
+        if helping is not None:
+            helping.add(record)
+        if rounds is None or record.round in rounds:
+            if gamma is not None:
+                others = None if helping is None else helping.direct()
+                matrix = _estimate(matrix, gamma, others)
+            yield matrix
+
+
+def _observe(
+    matrix: SimilarityMatrix, record: RoundRecord, clients: Set[ClientId] | None
+) -> SimilarityMatrix:
+    """Fold in what a round tells of some clients."""
+    who, similarity = record.participants, torch.tensor(record.similarity)
+    if clients is not None:
+        places = [place for place, client in enumerate(who) if client in clients]
+        who, similarity = [who[place] for place in places], similarity[places][:, places]
+    return matrix.observe(who, similarity)
+
+
+@one_thread()
+def _estimate(matrix: SimilarityMatrix, gamma: float, helping: Tensor | None) -> SimilarityMatrix:
+    return matrix.estimate_missing(gamma, "mean", helping=helping)
 
 
 def frames(
-    history: Sequence[RoundRecord], rounds: Sequence[int], gamma: float, transitive: bool
+    history: Sequence[RoundRecord],
+    rounds: Set[int],
+    gamma: float | None,
+    clients: Set[ClientId] | None = None,
 ) -> Iterator[Frame]:
     """The clients after some of the rounds.
 
     Args:
         history: all rounds.
         rounds: which of them are wanted.
-        gamma: the largest deviation of a transitive estimate.
-        transitive: whether pairs that never met are estimated.
+        gamma: the largest deviation of a transitive estimate; None if pairs that never met are
+            not estimated.
+        clients: who is looked at; everybody unless told.
     """
-    wanted = set(rounds)
-    for record, observed in zip(history, growing(history), strict=True):
-        if record.round in wanted and record.threshold is not None:
-            matrix = observed.estimate_missing(gamma, "mean" if transitive else "off")
-            q = rescale(matrix.mean, matrix.known)
-            yield Frame(record, matrix.client_ids, q, cluster(q, record.threshold))
+    wanted = [r for r in history if r.round in rounds and r.threshold is not None]
+    numbers = {record.round for record in wanted}
+    for record, matrix in zip(wanted, growing(history, numbers, gamma, clients), strict=True):
+        q = rescale(matrix.mean, matrix.known)
+        yield Frame(record, matrix.client_ids, q, cluster(q, record.threshold or 0))
 
 
 def error(matrix: SimilarityMatrix, final: SimilarityMatrix) -> float:
@@ -79,20 +120,27 @@ class Convergence:
     standard: list[float]
 
 
-def convergence(history: Sequence[RoundRecord], gamma: float, rounds: Sequence[int]) -> Convergence:
-    """The paper's figure of transitive learning, from one run's observations."""
-    matrices = list(growing(history))
-    final, wanted = matrices[-1], set(rounds)
-    looked = [
-        (record.round, matrix)
-        for record, matrix in zip(history, matrices, strict=True)
-        if record.round in wanted
-    ]
-    return Convergence(
-        [number for number, _ in looked],
-        [error(matrix.estimate_missing(gamma, "mean"), final) for _, matrix in looked],
-        [error(matrix.estimate_missing(gamma, "off"), final) for _, matrix in looked],
-    )
+def convergence(
+    history: Sequence[RoundRecord],
+    gamma: float,
+    rounds: Set[int],
+    clients: Set[ClientId] | None = None,
+) -> Convergence:
+    """The paper's figure of transitive learning, from one run's observations.
+
+    Args:
+        history: all rounds.
+        gamma: the largest deviation of a transitive estimate.
+        rounds: after which of them the matrix is looked at.
+        clients: whose pairs are looked at; everybody's unless told.
+    """
+    (final,) = growing(history, {history[-1].round}, None, clients)
+    wanted = [record.round for record in history if record.round in rounds]
+    transitive, standard = [], []
+    for matrix in growing(history, rounds, gamma, clients):
+        transitive.append(error(matrix, final))
+        standard.append(error(matrix.estimate_missing(gamma, "off"), final))
+    return Convergence(wanted, transitive, standard)
 
 
 def spread_rounds(total: int, limit: int) -> list[int]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from cadis.analysis.matrices import Convergence, convergence, spread_rounds
+from cadis.analysis.matrices import Convergence, convergence, growing, spread_rounds
+from cadis.analysis.sampling import sample, some_of
 from cadis.core import CadisError, ClientId, SimilarityMatrix
 from cadis.methods import CADIS, Method
 from cadis.options import method_from
@@ -17,9 +18,9 @@ from cadis.runs import (
     RunFolder,
     clusters_found,
     rare_classes,
-    replay,
     summarise,
 )
+from cadis.runs.observations import joined
 
 _POINTS = 100
 """Rounds whose matrix is looked at, at most: each costs what a round costs the server."""
@@ -91,13 +92,40 @@ class Story:
         return {client["id"]: client["cluster"] for client in self.federation["clients"]}
 
     @cached_property
+    def seen(self) -> list[ClientId]:
+        """Clients whose similarities were measured, those of a true cluster side by side."""
+        truth, found = self.true_cluster, set(joined(self.history))
+        known = [client for client in truth if client in found]  # in the federation's order
+        return sorted(known, key=lambda client: truth[client] or 0)
+
+    @cached_property
+    def looked_at(self) -> frozenset[ClientId]:
+        """Clients whose pairs are shown: all seen, or an even choice of very many."""
+        return frozenset(sample(self.seen, self.true_cluster))
+
+    @property
+    def choice(self) -> str:
+        """How many of the clients seen are looked at, in words; nothing if all are."""
+        return some_of(len(self.looked_at), len(self.seen))
+
+    @property
+    def gamma(self) -> float | None:
+        """The largest deviation of a transitive estimate; None if nothing was estimated."""
+        method = self.method
+        return method.gamma if isinstance(method, CADIS) and method.transitive != "off" else None
+
+    @cached_property
     def matrix(self) -> SimilarityMatrix | None:
-        """The similarity matrix at the end, for methods that keep one."""
-        return replay(self.history, self.method)
+        """The similarity matrix of those looked at, at the end, for methods that keep one."""
+        if not isinstance(self.method, CADIS):
+            return None
+        last = {self.history[-1].round}
+        (matrix,) = growing(self.history, last, self.gamma, self.looked_at)
+        return matrix
 
     @cached_property
     def found_cluster(self) -> dict[ClientId, int]:
-        """The cluster that was found for each client seen, at the end."""
+        """The cluster that was found for each client looked at, among these, at the end."""
         threshold = self.history[-1].threshold
         if self.matrix is None or threshold is None:
             return {}
@@ -106,10 +134,10 @@ class Story:
 
     @cached_property
     def ordered_clients(self) -> list[ClientId]:
-        """Clients seen, those of a true (else a found) cluster side by side."""
+        """Clients looked at, those of a true (else a found) cluster side by side."""
         truth, found = self.true_cluster, self.found_cluster
-        seen = [client for client in truth if client in found]  # in the federation's order
-        return sorted(seen, key=lambda client: (truth[client] or 0, found[client]))
+        shown = [client for client in truth if client in found]  # in the federation's order
+        return sorted(shown, key=lambda client: (truth[client] or 0, found[client]))
 
     @cached_property
     def convergence(self) -> Convergence | None:
@@ -117,8 +145,8 @@ class Story:
         method = self.method
         if not isinstance(method, CADIS) or len(self.history) < 2:
             return None
-        rounds = spread_rounds(len(self.history), _POINTS)
-        found = convergence(self.history, method.gamma, rounds)
+        rounds = set(spread_rounds(len(self.history), _POINTS))
+        found = convergence(self.history, method.gamma, rounds, self.looked_at)
         return found if max(found.standard) > 0 else None
 
     @cached_property
@@ -135,8 +163,11 @@ class Story:
         together = torch.zeros(len(row), len(row))
         met = torch.zeros(len(row), len(row))
         for record in self.history:
-            rows = torch.tensor([row[client] for client in record.participants])
-            labels = torch.tensor(record.clusters)
+            if record.clusters is None:
+                continue
+            labelled = zip(record.participants, record.clusters, strict=True)
+            shown = [(row[client], label) for client, label in labelled if client in row]
+            rows, labels = torch.tensor(shown, dtype=torch.long).reshape(-1, 2).T
             together[rows[:, None], rows] += (labels[:, None] == labels).float()
             met[rows[:, None], rows] += 1
         return together / met

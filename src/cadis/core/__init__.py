@@ -15,6 +15,8 @@ from cadis.core.theory import (
     fedavg_limit,
     present_classes,
 )
+from cadis.core.threads import one_thread
+from cadis.core.transitive import estimate_all
 
 __all__ = [
     "CadisError",
@@ -30,12 +32,14 @@ __all__ = [
     "cosine_bounds",
     "derive_seed",
     "distillation_loss",
+    "estimate_all",
     "example_weights",
     "expected_rounds_bound",
     "fedavg_limit",
     "generator_for",
     "instance_similarity",
     "mean_state",
+    "one_thread",
     "present_classes",
     "rescale",
     "sample_participants",

@@ -82,7 +82,11 @@ class SimilarityMatrix:
         return SimilarityMatrix(grown.client_ids, mean, count, known, estimates)
 
     def estimate_missing(
-        self, gamma: float, mode: TransitiveMode, generator: torch.Generator | None = None
+        self,
+        gamma: float,
+        mode: TransitiveMode,
+        generator: torch.Generator | None = None,
+        helping: Tensor | None = None,
     ) -> "SimilarityMatrix":
         """Fill in pairs never observed together by transitive learning (Section III-C).
 
@@ -94,6 +98,8 @@ class SimilarityMatrix:
             mode: "sample" draws the estimate as the paper does, "mean" takes its expectation,
                 "off" leaves what was not observed unknown.
             generator: the source of the draws; only "sample" needs it.
+            helping: observed similarities of everybody who may help, NaN where there are none,
+                (p, n); those of the clients in this matrix only, unless told.
         """
         observed = self.count > 0
         direct = nan_where_unknown(self.mean, observed)
@@ -102,7 +108,7 @@ class SimilarityMatrix:
         estimates = self._estimates
         if estimates is None or estimates.gamma != gamma:
             estimates = Estimates.none(len(self.client_ids), gamma, self.mean.dtype)
-        estimates = bring_up_to_date(estimates, direct)
+        estimates = bring_up_to_date(estimates, direct, helping)
         values = estimates.mean
         if mode == "sample":
             draws = _symmetric_normal(values, generator)

@@ -67,7 +67,9 @@ class Estimates:
         )
 
 
-def bring_up_to_date(estimates: Estimates, direct: Tensor) -> Estimates:
+def bring_up_to_date(
+    estimates: Estimates, direct: Tensor, helping: Tensor | None = None
+) -> Estimates:
     """Estimate the outdated rows, and by symmetry columns, anew.
 
     The estimate of a pair (i, j) rests on whom i and j were observed to resemble, so it changes
@@ -77,14 +79,17 @@ def bring_up_to_date(estimates: Estimates, direct: Tensor) -> Estimates:
         estimates: what was estimated before.
         direct: means s_ij of the observed similarities, the diagonal included, NaN where there
             are none, (n, n).
+        helping: the same of all clients p who may help, (p, n); these n only, unless told.
     """
+    helping = direct if helping is None else helping
     mean, deviation = estimates.mean.clone(), estimates.deviation.clone()
     observed = ~direct.isnan()
     outdated = estimates.outdated.nonzero()[:, 0]
-    helpers = int(observed[outdated].sum(dim=1).max()) if len(outdated) else 0
+    met = (~helping[:, outdated].isnan()).sum(dim=0)
+    helpers = int(met.max()) if len(outdated) else 0
     at_once = max(1, _AT_ONCE // max(1, len(observed) * helpers))
     for rows in outdated.split(at_once):
-        values = _estimate_rows(rows, direct, estimates.gamma)
+        values = _estimate_rows(rows, helping, estimates.gamma)
         for matrix, new in zip((mean, deviation), values, strict=True):
             new[observed[rows]] = torch.nan
             matrix[rows] = new
@@ -92,7 +97,7 @@ def bring_up_to_date(estimates: Estimates, direct: Tensor) -> Estimates:
     return Estimates(estimates.gamma, mean, deviation, torch.zeros_like(estimates.outdated))
 
 
-def _estimate_rows(rows: Tensor, direct: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
+def _estimate_rows(rows: Tensor, helping: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
     """Mean and deviation of the similarity of some clients i to all clients j, (i, j) each.
 
     A helper p was observed with both. It suggests the normal distribution with mean
@@ -101,16 +106,43 @@ def _estimate_rows(rows: Tensor, direct: Tensor, gamma: float) -> tuple[Tensor, 
 
     Args:
         rows: the clients i.
-        direct: observed similarities, NaN where there are none, (n, n).
+        helping: observed similarities s_pj of helpers and clients, NaN where there are none,
+            (p, j).
         gamma: the largest deviation.
     """
-    helpers = (~direct[rows].isnan()).any(dim=0).nonzero()[:, 0]
-    theirs = direct[helpers]  # s_pj, (p, j); the matrix is symmetric
+    helpers = (~helping[:, rows].isnan()).any(dim=1).nonzero()[:, 0]
+    theirs = helping[helpers]
     rest = 1 - theirs.square()  # (p, j)
     variance = rest.T[rows][:, :, None] * (rest / 9)  # (i, p, j), NaN if p did not meet both
-    admitted = (variance < gamma**2).to(direct.dtype)
+    admitted = (variance < gamma**2).to(helping.dtype)
     theirs, rest = theirs.nan_to_num(), rest.nan_to_num()
     number = admitted.sum(dim=1)  # (i, j); divided by 0 it gives NaN, "no helper"
     mean = (theirs.T[rows][:, None] @ (admitted * theirs))[:, 0] / number
     total = (rest.T[rows][:, None] @ (admitted * rest))[:, 0] / 9
     return mean, total.sqrt() / number
+
+
+def estimate_all(direct: Tensor, gamma: float) -> Tensor:
+    """The expected similarity of all pairs that were never observed together, NaN for the others.
+
+    What :func:`bring_up_to_date` makes of nothing, several times as fast: without deviations, each
+    pair once, and never more at once than fits into the cache, however many clients there are.
+
+    Args:
+        direct: observed similarities, the diagonal included, NaN where there are none, (n, n).
+        gamma: the largest deviation of a helper's estimate.
+    """
+    values, observed = torch.full_like(direct, torch.nan), ~direct.isnan()
+    for one, met in enumerate(observed):
+        helpers = met.nonzero()[:, 0]
+        own = direct[helpers, one]  # s_ip, (p,)
+        rest = (1 - own.square())[:, None]
+        at_once = max(1, _AT_ONCE // max(1, len(helpers)))
+        for start in range(one + 1, len(direct), at_once):
+            others = slice(start, start + at_once)
+            theirs = direct[helpers, others]  # s_pj, (p, j)
+            admitted = (rest * ((1 - theirs.square()) / 9) < gamma**2).to(direct.dtype)
+            mean = own @ (admitted * theirs.nan_to_num()) / admitted.sum(dim=0)
+            values[one, others] = values[others, one] = mean
+    values[observed] = torch.nan
+    return values

@@ -1,5 +1,6 @@
 """What a partition looks like: a table and a picture."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from torch import Tensor
 
+from cadis.analysis import sample, some_of
 from cadis.experiment import Census
 from cadis.report.style import ALONE, OKABE_ITO, figure, listed, shown
 
@@ -61,7 +63,7 @@ def census_table(census: Census) -> Table:
 
 def draw_partition(census: Census, path: Path) -> Path:
     """Clients by classes; the area of a point is the number of samples."""
-    order = census.ordered()
+    order = _shown(census)
     counts = census.counts[order].numpy()  # (clients, classes)
     clients, classes = counts.shape
     width, height = min(12.0, max(5.5, 3.2 + 0.28 * clients)), min(9.0, 2.2 + 0.26 * classes)
@@ -69,12 +71,14 @@ def draw_partition(census: Census, path: Path) -> Path:
         axes = drawing.subplots()
         axes.set(xlim=(-0.7, clients - 0.3), ylim=(classes - 0.3, -0.7))
         step = -(-clients // 40)
-        names = [shown(census.client_ids[n]) for n in order.tolist()]
+        names = [shown(census.client_ids[n]) for n in order]
         turned = 90 if max(map(len, names)) > 2 else 0
         axes.set_xticks(range(0, clients, step), names[::step], size=8, rotation=turned)
         step = -(-classes // 30)
         axes.set_yticks(range(0, classes, step), list(map(shown, census.classes[::step])), size=8)
-        axes.set(xlabel=f"client{_order_note(census)}", ylabel="class")
+        some = some_of(clients, len(census.client_ids))
+        who = f"client{_order_note(census)}{some and f'; {some} are shown'}"
+        axes.set(xlabel=who, ylabel="class")
         largest = f"largest point: {counts.max():,} of one class"
         axes.set_title(f"{shown(census.title)}\n{census.sizes.sum():,} samples; {largest}")
         axes.grid(alpha=0.15)
@@ -84,7 +88,7 @@ def draw_partition(census: Census, path: Path) -> Path:
         cell = 72 / drawing.dpi * min(frame.width / clients, frame.height / classes)  # points
         x, y = np.nonzero(counts)
         area = (_MARGIN * max(cell, 1.5)) ** 2 * counts[x, y] / counts.max()
-        axes.scatter(x, y, s=area, c=_colours(census)[x], linewidths=0)
+        axes.scatter(x, y, s=area, c=_colours(census, order)[x], linewidths=0)
     return path if path.suffix else path.with_suffix(".png")
 
 
@@ -100,12 +104,21 @@ def _order_note(census: Census) -> str:
     return f", ordered by cluster (colours{alone})"
 
 
-def _colours(census: Census) -> NDArray[np.str_]:
+def _colours(census: Census, order: Sequence[int]) -> NDArray[np.str_]:
     """A colour for each client in the picture's order: that of its cluster; grey if alone in it."""
     if census.cluster_of_client is None:
-        return np.array([OKABE_ITO[0]] * len(census.client_ids))
-    colours: list[str] = []
-    for number, group in enumerate(census.groups()):
-        colour = OKABE_ITO[number % 6] if len(group) > 1 else ALONE
-        colours += [colour] * len(group)
-    return np.array(colours)
+        return np.array([OKABE_ITO[0]] * len(order))
+    colour_of = {
+        client: OKABE_ITO[number % 6] if len(group) > 1 else ALONE
+        for number, group in enumerate(census.groups())
+        for client in group
+    }
+    return np.array([colour_of[client] for client in order])
+
+
+def _shown(census: Census) -> list[int]:
+    """Positions of the clients in the picture's order; of very many, an even choice."""
+    order: list[int] = census.ordered().tolist()
+    if census.cluster_of_client is None:
+        return sample(order, dict.fromkeys(order))
+    return sample(order, dict(enumerate(census.cluster_of_client.tolist())))

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cadis.core import SimilarityMatrix, cluster, rescale
+from cadis.core import SimilarityMatrix, cluster, estimate_all, one_thread, rescale
 from cadis.methods import CADIS, Method
+from cadis.runs.observations import Observations
 from cadis.runs.record import RoundRecord
 from cadis.training import Evaluation
 
@@ -37,15 +38,23 @@ def mean_accuracy(record: RoundRecord, classes: Sequence[int]) -> float | None:
     return sum(tested) / len(tested) if tested else None
 
 
+@one_thread()
 def replay(history: Sequence[RoundRecord], method: Method) -> SimilarityMatrix | None:
-    """The similarity matrix after these rounds, from their records; None if none was kept."""
+    """The similarity matrix after these rounds, from their records; None if none was kept.
+
+    All pairs of clients are estimated, but only once, at the end.
+    """
     if not isinstance(method, CADIS):
         return None
-    matrix = SimilarityMatrix()
+    observations = Observations(history)
     for record in history:
-        if record.similarity is not None:
-            matrix = matrix.observe(record.participants, torch.tensor(record.similarity))
-    return matrix.estimate_missing(method.gamma, "off" if method.transitive == "off" else "mean")
+        observations.add(record)
+    direct = observations.direct()
+    if method.transitive != "off":
+        missing = direct.isnan()
+        direct[missing] = estimate_all(direct, method.gamma)[missing]
+    known = ~direct.isnan()
+    return SimilarityMatrix(observations.client_ids, direct.nan_to_num(), observations.count, known)
 
 
 def clusters_found(matrix: SimilarityMatrix, threshold: float) -> Tensor:
@@ -69,8 +78,18 @@ def summarise(
     history: Sequence[RoundRecord],
     described: dict[str, Any],
     evaluation: Evaluation | None,
+    among_all: bool = True,
 ) -> dict[str, Any]:
-    """What ``summary.json`` holds: the run in a few numbers, and the last confusion matrix."""
+    """What ``summary.json`` holds: the run in a few numbers, and the last confusion matrix.
+
+    Args:
+        method: how it learned.
+        history: its rounds, at least one.
+        described: its ``federation.json``.
+        evaluation: the last test by class, if there was any.
+        among_all: whether to find the clusters among all clients seen, too; of thousands of
+            clients that takes seconds, and a run that goes on makes it out of date.
+    """
     last = history[-1]
     best = max(history, key=lambda record: -1 if record.accuracy is None else record.accuracy)
     rare = rare_classes(described)
@@ -85,7 +104,7 @@ def summarise(
         "rare_classes": rare,
         "rare_accuracy": mean_accuracy(last, rare),
         "rejected": sum(len(record.rejected) for record in history),
-        **_summarise_clusters(method, history, described),
+        **_summarise_clusters(method, history, described, among_all),
         "confusion": None if evaluation is None else evaluation.confusion.tolist(),
         "seconds": {name: sum(each[name] for each in seconds) for name in seconds[0]},
         "versions": {
@@ -97,17 +116,21 @@ def summarise(
 
 
 def _summarise_clusters(
-    method: Method, history: Sequence[RoundRecord], described: dict[str, Any]
+    method: Method, history: Sequence[RoundRecord], described: dict[str, Any], among_all: bool
 ) -> dict[str, Any]:
     """How many clusters were found among all clients seen, and how they agree with the truth."""
-    matrix, threshold = replay(history, method), history[-1].threshold
-    if matrix is None or threshold is None:
+    threshold = history[-1].threshold
+    if not isinstance(method, CADIS) or threshold is None:
         return {}
+    by_round = {"round_agreement": _round_agreement(history, described)}
+    matrix = replay(history, method) if among_all else None
+    if matrix is None:
+        return by_round
     found = clusters_found(matrix, threshold)
     return {
         "clusters_found": len(found.unique()),
         "cluster_agreement": cluster_agreement(matrix, found, described),
-        "round_agreement": _round_agreement(history, described),
+        **by_round,
     }
 
 

@@ -28,5 +28,8 @@ def draw_convergence(results: Results, place: Place) -> Path | None:
         axes.set_ylim(0, None)
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8)
-        axes.set_title("Distance of the similarity matrix to the one at the end", fontsize=10)
+        choice = next((s.choice for s in results.stories if s.choice), "")
+        among = f"\namong pairs of {choice}" if choice else ""
+        title = f"Distance of the similarity matrix to the one at the end{among}"
+        axes.set_title(title, fontsize=10)
     return path.with_suffix(".png")

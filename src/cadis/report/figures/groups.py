@@ -8,7 +8,7 @@ from matplotlib.colors import ListedColormap
 
 from cadis.analysis import Frame, Group, Results, Story, frames
 from cadis.methods import CADIS
-from cadis.report.figures.matrices import clustering_story
+from cadis.report.figures.matrices import clustering_story, some_shown
 from cadis.report.style import OKABE_ITO, UNKNOWN, Place, figure, looks, shown
 
 _COLUMNS = 60
@@ -21,9 +21,8 @@ def draw_flow(results: Results, place: Place) -> Path | None:
     story, path = clustering_story(results), place("flow")
     if story is None or not isinstance(story.method, CADIS) or len(story.history) < 2:
         return None
-    rounds = np.unique(np.geomspace(1, len(story.history), _COLUMNS).round().astype(int)).tolist()
-    method = story.method
-    told = list(frames(story.history, rounds, method.gamma, method.transitive != "off"))
+    rounds = set(np.geomspace(1, len(story.history), _COLUMNS).round().astype(int).tolist())
+    told = list(frames(story.history, rounds, story.gamma, story.looked_at))
     labels = np.array([_colours(frame, story) for frame in told]).T  # (clients, rounds)
     clients = story.ordered_clients
     with figure(path, 6.4, min(9.0, 1.6 + 0.16 * len(clients))) as drawing:
@@ -38,7 +37,8 @@ def draw_flow(results: Results, place: Place) -> Path | None:
         whose = "found cluster"
         if None not in story.true_cluster.values():
             whose = "true cluster that most of a found one are of"
-        axes.set_title(f"How the clusters formed\ncolour: {whose}; grey: not seen yet", fontsize=10)
+        title = f"How the clusters formed{some_shown(story)}"
+        axes.set_title(f"{title}\ncolour: {whose}; grey: not seen yet", fontsize=10)
     return path.with_suffix(".png")
 
 

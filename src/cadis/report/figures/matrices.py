@@ -29,7 +29,8 @@ def draw_similarity(results: Results, place: Place) -> Path | None:
         drawing.colorbar(image, ax=axes, label="Q: 1 is alike, 0 is least alike", shrink=0.85)
         _mark_clients(axes, story.ordered_clients, story)
         never = " (grey: unknown)" if q.isnan().any() else ""
-        axes.set_title(f"How alike the clients are{never};\nframes: {_frames(story)}")
+        title = f"How alike the clients are{some_shown(story)}{never}"
+        axes.set_title(f"{title};\nframes: {_frames(story)}")
     return path.with_suffix(".png")
 
 
@@ -52,7 +53,7 @@ def draw_clusters(results: Results, place: Place) -> Path | None:
         side = "Below the diagonal: g" if has_truth else "G"
         above = "; above it: the truth" if has_truth else ""
         never = "\n(grey: never took part together)" if found.isnan().any() else ""
-        axes.set_title(f"{side}rouped together by CADIS{above}{never}")
+        axes.set_title(f"{side}rouped together by CADIS{above}{never}{some_shown(story, chr(10))}")
     return path.with_suffix(".png")
 
 
@@ -77,6 +78,11 @@ def _mark_clients(axes: Axes, clients: Sequence[ClientId], story: Story) -> None
     for start, stop in zip(borders, [*borders[1:], len(labels)], strict=True):
         corner, side = start - 0.5, stop - start
         axes.add_patch(Rectangle((corner, corner), side, side, fill=False, color="white", lw=1.5))
+
+
+def some_shown(story: Story, before: str = ": ") -> str:
+    """What to add to a title if not all clients are shown."""
+    return f"{before}{story.choice}" if story.choice else ""
 
 
 def clustering_story(results: Results) -> Story | None:

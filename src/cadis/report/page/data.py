@@ -1,11 +1,12 @@
 """What the page shows, as plain lists and numbers."""
 
 from datetime import UTC, datetime
+from statistics import fmean, pstdev
 from typing import Any
 
 import numpy as np
 
-from cadis.analysis import HEADLINE, Comparison, Results, Story, answer, details
+from cadis.analysis import HEADLINE, Comparison, Results, Story, answer, details, sample
 from cadis.report.figures.curves import Curve, all_classes, rare_classes
 from cadis.report.files import results_csv, runs_csv
 from cadis.report.page.grouping import grouping
@@ -104,16 +105,28 @@ def _federation(results: Results) -> dict[str, Any] | None:
     for story in results.stories:
         clients = story.federation["clients"]
         if story.seed not in seeds and all(client["samples"] is not None for client in clients):
-            truth = [client["cluster"] for client in clients]
-            seeds[story.seed] = {
-                "seed": story.seed,
-                "clients": [str(client["id"]) for client in clients],
-                "cluster": None if None in truth else truth,
-                "samples": [client["samples"] for client in clients],
-            }
+            seeds[story.seed] = {"seed": story.seed, **_owned(clients)}
     if not seeds:
         return None
     return {"classes": results.stories[0].classes, "seeds": list(seeds.values())}
+
+
+def _owned(clients: list[dict[str, Any]]) -> dict[str, Any]:
+    """Who has what: all clients, or some of very many; the numbers in words are those of all."""
+    by_id = {client["id"]: client for client in clients}
+    truth = {client["id"]: client["cluster"] for client in clients}
+    known, sizes = None not in truth.values(), [sum(client["samples"]) for client in clients]
+    together = sorted(by_id, key=lambda client: truth[client] or 0)
+    kept = set(sample(together, truth))
+    shown = [client for client in by_id if client in kept]
+    return {
+        "clients": [str(client) for client in shown],
+        "cluster": [truth[client] for client in shown] if known else None,
+        "samples": [by_id[client]["samples"] for client in shown],
+        "of": len(clients),
+        "clusters": len(set(truth.values())) if known else None,
+        "range": [min(sizes), max(sizes)],
+    }
 
 
 def _confusion(results: Results) -> dict[str, Any] | None:
@@ -138,6 +151,7 @@ def _confusion_of(seed: int, runs: list[tuple[int, Story]]) -> dict[str, Any]:
 
 
 def _fairness(results: Results) -> dict[str, Any] | None:
+    """Means and deviations over the clients by round, and of the last test every client."""
     runs = []
     for place, story in runs_of(results):
         tests = list(story.client_accuracy.items())
@@ -149,8 +163,10 @@ def _fairness(results: Results) -> dict[str, Any] | None:
                     "method": place,
                     "seed": story.seed,
                     "rounds": [number for number, _ in kept],
+                    "mean": [round(fmean(values), 6) for _, values in kept],
+                    "deviation": [round(pstdev(values), 6) for _, values in kept],
                     "clients": [str(client["id"]) for client in story.federation["clients"]],
-                    "accuracy": [[round(v, 4) for v in values] for _, values in kept],
+                    "last": [round(value, 4) for value in kept[-1][1]],
                 }
             )
     return {"runs": runs} if runs else None
@@ -164,6 +180,7 @@ def _convergence(results: Results) -> dict[str, Any] | None:
             "rounds": found.rounds,
             "with": [round(value, 6) for value in found.transitive],
             "without": [round(value, 6) for value in found.standard],
+            "choice": story.choice,
         }
         for place, story in runs_of(results)
         if (found := story.convergence) is not None

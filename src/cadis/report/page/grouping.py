@@ -2,76 +2,94 @@
 
 import base64
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 
-from cadis.analysis import Frame, Results, Story, frames, spread_rounds
+from cadis.analysis import SHOWN, Frame, Results, Story, frames, spread_rounds
 from cadis.core import ClientId
-from cadis.methods import CADIS
 from cadis.runs import agreement
 
-_MOST_CLIENTS = 120
-"""Clients that are shown, at most."""
 _BUDGET = 1_600_000
 """Bytes for the matrices of all runs together."""
 _FLOW = 7
 """Rounds in the picture of the flow, at most."""
+_FRAME = ("rounds", "q", "found", "threshold", "weights", "others")
+"""What there is a list of, with an entry for each frame."""
+_MADE: WeakKeyDictionary[Story, tuple[tuple[int, int], dict[str, Any]]] = WeakKeyDictionary()
+"""A page that is looked at while a run works is made again and again; other runs may have ended."""
 
 
 def grouping(results: Results) -> dict[str, Any] | None:
     """The runs that looked for clusters."""
-    found = [
-        (place, story, story.method)
+    telling = [
+        (place, story)
         for place, group in enumerate(results.groups)
         for story in group.stories
+        if story.found_cluster
     ]
-    telling = [(p, s, m) for p, s, m in found if isinstance(m, CADIS) and s.found_cluster]
     if not telling:
         return None
-    return {"runs": [_run(p, s, m, _BUDGET // len(telling)) for p, s, m in telling]}
+    return {"runs": [_run(place, story, _BUDGET // len(telling)) for place, story in telling]}
 
 
-@lru_cache(maxsize=64)  # a page that is looked at while a run works is made again and again
-def _run(place: int, story: Story, method: CADIS, budget: int) -> dict[str, Any]:
+def _run(place: int, story: Story, budget: int) -> dict[str, Any]:
+    """A run; of one that was shown before and has not changed since, what was shown then."""
+    asked, known = (place, budget), _MADE.get(story)
+    if known is None or known[0] != asked:
+        known = _MADE[story] = asked, _make_run(place, story, budget)
+    return known[1]
+
+
+def _make_run(place: int, story: Story, budget: int) -> dict[str, Any]:
     clients = _shown_clients(story)
     pairs = len(clients) * (len(clients) - 1) // 2
     total = len(story.history)
     kept = spread_rounds(total, max(2, budget // max(1, pairs)))
     flow = _flow_rounds(total)
-    every = frames(story.history, sorted({*kept, *flow}), method.gamma, method.transitive != "off")
-    by_round = {frame.record.round: frame for frame in every}
+    every = frames(story.history, {*kept, *flow}, story.gamma, story.looked_at)
+    by_round = {frame.record.round: _shown(frame, story, clients) for frame in every}
     chosen = [by_round[number] for number in kept if number in by_round]
+    flowing = [by_round[number] for number in flow if number in by_round]
     truth = [story.true_cluster[client] for client in clients]
-    position = {client: row for row, client in enumerate(clients)}
-    flow_rounds = [number for number in flow if number in by_round]
     return {
         "method": place,
         "seed": story.seed,
         "of": len(story.true_cluster),
+        "sampled": bool(story.choice),
         "clients": [str(client) for client in clients],
         "true": None if None in truth else truth,
-        "rounds": [frame.record.round for frame in chosen],
-        "q": [_packed(frame, clients) for frame in chosen],
-        "found": [_labels(frame, clients) for frame in chosen],
-        "threshold": [round(frame.record.threshold or 0, 4) for frame in chosen],
-        "agreement": None if None in truth else [_agreement(f, story.true_cluster) for f in chosen],
-        "weights": [_weights(frame, position) for frame in chosen],
+        **{key: [frame[key] for frame in chosen] for key in _FRAME},
+        "agreement": None if None in truth else [frame["agreement"] for frame in chosen],
         "flow": {
-            "rounds": flow_rounds,
-            "found": [_labels(by_round[number], clients) for number in flow_rounds],
+            "rounds": [frame["rounds"] for frame in flowing],
+            "found": [frame["found"] for frame in flowing],
         },
+    }
+
+
+def _shown(frame: Frame, story: Story, clients: Sequence[ClientId]) -> dict[str, Any]:
+    """What the page shows of a frame, by the names of the lists that it is an entry of."""
+    weights, others = _weights(frame, clients)
+    return {
+        "rounds": frame.record.round,
+        "q": _packed(frame, clients),
+        "found": _labels(frame, clients),
+        "threshold": round(frame.record.threshold or 0, 4),
+        "agreement": _agreement(frame, story.true_cluster),
+        "weights": weights,
+        "others": others,
     }
 
 
 def _shown_clients(story: Story) -> list[ClientId]:
     """All clients that were seen, or an even choice of them."""
     ordered = story.ordered_clients
-    if len(ordered) <= _MOST_CLIENTS:
+    if len(ordered) <= SHOWN:
         return ordered
-    return [ordered[n * len(ordered) // _MOST_CLIENTS] for n in range(_MOST_CLIENTS)]
+    return [ordered[n * len(ordered) // SHOWN] for n in range(SHOWN)]
 
 
 def _flow_rounds(total: int) -> list[int]:
@@ -103,11 +121,20 @@ def _agreement(frame: Frame, truth: Mapping[ClientId, int | None]) -> float:
     return round(agreement(true_clusters, frame.found.tolist()), 4)
 
 
-def _weights(frame: Frame, position: Mapping[ClientId, int]) -> list[list[float]]:
-    """The round's participants: who, what they weighed, and their cluster of the round."""
-    record = frame.record
-    clusters = record.clusters or [0] * len(record.participants)
-    return [
-        [position.get(client, -1), round(weight, 5), label]
-        for client, weight, label in zip(record.participants, record.weights, clusters, strict=True)
+def _weights(
+    frame: Frame, clients: Sequence[ClientId]
+) -> tuple[list[list[float]], dict[str, float]]:
+    """The participants shown: who, what they weighed, their cluster of the round; and all others.
+
+    There may be thousands of others in each round: of them, only the sums are told.
+    """
+    record, position = frame.record, {client: row for row, client in enumerate(clients)}
+    labels = record.clusters or [0] * len(record.participants)
+    told = list(zip(record.participants, record.weights, labels, strict=True))
+    shown = [
+        [position[client], round(weight, 5), label]
+        for client, weight, label in told
+        if client in position
     ]
+    rest = [weight for client, weight, _ in told if client not in position]
+    return shown, {"count": len(rest), "weight": round(sum(rest), 5), "clusters": len(set(labels))}

@@ -2,7 +2,7 @@
 (function (Cadis) {
   "use strict";
 
-  let part, chart, legend, details;
+  let part, chart, figure, legend, details;
   let lines = [];
 
   function compute() {
@@ -63,20 +63,23 @@
     chart = Cadis.chart("chart-convergence", option);
     legend = Cadis.legend(chart, "Lines");
     details = Cadis.details("As a table", table);
-    root.append(
-      Cadis.figure(
-        "Mean squared error of the similarity matrix against the one that all observations of the run give, " +
-          "mean over seeds. Solid: with transitive learning; dashed: without.",
-        legend.element,
-        chart,
-      ),
-      details,
+    figure = Cadis.figure("", legend.element, chart);
+    root.append(figure, details);
+  }
+
+  function caption() {
+    const choice = part.runs.map((run) => run.choice).find(Boolean);
+    const some = choice ? ` Of the pairs among ${choice}.` : "";
+    return (
+      "Mean squared error of the similarity matrix against the one that all observations of the run give, " +
+      `mean over seeds. Solid: with transitive learning; dashed: without.${some}`
     );
   }
 
   function update(data) {
     part = data;
     compute();
+    figure.caption.textContent = caption();
     legend.set(lines.map(({ name, colour, dash }) => ({ name, colour, dash })));
     const words = lines.map(
       ({ name, points }) =>

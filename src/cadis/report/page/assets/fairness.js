@@ -2,14 +2,15 @@
 (function (Cadis) {
   "use strict";
 
-  let part, boxes, rounds, legend, details;
+  const MOST = 600; // points of a method
+  let part, boxes, boxFigure, rounds, legend, details;
   let groups = []; // {method, name, colour, dash, values: at the last round, all seeds; points over rounds}
 
   /** Over rounds: mean across clients, and deviation across clients, averaged over seeds. */
   function course(runs) {
     const wanted = Cadis.union(runs.map((run) => run.rounds));
-    const over = (measure) => runs.map((run) => Cadis.spread(run.rounds, run.accuracy.map(measure), wanted));
-    const [means, deviations] = [over(Cadis.mean), over((values) => Cadis.deviation(values, 0))];
+    const over = (measure) => runs.map((run) => Cadis.spread(run.rounds, run[measure], wanted));
+    const [means, deviations] = [over("mean"), over("deviation")];
     return wanted
       .map((round, position) => [
         round,
@@ -21,11 +22,8 @@
 
   function group([method, runs]) {
     const { name, colour, dash } = Cadis.method(method);
-    const last = runs
-      .filter((run) => run.accuracy.length)
-      .map((run) => ({ names: run.clients, seed: run.seed, values: run.accuracy[run.accuracy.length - 1] }));
-    const points = last
-      .flatMap(({ names, seed, values }) => values.map((value, client) => ({ value, client: names[client], seed })))
+    const points = runs
+      .flatMap(({ clients, seed, last }) => last.map((value, client) => ({ value, client: clients[client], seed })))
       .filter(({ value }) => value != null);
     return { method, name, colour, dash, last: points, points: course(runs), spread: true };
   }
@@ -51,8 +49,15 @@
     );
   }
 
+  /** Of very many clients an even choice, from the worst to the best; the box is that of all. */
+  function drawn(last) {
+    if (last.length <= MOST) return last;
+    const sorted = [...last].sort((a, b) => a.value - b.value);
+    return Array.from({ length: MOST }, (_, place) => sorted[Math.round((place * (last.length - 1)) / (MOST - 1))]);
+  }
+
   function dots({ name, colour, last }, row) {
-    return last.map(({ value, client, seed }, position) => ({
+    return drawn(last).map(({ value, client, seed }, position) => ({
       value: [value, row + (Cadis.hash(position + 1) - 0.5) * 0.5],
       client,
       seed,
@@ -142,12 +147,9 @@
     rounds = Cadis.chart("chart-fairness-rounds", roundsOption);
     legend = Cadis.legend(rounds, "Methods");
     details = Cadis.details("As a table", courseTable);
+    boxFigure = Cadis.figure("", boxes);
     root.append(
-      Cadis.figure(
-        "A point is a client (of each seed) at the last tested round; the box holds the middle half of them, " +
-          "its line is the median, and its whiskers reach to the worst and the best.",
-        boxes,
-      ),
+      boxFigure,
       Cadis.make("h3", {}, "Over rounds"),
       Cadis.figure(
         "Mean across clients; bands: ± one standard deviation across clients, both averaged over seeds.",
@@ -158,12 +160,22 @@
     );
   }
 
+  function caption() {
+    const most = Cadis.largest(groups.map(({ last }) => last.length));
+    const some = most > MOST ? ` Of a method's ${most} points, ${MOST} are drawn, from the worst to the best.` : "";
+    return (
+      "A point is a client (of each seed) at the last tested round; the box holds the middle half of them, " +
+      `its line is the median, and its whiskers reach to the worst and the best.${some}`
+    );
+  }
+
   function update(data) {
     part = data;
     groups = Cadis.byMethod(part.runs)
       .map(group)
       .filter(({ last }) => last.length);
     boxes.style.height = `${80 + 48 * Math.max(2, groups.length)}px`;
+    boxFigure.caption.textContent = caption();
     legend.set(groups.map(({ name, colour, dash }) => ({ name, colour, dash })));
     const lines = inWords();
     const words = lines.map(([name, mean, worst]) => `${name} ${mean}, worst client ${worst}`).join("; ");
@@ -179,7 +191,7 @@
     title: "How fair the model is to clients",
     build,
     update,
-    empty: (data) => !data.runs.some((run) => run.accuracy.length),
+    empty: (data) => !data.runs.some((run) => run.last.length),
     lead:
       "The same global model, tested on each client's own data. " +
       "A fair method has a narrow box, and no client far to the left.",

@@ -139,11 +139,12 @@
   }
 
   function describe(one) {
-    const clusters = one.cluster ? ` in ${Cadis.plural(new Set(one.cluster).size, "true cluster")}` : "";
-    const sizes = one.samples.map((row) => (row || []).reduce((sum, value) => sum + value, 0));
+    const clusters = one.cluster ? ` in ${Cadis.plural(one.clusters, "true cluster")}` : "";
     const classes = Cadis.plural(part.classes.length, "class", "classes");
-    const range = `${Math.min(...sizes)} to ${Math.max(...sizes)} samples a client`;
-    return `${Cadis.plural(one.clients.length, "client")}${clusters}, ${classes}, ${range}.`;
+    const range = `${one.range[0]} to ${one.range[1]} samples a client`;
+    const shown = one.clients.length;
+    const some = one.of > shown ? ` ${shown} of the ${one.of} clients are shown.` : "";
+    return `${Cadis.plural(one.of, "client")}${clusters}, ${classes}, ${range}.${some}`;
   }
 
   function show() {

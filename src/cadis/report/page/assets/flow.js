@@ -135,9 +135,11 @@
       (round, depth) => `${new Set(run.flow.found[depth].filter((cluster) => cluster >= 0)).size} in round ${round}`,
     );
     const colours = run.true ? "the true cluster most of its clients are of" : "its place";
+    const shown = run.clients.length;
+    const some = run.of > shown ? ` ${shown} of ${run.of} clients are shown.` : "";
     figure.caption.textContent =
       "A box is a cluster, its height and number how many clients it has; bands show where they go. " +
-      `Colour: ${colours}; grey: clients not seen yet.`;
+      `Colour: ${colours}; grey: clients not seen yet.${some}`;
     Cadis.refresh(chart, `Clusters found: ${counts.join(", ")}.`);
   };
 })(window.Cadis);

@@ -35,11 +35,10 @@
 
   /** Participants that are not among the clients shown have no bar, but are told of. */
   function unseen({ run, frame }) {
-    const others = run.weights[frame].filter(([client]) => client < 0);
-    if (!others.length) return "";
-    const sum = others.reduce((total, [, weight]) => total + weight, 0);
-    const who = `${Cadis.plural(others.length, "participant")} of this round`;
-    return `Not among the clients shown: ${who}, weight ${Cadis.number(sum)} in all.`;
+    const { count, weight } = run.others[frame];
+    if (!count) return "";
+    const who = `${Cadis.plural(count, "participant")} of this round`;
+    return `Not among the clients shown: ${who}, weight ${Cadis.number(weight)} in all.`;
   }
 
   const beside = () => matrixFigure.clientWidth >= 820; // as in the style sheet
@@ -54,9 +53,9 @@
     if (state.textContent !== text) state.textContent = text;
     aside.textContent = unseen(now);
     weights.style.height = beside() ? "" : `${64 + 26 * Math.max(2, Cadis.weightsRows(now))}px`;
-    const weighed = now.run.weights[now.frame];
-    const groups = new Set(weighed.map(([, , cluster]) => cluster)).size;
-    const who = `${Cadis.plural(weighed.length, "participant")} in ${Cadis.plural(groups, "cluster")}`;
+    const { count, clusters } = now.run.others[now.frame];
+    const weighed = Cadis.plural(now.run.weights[now.frame].length + count, "participant");
+    const who = `${weighed} in ${Cadis.plural(clusters, "cluster")}`;
     const names = now.order.map((client) => now.run.clients[client]).join();
     const some = names === drawn ? () => ({ series: Cadis.matrixSeries(now) }) : null;
     drawn = names;
@@ -99,7 +98,8 @@
     const strip = run.true ? "; strip at the left edge: true clusters" : "";
     const measure = run.agreement ? " Agreement: adjusted Rand index, 1 is perfect, 0 is chance." : "";
     const shown = run.clients.length;
-    const some = run.of > shown ? ` ${shown} of the federation's ${run.of} clients are shown.` : "";
+    const among = run.sampled ? " Clusters, agreement and the scale of q are those among them." : "";
+    const some = run.of > shown ? ` ${shown} of the federation's ${run.of} clients are shown.${among}` : "";
     return (
       `First: similarity q of each pair of clients; frames: the clusters of the chosen order${strip}. ` +
       "Second: the share of each participant in the new global model; colours: clusters among the round's " +

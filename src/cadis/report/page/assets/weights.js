@@ -4,9 +4,7 @@
 
   /** Rows of the weights' chart: all clients beside the matrix; below it, only who took part. */
   function rows(view, beside) {
-    const weights = new Map(
-      view.run.weights[view.frame].filter(([client]) => client >= 0).map((entry) => [entry[0], entry]),
-    );
+    const weights = new Map(view.run.weights[view.frame].map((entry) => [entry[0], entry]));
     const order = beside ? view.order : view.order.filter((client) => weights.has(client));
     return order.map((client) => ({ client, name: view.run.clients[client], entry: weights.get(client) }));
   }
@@ -19,12 +17,12 @@
     const groups = new Map();
     for (const [client, , cluster] of run.weights[frame]) {
       if (!groups.has(cluster)) groups.set(cluster, []);
-      if (client >= 0) groups.get(cluster).push(client);
+      groups.get(cluster).push(client);
     }
     const numbers = new Map();
     const taken = new Set();
     for (const [cluster, clients] of [...groups].sort((a, b) => b[1].length - a[1].length)) {
-      let number = run.true && clients.length ? Cadis.majority(clients, run.true)[0] : cluster;
+      let number = run.true ? Cadis.majority(clients, run.true)[0] : cluster;
       while (taken.has(number) && taken.size < 8) number = (number + 1) % 8;
       taken.add(number);
       numbers.set(cluster, number);
