@@ -58,7 +58,10 @@ def test_sections_follow_the_records(tmp_path: Path) -> None:
     assert data["confusion"]["seeds"][0]["rare"] == [3, 4]
     fair = data["fairness"]["runs"][2]
     assert fair["rounds"] == [5, 10]
-    assert fair["accuracy"][1] == pytest.approx(story.history[9].client_accuracy, abs=1e-4)
+    clients = story.history[9].client_accuracy or []
+    assert fair["last"] == pytest.approx(clients, abs=1e-4)
+    assert fair["mean"][1] == pytest.approx(np.mean(clients), abs=1e-5)
+    assert fair["deviation"][1] == pytest.approx(np.std(clients), abs=1e-5)
     assert data["time"]["methods"][0]["train"] == 0.5
     assert ["rounds", "12"] in data["setup"]["options"]
     assert data["sweep"] is None

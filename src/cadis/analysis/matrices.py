@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cadis.core import ClientId, SimilarityMatrix, cluster, one_thread, rescale
+from cadis.core import ClientId, SimilarityMatrix, cluster, rescale
 from cadis.runs import RoundRecord
 from cadis.runs.observations import Observations, joined
 
@@ -54,7 +54,7 @@ def growing(
         if rounds is None or record.round in rounds:
             if gamma is not None:
                 others = None if helping is None else helping.direct()
-                matrix = _estimate(matrix, gamma, others)
+                matrix = matrix.estimate_missing(gamma, "mean", helping=others)
             yield matrix
 
 
@@ -67,11 +67,6 @@ def _observe(
         places = [place for place, client in enumerate(who) if client in clients]
         who, similarity = [who[place] for place in places], similarity[places][:, places]
     return matrix.observe(who, similarity)
-
-
-@one_thread()
-def _estimate(matrix: SimilarityMatrix, gamma: float, helping: Tensor | None) -> SimilarityMatrix:
-    return matrix.estimate_missing(gamma, "mean", helping=helping)
 
 
 def frames(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from cadis.analysis.checking import check_options, naming
 from cadis.analysis.results import Group, Results
 from cadis.analysis.story import Story
 from cadis.core import CadisError
@@ -41,18 +42,13 @@ def read_results(paths: Sequence[Path], read: Callable[[RunFolder], Story] = Sto
     """
     shelf, studies = _Shelf(), []
     for path in paths:
-        try:
+        with naming(path):
             if StudyFolder(path).holds_study():
-                studies.append(StudyFolder(path).read())
-                _put_study(shelf, StudyFolder(path), read)
+                studies.append(_put_study(shelf, StudyFolder(path), read))
             elif RunFolder(path).holds_run():
                 _put_run(shelf, read(RunFolder(path)))
             else:
                 raise CadisError(f"There is no run and no comparison in the folder {path}.")
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CadisError(
-                f"Something in the folder {path} is missing or damaged: {error}."
-            ) from None
     groups = _told_apart(list(shelf.groups.values()))
     if not groups:
         raise CadisError(f"The study in {paths[0]} has no finished round yet.")
@@ -89,8 +85,11 @@ def _check_together(groups: list[Group]) -> None:
             )
 
 
-def _put_study(shelf: _Shelf, folder: StudyFolder, read: Callable[[RunFolder], Story]) -> None:
-    study = folder.read()
+def _put_study(shelf: _Shelf, folder: StudyFolder, read: Callable[[RunFolder], Story]) -> Study:
+    with naming(folder.path / "study.json"):
+        study = folder.read()
+        for variant in study.variants:
+            check_options({"rounds": None, **variant.options})
     for variant in study.variants:
         for seed in study.seeds:
             shelf.plan(variant.options["rounds"])
@@ -98,6 +97,7 @@ def _put_study(shelf: _Shelf, folder: StudyFolder, read: Callable[[RunFolder], S
             if run.has_rounds():
                 group = Group(variant.name, variant.label, [read(run)], variant.cell)
                 shelf.put(f"{folder.path} {variant.name}", group)
+    return study
 
 
 def _put_run(shelf: _Shelf, story: Story) -> None:

@@ -108,11 +108,11 @@ MEASURE = {measure.key: measure for measure in MEASURES}
 def _samples_per_second(story: Story) -> float | None:
     """Samples trained on, each epoch anew, in a second of one worker."""
     counts = {client["id"]: client["samples"] for client in story.federation["clients"]}
-    if None in counts.values() or "epochs" not in story.options:
+    epochs = story.options.get("epochs")
+    if None in counts.values() or not isinstance(epochs, int | float):
         return None
     sizes = {client: sum(samples) for client, samples in counts.items()}
     pooled = sum(sizes.values())  # what a method that pools clients trains on
     seen = sum(sizes.get(c, pooled) for record in story.history for c in record.participants)
     seconds = sum(record.seconds.train for record in story.history)
-    epochs: int = story.options["epochs"]
     return epochs * seen / seconds if seconds else None

@@ -8,6 +8,13 @@ from typing import Any
 
 import torch
 
+from cadis.analysis.checking import (
+    check_federation,
+    check_history,
+    check_options,
+    check_summary,
+    naming,
+)
 from cadis.analysis.matrices import Convergence, convergence, growing, spread_rounds
 from cadis.analysis.sampling import sample, some_of
 from cadis.core import CadisError, ClientId, SimilarityMatrix
@@ -48,17 +55,34 @@ class Story:
 
     @classmethod
     def read(cls, folder: RunFolder) -> "Story":
-        """Read a run; refuse one without a single round."""
-        options, history = folder.read_config(), folder.read_history()
+        """Read a run; refuse one without a single round, and one that is damaged."""
+        config, records, clients, end = (
+            folder.path / name
+            for name in ("config.toml", "history.jsonl", "federation.json", "summary.json")
+        )
+        with naming(config):
+            options = folder.read_config()
+            check_options(options)
+            method = method_from(options)
+        with naming(records):
+            history = folder.read_history()
         if not history:
             raise CadisError(f"The run in {folder.path} has no finished round yet.")
-        federation = folder.read_json("federation.json")
-        finished = (folder.path / "summary.json").exists()
-        if finished:
-            summary = folder.read_json("summary.json")
-        else:
-            summary = summarise(method_from(options), history, federation, None)
-        return cls(folder.path, options, history, federation, summary, finished)
+        with naming(clients):
+            federation = folder.read_json(clients.name)
+            check_federation(federation)
+        with naming(records):
+            check_history(history, method, federation)
+        summary = None
+        with naming(end):
+            if end.exists():
+                summary = folder.read_json(end.name)
+                check_summary(summary, federation)
+        if summary is not None and summary["rounds"] == len(history):
+            return cls(folder.path, options, history, federation, summary, True)
+        # It has not ended, or was resumed since.
+        summary = summarise(method, history, federation, None, among_all=False)
+        return cls(folder.path, options, history, federation, summary, False)
 
     @cached_property
     def method(self) -> Method:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from cadis.analysis import Results
+from cadis.core import one_thread
 from cadis.report.figures.confusion import draw_confusion
 from cadis.report.figures.convergence import draw_convergence
 from cadis.report.figures.curves import draw_accuracy, draw_rare, draw_ten_rounds
@@ -31,6 +32,7 @@ _FIGURES = (
 )
 
 
+@one_thread()
 def draw_figures(results: Results, folder: Path, pdf: bool = True) -> list[Path]:
     """Draw all that there is to see.
 

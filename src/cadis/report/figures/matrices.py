@@ -50,11 +50,15 @@ def draw_clusters(results: Results, place: Place) -> Path | None:
         image = heat_map(axes, found.numpy())
         drawing.colorbar(image, ax=axes, label="part of their common rounds", shrink=0.85)
         _mark_clients(axes, clients, story)
-        side = "Below the diagonal: g" if has_truth else "G"
-        above = "; above it: the truth" if has_truth else ""
-        never = "\n(grey: never took part together)" if found.isnan().any() else ""
-        axes.set_title(f"{side}rouped together by CADIS{above}{never}{some_shown(story, chr(10))}")
+        axes.set_title(_clusters_title(story, has_truth, bool(found.isnan().any())))
     return path.with_suffix(".png")
+
+
+def _clusters_title(story: Story, has_truth: bool, has_strangers: bool) -> str:
+    side = "Below the diagonal: g" if has_truth else "G"
+    above = f";{chr(10) if story.choice else ' '}above it: the truth" if has_truth else ""
+    never = "\n(grey: never took part together)" if has_strangers else ""
+    return f"{side}rouped together by CADIS{above}{some_shown(story)}{never}"
 
 
 def heat_map(axes: Axes, values: NDArray[np.float64]) -> AxesImage:
@@ -80,9 +84,9 @@ def _mark_clients(axes: Axes, clients: Sequence[ClientId], story: Story) -> None
         axes.add_patch(Rectangle((corner, corner), side, side, fill=False, color="white", lw=1.5))
 
 
-def some_shown(story: Story, before: str = ": ") -> str:
+def some_shown(story: Story) -> str:
     """What to add to a title if not all clients are shown."""
-    return f"{before}{story.choice}" if story.choice else ""
+    return f": {story.choice}" if story.choice else ""
 
 
 def clustering_story(results: Results) -> Story | None:

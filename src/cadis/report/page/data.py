@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from cadis.analysis import HEADLINE, Comparison, Results, Story, answer, details, sample
+from cadis.core import one_thread
 from cadis.report.figures.curves import Curve, all_classes, rare_classes
 from cadis.report.files import results_csv, runs_csv
 from cadis.report.page.grouping import grouping
@@ -21,6 +22,7 @@ _CLIENT_TESTS = 20
 """Rounds with a test on every client's data that are shown, at most."""
 
 
+@one_thread()
 def page_data(results: Results) -> dict[str, Any]:
     """Everything; a section is None if there is nothing to show."""
     comparison = Comparison(results)

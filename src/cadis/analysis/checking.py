@@ -1,0 +1,122 @@
+"""Do the files of a run fit together, and say what reports rely on?
+
+That each of them has the right shape was checked when it was read.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from cadis.core import CadisError, ClientId
+from cadis.methods import CADIS, Method
+from cadis.runs import RoundRecord
+
+_DAMAGE = (
+    OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError
+)  # fmt: skip
+"""What files of the wrong content can end in, too deep nesting among it."""
+_COSINE = 1.001
+"""The largest similarity, with what rounding may add."""
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Whatever is wrong with a file or folder while it is read is one sentence that names it."""
+    try:
+        yield
+    except _DAMAGE as error:
+        if isinstance(error, CadisError) and str(path.parent) in str(error):
+            raise
+        raise CadisError(f"{path} is missing or damaged: {_reason(error)}.") from None
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if isinstance(error, KeyError):
+        return f"there is no {error}"
+    return str(error).rstrip(".") or type(error).__name__
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Refuse options whose numbers are none."""
+    for name in ("rounds", "seed"):
+        value = options.get(name, 0)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise CadisError(f"{name} is {value!r}, which is not a whole number")
+
+
+def check_federation(federation: Mapping[str, Any]) -> None:
+    """Refuse clients that cannot be told apart, or have classes that there are not."""
+    clients, classes = federation["clients"], len(federation["classes"])
+    if len({client["id"] for client in clients}) < len(clients):
+        raise CadisError("two clients have the same id")
+    for client in clients:
+        samples = client["samples"]
+        if samples is not None and (len(samples) != classes or min(samples, default=0) < 0):
+            raise CadisError(f"client {client['id']} does not have a count for each class")
+
+
+def check_summary(summary: Mapping[str, Any], federation: Mapping[str, Any]) -> None:
+    """Refuse a summary of other classes, or with numbers that are none."""
+    size, confusion = len(federation["classes"]), summary["confusion"]
+    if confusion is not None and [len(row) for row in confusion] != [size] * size:
+        raise CadisError("confusion does not have a row and a column for each class")
+    for name in ("rare_accuracy", "round_agreement"):
+        value = summary.get(name)
+        if value is not None and not (isinstance(value, int | float) and isfinite(value)):
+            raise CadisError(f"{name} is {value!r}, which is not a number")
+
+
+def check_history(
+    history: Sequence[RoundRecord], method: Method, federation: Mapping[str, Any]
+) -> None:
+    """Refuse records of other clients, classes or methods, and such that contradict themselves."""
+    clients = [client["id"] for client in federation["clients"]]
+    known = None if method.pools_clients else set(clients)
+    for record in history:
+        complaints = chain(
+            _about_clients(record, known),
+            _about_clusters(record, isinstance(method, CADIS)),
+            _about_numbers(record, len(clients), len(federation["classes"])),
+        )
+        for complaint in complaints:
+            raise CadisError(f"in round {record.round}, {complaint}")
+
+
+def _about_clients(record: RoundRecord, known: set[ClientId] | None) -> Iterator[str]:
+    who = set(record.participants)
+    if not who:
+        yield "nobody took part"
+    if len(who) < len(record.participants):
+        yield "a client took part twice"
+    if known is not None and not who <= known:
+        yield f"client {min(map(str, who - known))} took part, who is not in federation.json"
+
+
+def _about_clusters(record: RoundRecord, clustering: bool) -> Iterator[str]:
+    for name in ("clusters", "similarity", "threshold"):
+        if clustering and getattr(record, name) is None:
+            yield f"{name} is missing"
+        if not clustering and getattr(record, name) is not None:
+            yield f"there is a {name}, but the method looks for no clusters"
+
+
+def _about_numbers(record: RoundRecord, clients: int, classes: int) -> Iterator[str]:
+    size = len(record.participants)
+    lists = [
+        ("weights", record.weights, size),
+        ("clusters", record.clusters, size),
+        ("similarity", record.similarity, size),
+        *(("a row of similarity", row, size) for row in record.similarity or []),
+        ("class_accuracy", record.class_accuracy or None, classes),  # nobody may have tested
+        ("client_accuracy", record.client_accuracy, clients),
+    ]
+    for name, values, expected in lists:
+        if values is not None and len(values) != expected:
+            yield f"{name} has {len(values)} entries, not {expected}"
+    if any(abs(value) > _COSINE for row in record.similarity or [] for value in row):
+        yield "a similarity is not between -1 and 1"
