@@ -1,6 +1,7 @@
 """What runs say: measures, statistics, the similarity matrix over time. Reads run folders only."""
 
 from cadis.analysis.answer import answer, details
+from cadis.analysis.checking import naming
 from cadis.analysis.comparison import HEADLINE, Comparison, RoundsTo
 from cadis.analysis.matrices import (
     Convergence,
@@ -48,6 +49,7 @@ __all__ = [
     "frames",
     "growing",
     "holm",
+    "naming",
     "paired_test",
     "read_results",
     "sample",

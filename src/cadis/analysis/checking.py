@@ -12,7 +12,7 @@ from typing import Any
 
 from cadis.core import CadisError, ClientId
 from cadis.methods import CADIS, Method
-from cadis.runs import RoundRecord
+from cadis.runs import DamagedError, RoundRecord
 
 _DAMAGE = (
     OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError
@@ -28,9 +28,15 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except _DAMAGE as error:
-        if isinstance(error, CadisError) and str(path.parent) in str(error):
+        if isinstance(error, CadisError) and _is_named(path, error):
             raise
         raise CadisError(f"{path} is missing or damaged: {_reason(error)}.") from None
+
+
+def _is_named(path: Path, error: CadisError) -> bool:
+    """Whether a sentence tells where the damage is already."""
+    named = str(path) in str(error) or f"folder {path.parent}" in str(error)
+    return named or isinstance(error, DamagedError)
 
 
 def _reason(error: Exception) -> str:

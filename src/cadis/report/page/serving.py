@@ -12,6 +12,7 @@ from cadis.report.page.assembly import live_page
 from cadis.report.page.watching import Watched
 
 _HOST = "127.0.0.1"
+_PIECE = 1 << 16
 _GRACE = 6.0
 """Seconds in which open pages can still learn that the run has ended."""
 
@@ -21,16 +22,24 @@ class _Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, watched: Watched, port: int) -> None:
+    def __init__(self, watched: Watched, port: int, patience: float) -> None:
         super().__init__((_HOST, port), _Handler)
         self.watched, self.page = watched, live_page().encode()
-        self.working = threading.Lock()
+        self.working, self.patience = threading.Lock(), patience
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing of those who hung up: the terminal is the user's."""
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """The page, and its data."""
+    """The page, and its data, for those who get on with it."""
 
     server: _Server
+
+    def setup(self) -> None:
+        """Wait for nobody who keeps silent."""
+        super().setup()
+        self.connection.settimeout(self.server.patience)
 
     def do_GET(self) -> None:
         """Answer."""
@@ -46,6 +55,10 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.send_error(HTTPStatus.NOT_FOUND)
 
+    def do_HEAD(self) -> None:
+        """The same without content."""
+        self.do_GET()
+
     def _answer(self, kind: str, content: bytes, tag: str | None = None) -> None:
         unchanged = tag is not None and self.headers.get("If-None-Match") == tag
         self.send_response(HTTPStatus.NOT_MODIFIED if unchanged else HTTPStatus.OK)
@@ -56,23 +69,25 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("ETag", tag)
         self.send_header("Content-Length", "0" if unchanged else str(len(content)))
         self.end_headers()
-        if not unchanged:
-            self.wfile.write(content)
+        if not unchanged and self.command != "HEAD":
+            for start in range(0, len(content), _PIECE):  # each has the time that is given
+                self.wfile.write(content[start : start + _PIECE])
 
     def log_message(self, *_: object) -> None:
         """Say nothing: the terminal is the user's."""
 
 
 @contextmanager
-def serving(watched: Watched, port: int = 0) -> Iterator[str]:
+def serving(watched: Watched, port: int = 0, patience: float = 10.0) -> Iterator[str]:
     """Serve the page of a run or study; yields its address.
 
     Args:
         watched: what is shown.
         port: on which port; 0 takes a free one.
+        patience: seconds in which a browser must say something, or take a piece of the answer.
     """
     try:
-        server = _Server(watched, port)
+        server = _Server(watched, port, patience)
     except (OSError, OverflowError) as error:
         raise CadisError(f"Port {port} cannot be used: {error}.") from None
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -94,3 +109,5 @@ def wait_for_end(watched: Watched) -> None:
         seen = seen or watched.is_running()
         time.sleep(0.5)
     time.sleep(_GRACE)
+    while watched.making:  # the last page of a large run may take longer
+        time.sleep(1)

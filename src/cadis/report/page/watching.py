@@ -2,17 +2,23 @@
 
 import hashlib
 import json
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cadis.analysis import Results, Story, read_results
+from cadis.analysis import Results, Story, naming, read_results
 from cadis.core import CadisError
 from cadis.report.page.data import now, page_data
 from cadis.runs import RunFolder, StudyFolder, is_locked
 
-_Version = tuple[int, bool]
-"""What tells whether a run must be read again: bytes of its history, and whether it has ended."""
+_Version = tuple[tuple[int, int] | None, ...]
+"""What tells whether files must be read again: when each was written and how long it is."""
+_FILES = ("config.toml", "history.jsonl", "federation.json", "summary.json")
+_REST = 4.0
+"""A page is made anew only after so many times as long as making the last one took: a run that is
+watched must not wait for its page."""
 
 
 @dataclass
@@ -21,17 +27,22 @@ class Watched:
 
     Attributes:
         path: a run's or a study's.
+        clock: tells seconds.
+        making: whether the page is being made just now.
     """
 
     path: Path
+    clock: Callable[[], float] = time.monotonic
+    making: bool = field(default=False, init=False)
     _stories: dict[Path, tuple[_Version, Story]] = field(default_factory=dict, init=False)
     _seen: object = field(default=None, init=False)
     _made: bytes = field(default=b"", init=False)
+    _next: float = field(default=0.0, init=False)
+    _was_running: bool = field(default=False, init=False)
     _worked_on: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        if not (StudyFolder(self.path).holds_study() or RunFolder(self.path).holds_run()):
-            raise CadisError(f"There is no run and no comparison in the folder {self.path}.")
+        self._check()
 
     def is_running(self) -> bool:
         """Whether a process works on it."""
@@ -41,41 +52,80 @@ class Watched:
         return running
 
     def data(self) -> bytes:
-        """What the page wants to know; made anew only if something has changed."""
+        """What the page wants to know; made anew only if something has changed, and not too often.
+
+        What is damaged is told on the page, and looked at again: it may be put right.
+        """
         running = self.is_running()
-        seen = (running, [self._version(run) for run in self._runs()])
-        if seen != self._seen:
-            text = json.dumps(self._page(running), allow_nan=False, separators=(",", ":"))
-            self._seen, self._made = seen, text.encode()
+        seen = (running, self._versions())
+        due = self.clock() >= self._next or running != self._was_running
+        if not self._made or (seen != self._seen and due):
+            self.making, self._was_running, started = True, running, self.clock()
+            try:
+                self._made, self._seen = self._text(running), seen
+            except CadisError as error:
+                page = _empty_page(self.path, "damaged", str(error))
+                self._made, self._seen = json.dumps(page).encode(), None
+            finally:
+                self.making = False
+            ended = self.clock()
+            self._next = ended + _REST * (ended - started)
         return self._made
 
     def tag(self) -> str:
         """A name for what :meth:`data` returned last."""
         return f'"{hashlib.sha256(self._made).hexdigest()[:20]}"'
 
+    def _versions(self) -> list[_Version]:
+        study = _version(self.path, ["study.json"])
+        return [study, *(_version(run.path, _FILES) for run in self._runs())]
+
     def _runs(self) -> list[RunFolder]:
         if not StudyFolder(self.path).holds_study():
             return [RunFolder(self.path)]
         return [RunFolder(path.parent) for path in sorted(self.path.glob("*/*/config.toml"))]
 
-    def _version(self, run: RunFolder) -> _Version:
-        return run.history_size(), (run.path / "summary.json").exists()
-
     def _read(self, run: RunFolder) -> Story:
         """A run, read again only if it has changed."""
-        version = self._version(run)
+        version = _version(run.path, _FILES)
         known = self._stories.get(run.path)
         if known is None or known[0] != version:
+            self._stories.pop(run.path, None)  # not both at once: a history may be large
             self._stories[run.path] = known = version, Story.read(run)
         return known[1]
 
-    def _page(self, running: bool) -> dict[str, Any]:
-        state = "running" if running else "ended" if self._worked_on else "idle"
+    def _text(self, running: bool) -> bytes:
+        with naming(self.path):
+            page = self._page("running" if running else "ended" if self._worked_on else "idle")
+            return json.dumps(page, allow_nan=False, separators=(",", ":")).encode()
+
+    def _page(self, state: str) -> dict[str, Any]:
+        self._check()
         if not any(run.has_rounds() for run in self._runs()):
-            live = {"state": state, "done": 0, "total": None, "note": ""}
-            return {"title": str(self.path), "created": now(), "live": live, "methods": []}
+            return _empty_page(self.path, state)
         results = read_results([self.path], self._read)
         return page_data(results) | {"live": _live(results, state)}
+
+    def _check(self) -> None:
+        if not (StudyFolder(self.path).holds_study() or RunFolder(self.path).holds_run()):
+            raise CadisError(f"There is no run and no comparison in the folder {self.path}.")
+
+
+def _version(folder: Path, names: Sequence[str]) -> _Version:
+    """When each of the files was written, and how long it is; None for one that is not there."""
+    found: list[tuple[int, int] | None] = []
+    for name in names:
+        try:
+            status = (folder / name).stat()
+            found.append((status.st_mtime_ns, status.st_size))
+        except OSError:
+            found.append(None)
+    return tuple(found)
+
+
+def _empty_page(path: Path, state: str, note: str = "") -> dict[str, Any]:
+    live = {"state": state, "done": 0, "total": None, "note": note}
+    return {"title": str(path), "created": now(), "live": live, "methods": []}
 
 
 def _live(results: Results, state: str) -> dict[str, Any]:

@@ -106,6 +106,7 @@
   function progress({ live }) {
     if (!live) return "";
     const note = live.note ? ` (${live.note})` : "";
+    if (live.state === "damaged") return `${live.note} Looking again.`;
     if (live.state === "ended") return "Ended.";
     if (!live.done) return `Waiting for the first round${note}.`;
     if (live.state === "idle") return `Idle at round ${live.done} of ${live.total}${note}.`;
