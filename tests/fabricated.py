@@ -50,16 +50,21 @@ def write_run(
     clients: int = 12,
     level: float = 0.8,
     finished: bool = True,
+    per_round: int = 6,
     **changed: Any,
 ) -> RunFolder:
     """A run whose accuracy rises to about ``level``, with some noise that depends on the seed."""
     folder, described = RunFolder(path), federation(clients)
     folder.claim().close()
-    options = {"dataset": "digits", "rounds": rounds, "epochs": 2, "per_round": 6, "seed": seed}
+    options = {"dataset": "digits", "rounds": rounds, "epochs": 2, "seed": seed}
+    options["per_round"] = per_round
     replace_text(path / "config.toml", to_toml(options_of(method, options | changed)))
     folder.write_json("federation.json", described)
     random = np.random.default_rng([seed, sum(method.name.encode())])
-    history = [_record(number, method, described, level, random) for number in range(1, rounds + 1)]
+    history = [
+        _record(number, method, described, level, random, per_round)
+        for number in range(1, rounds + 1)
+    ]
     writer = HistoryWriter(folder.history_path)
     for record in history:
         writer.append(record)
@@ -93,9 +98,10 @@ def _record(
     described: dict[str, Any],
     level: float,
     random: np.random.Generator,
+    per_round: int,
 ) -> RoundRecord:
     truth = np.array([client["cluster"] for client in described["clients"]])
-    present = np.sort(random.choice(len(truth), 6, replace=False))
+    present = np.sort(random.choice(len(truth), per_round, replace=False))
     accuracy = float(np.clip(level * (1 - 0.7**number) + 0.02 * random.standard_normal(), 0, 1))
     clustering = _clustering(truth[present], random) if isinstance(method, CADIS) else (None, None)
     by_class = np.clip(accuracy + 0.1 * random.standard_normal(5), 0, 1).tolist()
@@ -107,7 +113,7 @@ def _record(
         class_accuracy=by_class,
         participants=present.tolist(),
         clusters=clustering[0],
-        weights=[1 / 6] * 6,
+        weights=[1 / per_round] * per_round,
         similarity=clustering[1],
         threshold=None if clustering[0] is None else 0.7,
         rejected=[Rejection(1, "made up")] if number == 3 else [],
@@ -119,8 +125,8 @@ def _record(
 def _clustering(
     own: NDArray[np.int64], random: np.random.Generator
 ) -> tuple[list[int], list[list[float]]]:
-    """Clusters and similarities of six participants, by their true clusters."""
-    noise = 0.1 * random.random((6, 6))
+    """Clusters and similarities of participants, by their true clusters."""
+    noise = 0.1 * random.random((len(own), len(own)))
     similarity = torch.tensor(np.where(own[:, None] == own, 0.9, 0.1) + (noise + noise.T) / 2)
     similarity = similarity.float().fill_diagonal_(1)
     labels = cluster(rescale(similarity, torch.ones_like(similarity) > 0), 0.7).tolist()

@@ -138,6 +138,19 @@ def test_a_report_does_not_replace_what_is_not_a_report(
         assert cadis("report", "run", "--out", page).exit_code == 0
 
 
+@pytest.mark.parametrize(
+    "name", ["config.toml", "history.jsonl", "federation.json", "summary.json"]
+)
+def test_a_report_of_a_damaged_run_is_a_sentence(name: str, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", CADIS(), rounds=2)
+    for content in ('{"clients": []}\n', "null\n", "[[[\n", "\0\0\0\n"):
+        (folder.path / name).write_text(content)
+        result = cadis("report", str(folder.path))
+        assert result.exit_code == 2, result.output
+        assert str(folder.path / name) in result.stderr
+        assert result.stderr.count("\n") == 1
+
+
 def rounds_tracked(folder: Path, tracker: str) -> tuple[int, int]:
     """How many rounds a tracker knows, and after how many it was told that the run is complete."""
     kept = json.loads((folder / "tracking.json").read_text())[tracker]

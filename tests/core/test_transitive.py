@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cadis.core import CadisError, SimilarityMatrix, instance_similarity
+from cadis.core import CadisError, SimilarityMatrix, estimate_all, instance_similarity
 
 
 def observed_rounds(
@@ -143,3 +143,13 @@ def test_sampling_is_seeded_symmetric_and_bounded() -> None:
     assert first.abs().max() <= 1
     with pytest.raises(CadisError, match="generator"):
         matrix.estimate_missing(0.3, "sample")
+
+
+@given(st.integers(0, 10**6), st.floats(0.01, 0.4))
+def test_all_at_once_is_what_row_by_row_gives(seed: int, gamma: float) -> None:
+    matrix = observed_rounds(seed, clients=14, rounds=7)
+    direct = torch.where(matrix.count > 0, matrix.mean, torch.nan)
+    found = estimate_all(direct, gamma)
+    estimated = matrix.estimate_missing(gamma, "mean")
+    assert torch.equal(~found.isnan(), estimated.known & (matrix.count == 0))
+    torch.testing.assert_close(found.nan_to_num(), estimated.mean * ~found.isnan())

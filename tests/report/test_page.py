@@ -1,6 +1,8 @@
 import base64
+import gc
 import json
 import re
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -104,6 +106,42 @@ def test_of_many_clients_an_even_choice_is_shown(tmp_path: Path) -> None:
     assert run["of"] == 300
     assert set(run["true"]) == {0, 1, 2}
     assert len(base64.b64decode(run["q"][0])) == 120 * 119 // 2
+
+
+def test_of_very_many_clients_some_are_shown_and_the_page_stays_small(tmp_path: Path) -> None:
+    many = {"clients": 600, "per_round": 300}
+    folder = write_run(tmp_path / "run", CADIS(), rounds=5, finished=False, **many)
+    results = read_results([folder.path])
+    page = write_report(results, tmp_path / "report.html")
+    assert page.stat().st_size < 2 * MEGABYTE  # of which ECharts has more than one
+    data = page_data(results)
+    (run,) = data["grouping"]["runs"]
+    assert (len(run["clients"]), run["of"], run["sampled"]) == (120, 600, True)
+    assert set(run["true"]) == {0, 1, 2}
+    for weights, others in zip(run["weights"], run["others"], strict=True):
+        assert len(weights) <= 120
+        assert len(weights) + others["count"] == 300
+        assert sum(weight for _, weight, _ in weights) + others["weight"] == pytest.approx(
+            1, abs=2e-3
+        )
+        assert others["clusters"] == 3
+    (owned,) = data["federation"]["seeds"]
+    assert (len(owned["clients"]), owned["of"], owned["clusters"]) == (120, 600, 3)
+    assert len(owned["samples"]) == len(owned["cluster"]) == 120
+    assert owned["range"] == [12, 18]
+    assert len(data["fairness"]["runs"][0]["last"]) == 600
+    assert data["convergence"]["runs"][0]["choice"].startswith("120 of ")
+
+
+def test_what_is_shown_before_is_forgotten_with_its_run(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", CADIS(), rounds=2)
+    results = read_results([folder.path])
+    first = page_data(results)["grouping"]["runs"][0]
+    assert page_data(results)["grouping"]["runs"][0] is first
+    story = weakref.ref(results.stories[0])
+    del results
+    gc.collect()
+    assert story() is None
 
 
 def test_what_nobody_measured_has_no_section(tmp_path: Path) -> None:

@@ -73,8 +73,8 @@ def check_summary(summary: Mapping[str, Any], federation: Mapping[str, Any]) -> 
         raise CadisError("confusion does not have a row and a column for each class")
     for name in ("rare_accuracy", "round_agreement"):
         value = summary.get(name)
-        if value is not None and not (isinstance(value, int | float) and isfinite(value)):
-            raise CadisError(f"{name} is {value!r}, which is not a number")
+        if value is not None and not isfinite(value):
+            raise CadisError(f"{name} is {value}, which is not a number")
 
 
 def check_history(

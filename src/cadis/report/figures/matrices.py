@@ -58,7 +58,8 @@ def _clusters_title(story: Story, has_truth: bool, has_strangers: bool) -> str:
     side = "Below the diagonal: g" if has_truth else "G"
     above = f";{chr(10) if story.choice else ' '}above it: the truth" if has_truth else ""
     never = "\n(grey: never took part together)" if has_strangers else ""
-    return f"{side}rouped together by CADIS{above}{some_shown(story)}{never}"
+    some = f"; {story.choice}" if story.choice else ""
+    return f"{side}rouped together by CADIS{above}{some}{never}"
 
 
 def heat_map(axes: Axes, values: NDArray[np.float64]) -> AxesImage:

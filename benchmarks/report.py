@@ -1,0 +1,116 @@
+"""What the report of a large run costs, against what its server did in the same rounds."""
+
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.measure import Measured, seconds
+from cadis.analysis import Comparison, read_results
+from cadis.core import SimilarityMatrix, one_thread
+from cadis.methods import CADIS
+from cadis.options import options_of
+from cadis.report import draw_figures, write_report, write_results
+from cadis.runs import (
+    HistoryWriter,
+    RoundRecord,
+    RunFolder,
+    Seconds,
+    replace_text,
+    summarise,
+    to_toml,
+)
+from cadis.training import Evaluation
+
+CLIENTS, PER_ROUND, ROUNDS, CLUSTERS, CLASSES = 2000, 100, 60, 5, 10
+
+
+def record(number: int, random: np.random.Generator) -> RoundRecord:
+    """A round that nobody trained: clients of one cluster are alike."""
+    present = random.choice(CLIENTS, PER_ROUND, replace=False)
+    cluster = present % CLUSTERS
+    noise = 0.1 * random.random((PER_ROUND, PER_ROUND))
+    similarity = np.where(cluster[:, None] == cluster, 0.85, 0.1) + (noise + noise.T) / 2
+    np.fill_diagonal(similarity, 1)
+    return RoundRecord(
+        round=number,
+        accuracy=0.9,
+        loss=0.1,
+        class_accuracy=[0.9] * CLASSES,
+        participants=present.tolist(),
+        clusters=cluster.tolist(),
+        weights=[1 / PER_ROUND] * PER_ROUND,
+        similarity=similarity.round(6).tolist(),
+        threshold=0.7,
+        rejected=[],
+        seconds=Seconds(1.0, 0.1, 0.1, 1.0),
+        client_accuracy=random.random(CLIENTS).tolist() if number % 10 == 0 else None,
+    )
+
+
+def write_run(path: Path, history: list[RoundRecord]) -> None:
+    """The folder of a run with these rounds."""
+    folder, method = RunFolder(path), CADIS()
+    folder.claim().close()
+    options = {"dataset": "made up", "rounds": ROUNDS, "epochs": 1, "seed": 0}
+    replace_text(path / "config.toml", to_toml(options_of(method, options)))
+    clients = [
+        {
+            "id": n,
+            "cluster": n % CLUSTERS,
+            "samples": [int(c % CLUSTERS == n % CLUSTERS) for c in range(CLASSES)],
+        }
+        for n in range(CLIENTS)
+    ]
+    described = {"classes": [str(number) for number in range(CLASSES)], "clients": clients}
+    folder.write_json("federation.json", described)
+    writer = HistoryWriter(folder.history_path)
+    for each in history:
+        writer.append(each)
+    evaluation = Evaluation(torch.eye(CLASSES, dtype=torch.int64), 1.0)
+    folder.write_json("summary.json", summarise(method, history, described, evaluation))
+
+
+@one_thread()
+def serve(history: list[RoundRecord]) -> None:
+    """What the server makes of the similarities, round by round."""
+    matrix = SimilarityMatrix()
+    for each in history:
+        matrix = matrix.observe(each.participants, torch.tensor(each.similarity))
+        matrix = matrix.estimate_missing(CADIS().gamma, "mean")
+
+
+def show(path: Path) -> None:
+    """What ``cadis report`` does."""
+    results = read_results([path])
+    write_report(results, path / "report.html")
+    write_results(Comparison(results), path)
+    draw_figures(results, path / "figures")
+
+
+def report() -> list[Measured]:
+    """Seconds of the report / of the server's similarities, and its peak memory."""
+    random = np.random.default_rng(0)
+    history = [record(number, random) for number in range(1, ROUNDS + 1)]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run"
+        summary = seconds(lambda: write_run(path, history))
+        server = seconds(lambda: serve(history))
+        command = [sys.executable, "-m", "benchmarks.report", str(path)]
+        told = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    taken, megabytes = map(float, told.split())
+    note = f"{CLIENTS:,} clients, {PER_ROUND} a round, {ROUNDS} rounds"
+    return [
+        Measured("report / server's similarities", taken / server, 1, note=note),
+        Measured("end of a run / the same", summary / server, 1, note="summary; all pairs once"),
+        Measured("memory of the report", megabytes, 1000, "MB", note=note),
+    ]
+
+
+if __name__ == "__main__":
+    taken = seconds(lambda: show(Path(sys.argv[1])))
+    print(taken, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10)

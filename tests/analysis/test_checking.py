@@ -1,0 +1,140 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cadis.analysis import Story, naming, read_results
+from cadis.core import CadisError
+from cadis.methods import CADIS, FedAvg, SingleSet
+from cadis.runs import RunFolder
+from fabricated import write_run, write_study
+
+
+def change(folder: RunFolder, name: str, edit: Callable[[dict[str, Any]], object]) -> None:
+    """Change a JSON file, or the second line of one."""
+    path = folder.path / name
+    lines = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
+    content = json.loads(lines[-1])
+    edit(content)
+    path.write_text("\n".join([*lines[:-1], json.dumps(content)]) + "\n")
+
+
+HISTORY = {
+    "client 77 took part, who is not in": lambda r: r["participants"].__setitem__(0, 77),
+    "a client took part twice": lambda r: r["participants"].__setitem__(0, r["participants"][1]),
+    "nobody took part": lambda r: r.update(participants=[], weights=[], clusters=[], similarity=[]),
+    "weights has 5 entries, not 6": lambda r: r["weights"].pop(),
+    "clusters has 5 entries, not 6": lambda r: r["clusters"].pop(),
+    "similarity has 5 entries, not 6": lambda r: r["similarity"].pop(),
+    "a row of similarity has 5 entries, not 6": lambda r: r["similarity"][3].pop(),
+    "a similarity is not between -1 and 1": lambda r: r["similarity"][3].__setitem__(0, 1e30),
+    "class_accuracy has 4 entries, not 5": lambda r: r["class_accuracy"].pop(),
+    "client_accuracy has 2 entries, not 12": lambda r: r.update(client_accuracy=[0.5, 0.5]),
+    "client_accuracy has 0 entries, not 12": lambda r: r.update(client_accuracy=[]),
+    "threshold is missing": lambda r: r.update(threshold=None),
+}
+
+
+@pytest.mark.parametrize("sentence", HISTORY)
+def test_records_that_do_not_fit_are_named(sentence: str, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", CADIS(), rounds=2)
+    change(folder, "history.jsonl", HISTORY[sentence])
+    with pytest.raises(CadisError, match=sentence) as error:
+        read_results([folder.path])
+    assert str(error.value).startswith(f"{folder.history_path} is missing or damaged: in round 2,")
+
+
+OTHERS = {
+    "two clients have the same id": (
+        "federation.json", lambda f: f["clients"][0].update(id=1),
+    ),
+    "client 3 does not have a count for each class": (
+        "federation.json", lambda f: f["clients"][3]["samples"].pop(),
+    ),
+    "client 4 does not have a count for each class": (
+        "federation.json", lambda f: f["clients"][4]["samples"].__setitem__(0, -1),
+    ),
+    "confusion does not have a row and a column": (
+        "summary.json", lambda s: s["confusion"][0].pop(),
+    ),
+    "rare_accuracy is nan, which is not a number": (
+        "summary.json", lambda s: s.update(rare_accuracy=float("nan")),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sentence", OTHERS)
+def test_files_that_do_not_fit_are_named(sentence: str, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", CADIS(), rounds=2)
+    name, edit = OTHERS[sentence]
+    change(folder, name, edit)
+    with pytest.raises(CadisError, match=sentence) as error:
+        read_results([folder.path])
+    assert str(folder.path / name) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('method = "cadis"\nrounds = "many"', "rounds is 'many'"),
+        ('method = "cadis"\nseed = 1.5', "seed is 1.5"),
+        ('method = "nobody"', "there is no 'nobody'"),
+        ('method = "cadis"\n[cadis]\nthreshold = 1\nthreshold_max = 0.5', "above its maximum"),
+        ('method = "cadis"\ncadis = 3', "config.toml"),
+        ('method = "fedavg"', "there is a clusters, but the method looks for no clusters"),
+    ],
+)
+def test_options_that_do_not_fit_are_named(text: str, sentence: str, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", CADIS(), rounds=2)
+    (folder.path / "config.toml").write_text(text)
+    with pytest.raises(CadisError, match=sentence) as error:
+        read_results([folder.path])
+    assert str(folder.path) in str(error.value)
+
+
+def test_a_study_that_does_not_say_its_rounds_is_named(tmp_path: Path) -> None:
+    folder = write_study(tmp_path / "study", {"fedavg": 0.5}, 1, rounds=2)
+    text = (folder.path / "study.json").read_text()
+    (folder.path / "study.json").write_text(text.replace('"rounds": 2', '"round": 2'))
+    with pytest.raises(CadisError, match=r"study\.json is missing or damaged: rounds is None"):
+        read_results([folder.path])
+
+
+@pytest.mark.parametrize("method", [CADIS(), CADIS(transitive="off"), FedAvg(), SingleSet()])
+def test_honest_runs_are_read(method: Any, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", method)
+    assert Story.read(folder).finished
+
+
+def test_a_run_has_ended_if_its_summary_is_of_all_its_rounds(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", CADIS(), rounds=3)
+    assert Story.read(folder).finished
+    change(folder, "summary.json", lambda summary: summary.update(rounds=2, rejected=50))
+    story = Story.read(folder)  # it was resumed, and goes on
+    assert not story.finished
+    assert (story.summary["rounds"], story.summary["rejected"]) == (3, 1)
+    assert not read_results([folder.path]).complete
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (FileNotFoundError(2, "No such file or directory"), "No such file or directory"),
+        (KeyError("classes"), "there is no 'classes'"),
+        (RecursionError("too deep"), "too deep"),
+        (OverflowError(), "OverflowError"),
+        (CadisError("The threshold is too high."), "The threshold is too high"),
+    ],
+)
+def test_whatever_goes_wrong_is_one_sentence(error: Exception, reason: str) -> None:
+    with pytest.raises(CadisError) as told, naming(Path("runs/a/summary.json")):
+        raise error
+    assert str(told.value) == f"runs/a/summary.json is missing or damaged: {reason}."
+
+
+def test_what_is_named_already_is_not_named_again() -> None:
+    sentence = "There is no run in the folder runs/a."
+    with pytest.raises(CadisError, match=f"^{sentence}$"), naming(Path("runs/a/config.toml")):
+        raise CadisError(sentence)

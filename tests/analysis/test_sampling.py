@@ -1,0 +1,156 @@
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from cadis.analysis import Story, convergence, frames, growing, read_results, sample
+from cadis.core import SimilarityMatrix, transitive
+from cadis.methods import CADIS
+from cadis.report import page_data
+from cadis.runs import replay
+from fabricated import write_run
+
+
+class Estimated:
+    """Counts what is estimated: rows, and pairs."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.rows = self.pairs = 0
+        self._estimate = transitive._estimate_rows
+        monkeypatch.setattr(transitive, "_estimate_rows", self)
+
+    def __call__(self, rows: Tensor, helping: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
+        self.rows += len(rows)
+        self.pairs += len(rows) * helping.shape[1]
+        return self._estimate(rows, helping, gamma)
+
+
+def large_run(path: Path, clients: int, **options: Any) -> Story:
+    return Story.read(
+        write_run(path / f"{clients}", CADIS(), clients=clients, finished=False, **options)
+    )
+
+
+def test_of_few_clients_all_are_chosen() -> None:
+    clients = list(range(300))
+    assert sample(clients, dict.fromkeys(clients, 0)) == clients
+
+
+def test_of_many_clients_every_cluster_has_its_share_and_none_is_lost() -> None:
+    cluster_of = {
+        client: 0 if client < 1200 else 1 if client < 1998 else 2 for client in range(2000)
+    }
+    chosen = sample(list(cluster_of), cluster_of)
+    assert len(chosen) == 120
+    assert chosen == sorted(chosen)
+    shares = Counter(cluster_of[client] for client in chosen)
+    assert shares[0] == pytest.approx(72, abs=2)
+    assert shares[1] == pytest.approx(48, abs=2)
+    assert shares[2] >= 1  # of two clients in 2,000
+
+
+def test_too_many_clusters_to_keep_are_chosen_from_evenly() -> None:
+    alone = {client: client for client in range(1000)}
+    chosen = sample(list(alone), alone)
+    assert len(chosen) == 120
+    assert max(chosen) > 980
+
+
+def test_if_nothing_is_sampled_everything_is_exact(tmp_path: Path) -> None:
+    story = Story.read(write_run(tmp_path / "run", CADIS()))
+    everybody = frozenset(range(12))
+    assert story.choice == ""
+    assert story.looked_at == everybody
+    rounds = {2, 5, 12}
+    plain, chosen = (list(frames(story.history, rounds, 0.2, who)) for who in (None, everybody))
+    for one, other in zip(plain, chosen, strict=True):
+        assert one.clients == other.clients
+        assert torch.equal(one.q.nan_to_num(nan=-1), other.q.nan_to_num(nan=-1))
+        assert torch.equal(one.found, other.found)
+    assert convergence(story.history, 0.2, rounds) == convergence(
+        story.history, 0.2, rounds, everybody
+    )
+    exact = replay(story.history, story.method)
+    assert exact is not None
+    assert story.matrix is not None
+    torch.testing.assert_close(story.matrix.mean, exact.mean)
+    assert torch.equal(story.matrix.known, exact.known)
+
+
+def test_what_is_estimated_of_some_clients_is_what_it_is_with_all_of_them(tmp_path: Path) -> None:
+    history = Story.read(write_run(tmp_path / "run", CADIS(), clients=40, rounds=15)).history
+    some = frozenset(range(0, 40, 3))
+    for all_of_them, few in zip(
+        growing(history, None, 0.2), growing(history, None, 0.2, some), strict=True
+    ):
+        assert set(few.client_ids) == some & set(all_of_them.client_ids)
+        rows = all_of_them.index_of(few.client_ids)
+        assert torch.equal(few.known, all_of_them.known[rows[:, None], rows])
+        assert torch.equal(few.count, all_of_them.count[rows[:, None], rows])
+        torch.testing.assert_close(few.mean, all_of_them.mean[rows[:, None], rows])
+    assert few.known.sum() > few.count.count_nonzero()  # some were estimated
+
+
+def test_a_replay_is_what_the_server_had(tmp_path: Path) -> None:
+    story = Story.read(write_run(tmp_path / "run", CADIS(), clients=40, rounds=15))
+    server = SimilarityMatrix()
+    for record in story.history:
+        similarity = torch.tensor(record.similarity)
+        server = server.observe(record.participants, similarity).estimate_missing(0.2, "mean")
+    again = replay(story.history, story.method)
+    assert again is not None
+    assert again.client_ids == server.client_ids
+    assert torch.equal(again.count, server.count)
+    assert torch.equal(again.known, server.known)
+    torch.testing.assert_close(again.mean, server.mean)
+
+
+def test_only_who_took_part_is_estimated_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story = Story.read(write_run(tmp_path / "run", CADIS(), clients=60, rounds=20))
+    estimated = Estimated(monkeypatch)
+    for _ in frames(story.history, set(range(1, 21)), 0.2):
+        pass
+    assert estimated.rows == 20 * 6
+
+
+def test_a_page_of_many_clients_costs_no_more_for_more_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = []
+    for clients in (400, 1600):
+        story = large_run(tmp_path, clients, rounds=40, per_round=40)
+        estimated = Estimated(monkeypatch)
+        page_data(read_results([story.path]))
+        counts.append(estimated.pairs)
+        assert len(story.looked_at) == 120
+        monkeypatch.undo()
+    assert 0 < counts[1] <= counts[0]
+    assert counts[0] <= 3 * 40 * 40 * 120  # the end, the frames, the convergence
+
+
+def test_a_run_that_goes_on_is_summarised_without_all_its_pairs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    estimated = Estimated(monkeypatch)
+    story = large_run(tmp_path, 400, rounds=4)
+    assert estimated.rows == 0
+    assert "clusters_found" not in story.summary
+    assert story.summary["round_agreement"] == 1
+
+
+def test_how_many_clients_are_shown_is_told(tmp_path: Path) -> None:
+    story = large_run(tmp_path, 400, rounds=6, per_round=200)
+    seen = len({client for record in story.history for client in record.participants})
+    assert story.choice == f"120 of {seen} clients"
+    assert len(story.ordered_clients) == 120
+    shares = story.grouped_together()
+    row = {client: number for number, client in enumerate(story.ordered_clients)}
+    one, *_, other = row
+    both = [r for r in story.history if {one, other} <= set(r.participants)]
+    assert both
+    assert shares[row[one], row[other]] == 0  # of different clusters
