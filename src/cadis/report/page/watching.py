@@ -60,7 +60,8 @@ class Watched:
         seen = (running, self._versions())
         due = self.clock() >= self._next or running != self._was_running
         if not self._made or (seen != self._seen and due):
-            self.making, self._was_running, started = True, running, self.clock()
+            first, started = not self._made, self.clock()
+            self.making, self._was_running = True, running
             try:
                 self._made, self._seen = self._text(running), seen
             except CadisError as error:
@@ -68,8 +69,8 @@ class Watched:
                 self._made, self._seen = json.dumps(page).encode(), None
             finally:
                 self.making = False
-            ended = self.clock()
-            self._next = ended + _REST * (ended - started)
+            ended = self.clock()  # the first page had to wait for what is imported
+            self._next = ended if first else ended + _REST * (ended - started)
         return self._made
 
     def tag(self) -> str:
