@@ -8,7 +8,7 @@ import torch
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One torch thread: many small steps only wait for each other with more, on a busy machine."""
+    """One torch thread: small steps are faster so, and results do not depend on the cores."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,17 +1,16 @@
 """The round loop: sample, train, aggregate, test."""
 
 import time
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from copy import deepcopy
 from functools import reduce
 from operator import add
 from pathlib import Path
 
-import torch
 from torch import nn
 
-from cadis.core import CadisError, ModelState, sample_participants
+from cadis.core import CadisError, ModelState, one_thread, sample_participants
 from cadis.data import SILENT, Listener
 from cadis.engine.federation import Federation
 from cadis.engine.fit import found_head
@@ -85,7 +84,7 @@ class Engine:
             slots=tuple(shared_copy(state.model, context) for _ in range(self._per_round)),
         )
         workers = choose_workers(self._settings.workers, self._device, self._per_round)
-        with _one_thread(), closing(open_pool(job, workers, context)) as pool:
+        with one_thread(), closing(open_pool(job, workers, context)) as pool:
             for number in range(state.round + 1, self._settings.rounds + 1):
                 result = self._round(number, state, job, pool, listener)
                 yield result
@@ -97,7 +96,7 @@ class Engine:
 
     def test(self, state: ModelState) -> Evaluation:
         """Test a model on the whole test set, in this process."""
-        with _one_thread():
+        with one_thread():
             return evaluate(self._loaded(state), self.given.test)
 
     def _loaded(self, state: ModelState) -> FlatModel:
@@ -174,14 +173,3 @@ def _test(
     """Test the global model; answers are in the order of the tasks."""
     answers = pool.run(tasks, lambda done: listener.progress(what, done, len(tasks)))
     return [answer for answer in answers if isinstance(answer, Tested)]
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """One torch thread: small models train faster so, and results do not depend on the cores."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
