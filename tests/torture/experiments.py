@@ -88,6 +88,10 @@ def history(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
+_CHECKPOINT = ("checkpoint", "checkpoint/clients")
+"""Where files are dropped that are no longer needed; what is in other folders there is not ours."""
+
+
 def left_over(run: Path, reference: Path) -> str | None:
     """A file that an undisturbed run does not leave, within the folder or beside it."""
     mine, theirs = _names(run), _names(reference)
@@ -95,7 +99,8 @@ def left_over(run: Path, reference: Path) -> str | None:
     parts = {name: Path(name).name.lower().split(".") for name in sorted(mine - theirs)}
     drafts = [name for name in parts if any(part.startswith(_DRAFTS) for part in parts[name])]
     kept, expected = (
-        [name for name in names if name.startswith("checkpoint/")] for names in (mine, theirs)
+        [name for name in names if str(Path(name).parent) in _CHECKPOINT]
+        for names in (mine, theirs)
     )
     if strange or drafts:
         return f"{(strange or drafts)[0]} is left over"
