@@ -134,7 +134,7 @@ def test_a_report_does_not_replace_what_is_not_a_report(
         assert "is there already; choose another folder by --out" in result.stderr
         assert [path.name for path in folder.iterdir()] == [name.split("/")[0]]
         assert mine.read_text() == "precious"
-    for page in ("pages/one.html", "pages/two.html", "pages/one.html"):
+    for page in ("pages/one.html", "pages/two.html"):
         assert cadis("report", "run", "--out", page).exit_code == 0
 
 

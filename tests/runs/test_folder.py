@@ -10,7 +10,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
+from cadis.cli import commands
 from cadis.core import CadisError
 from cadis.runs import RunFolder, is_locked
 from processes import processes, wait_until
@@ -18,9 +20,8 @@ from processes import processes, wait_until
 QUICK = ["--rounds", "1", "--clients", "5", "--epochs", "1", "--workers", "1", "--model", "mlp"]
 
 
-def cadis(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cadis", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+def cadis(*arguments: object) -> Result:
+    return CliRunner().invoke(commands, list(map(str, arguments)))
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -103,7 +104,7 @@ def test_the_command_refuses_a_users_folder(tmp_path: Path) -> None:
     a_folder_of_the_users(tmp_path)
     before = contents(tmp_path)
     done = cadis("run", *QUICK, "--out", tmp_path)
-    assert done.returncode == 2
+    assert done.exit_code == 2
     assert done.stderr.startswith(f"cadis: The folder {tmp_path} is not empty; choose another")
     assert contents(tmp_path) == before
 
@@ -143,19 +144,19 @@ def test_a_run_that_was_killed_at_its_beginning_makes_room(
 def test_killed_before_it_began_a_run_is_begun_by_the_same_command(tmp_path: Path) -> None:
     RunFolder(tmp_path / "run").claim().close()
     done = cadis("run", "--resume", "--out", tmp_path / "run")
-    assert done.returncode == 2
+    assert done.exit_code == 2
     assert "There is no run in the folder" in done.stderr
     assert "start it without resume" in done.stderr
-    assert cadis("run", *QUICK, "--out", tmp_path / "run").returncode == 0
+    assert cadis("run", *QUICK, "--out", tmp_path / "run").exit_code == 0
 
 
 def test_killed_before_who_has_what_is_written_a_run_is_resumed(tmp_path: Path) -> None:
-    assert cadis("run", *QUICK, "--out", tmp_path / "run").returncode == 0
+    assert cadis("run", *QUICK, "--out", tmp_path / "run").exit_code == 0
     folder, begun = tmp_path / "run", tmp_path / "begun"
     RunFolder(begun).claim().close()
     (begun / "config.toml").write_bytes((folder / "config.toml").read_bytes())
     done = cadis("run", "--resume", "--out", begun)
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     name = "model.safetensors"
     assert (begun / name).read_bytes() == (folder / name).read_bytes()
 
@@ -174,7 +175,7 @@ def test_a_second_run_does_not_touch_a_live_one(tmp_path: Path) -> None:
                 ["run", "--resume", "--out", folder.path],
             ):
                 done = cadis(*second)
-                assert done.returncode == 2
+                assert done.exit_code == 2
                 assert f"process {run.pid}" in done.stderr or "is not empty" in done.stderr
             assert (folder.path / "config.toml").read_bytes() == config
             wait_until(folder.has_rounds, "the first run goes on")
