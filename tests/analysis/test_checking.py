@@ -33,6 +33,7 @@ HISTORY = {
     "class_accuracy has 4 entries, not 5": lambda r: r["class_accuracy"].pop(),
     "client_accuracy has 2 entries, not 12": lambda r: r.update(client_accuracy=[0.5, 0.5]),
     "client_accuracy has 0 entries, not 12": lambda r: r.update(client_accuracy=[]),
+    "clusters are not counted from 0": lambda r: r["clusters"].__setitem__(0, 10**30),
     "threshold is missing": lambda r: r.update(threshold=None),
 }
 
@@ -55,6 +56,12 @@ OTHERS = {
     ),
     "client 4 does not have a count for each class": (
         "federation.json", lambda f: f["clients"][4]["samples"].__setitem__(0, -1),
+    ),
+    "client 5 does not have a count for each class": (
+        "federation.json", lambda f: f["clients"][5]["samples"].__setitem__(0, 10**30),
+    ),
+    "client 6 is in cluster 1000000": (
+        "federation.json", lambda f: f["clients"][6].update(cluster=10**30),
     ),
     "confusion does not have a row and a column": (
         "summary.json", lambda s: s["confusion"][0].pop(),

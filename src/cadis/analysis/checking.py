@@ -3,7 +3,7 @@
 That each of them has the right shape was checked when it was read.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from math import isfinite
@@ -18,6 +18,8 @@ _DAMAGE = (
     OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError
 )  # fmt: skip
 """What files of the wrong content can end in, too deep nesting among it."""
+_LARGEST = 2**53
+"""The largest count that every program reads as what it is."""
 _COSINE = 1.001
 """The largest similarity, with what rounding may add."""
 
@@ -62,8 +64,11 @@ def check_federation(federation: Mapping[str, Any]) -> None:
         raise CadisError("two clients have the same id")
     for client in clients:
         samples = client["samples"]
-        if samples is not None and (len(samples) != classes or min(samples, default=0) < 0):
+        counted = samples is None or (len(samples) == classes and _are_counts(samples))
+        if not counted:
             raise CadisError(f"client {client['id']} does not have a count for each class")
+        if abs(client["cluster"] or 0) > _LARGEST:
+            raise CadisError(f"client {client['id']} is in cluster {client['cluster']}")
 
 
 def check_summary(summary: Mapping[str, Any], federation: Mapping[str, Any]) -> None:
@@ -124,5 +129,11 @@ def _about_numbers(record: RoundRecord, clients: int, classes: int) -> Iterator[
     for name, values, expected in lists:
         if values is not None and len(values) != expected:
             yield f"{name} has {len(values)} entries, not {expected}"
+    if not _are_counts(record.clusters or []):
+        yield "clusters are not counted from 0"
     if any(abs(value) > _COSINE for row in record.similarity or [] for value in row):
         yield "a similarity is not between -1 and 1"
+
+
+def _are_counts(numbers: Iterable[int]) -> bool:
+    return all(0 <= number <= _LARGEST for number in numbers)
