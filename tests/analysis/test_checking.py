@@ -8,6 +8,7 @@ import pytest
 from cadis.analysis import Story, naming, read_results
 from cadis.core import CadisError
 from cadis.methods import CADIS, FedAvg, SingleSet
+from cadis.report import page_data
 from cadis.runs import RunFolder
 from fabricated import write_run, write_study
 
@@ -113,6 +114,14 @@ def test_a_study_that_does_not_say_its_rounds_is_named(tmp_path: Path) -> None:
 def test_honest_runs_are_read(method: Any, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", method)
     assert Story.read(folder).finished
+
+
+def test_a_client_whose_samples_are_not_told_is_no_damage(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", CADIS(), rounds=2, finished=False)
+    change(folder, "federation.json", lambda told: told["clients"][2].update(samples=None))
+    story = Story.read(folder)
+    assert story.rare == []
+    assert page_data(read_results([folder.path]))["federation"] is None
 
 
 def test_a_run_has_ended_if_its_summary_is_of_all_its_rounds(tmp_path: Path) -> None:

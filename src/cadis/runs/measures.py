@@ -17,12 +17,13 @@ from cadis.training import Evaluation
 
 
 def rare_classes(described: dict[str, Any]) -> list[int]:
-    """The classes that only the clusters with the fewest clients have; none without clusters."""
+    """The classes that only the clusters with the fewest clients have; none if nobody knows."""
     clients = described["clients"]
     sizes: dict[int, int] = {}
     for client in clients:
         sizes[client["cluster"]] = sizes.get(client["cluster"], 0) + 1
-    if None in sizes or len(set(sizes.values())) < 2:
+    told = all(client["samples"] is not None for client in clients)
+    if None in sizes or not told or len(set(sizes.values())) < 2:
         return []
     rare, common = set[int](), set[int]()
     for client in clients:
