@@ -67,11 +67,23 @@ def undisturbed(experiment: Experiment, run: Path) -> Path:
 
 def difference(run: Path, reference: Path) -> str | None:
     """What differs between two finished runs, None if they are alike bit for bit."""
-    for name in ("model.safetensors", "best.safetensors"):
-        if (run / name).is_file() != (reference / name).is_file():
-            return f"there is no {name}"
-        if _tensors(run / name) != _tensors(reference / name):
-            return f"{name} has other numbers"
+    return (
+        _other_model("model.safetensors", run, reference)
+        or _other_history(run, reference)
+        or _other_summary(run, reference)
+        or _other_model("best.safetensors", run, reference)
+    )
+
+
+def _other_model(name: str, run: Path, reference: Path) -> str | None:
+    if (run / name).is_file() != (reference / name).is_file():
+        return f"there is no {name}"
+    if _tensors(run / name) != _tensors(reference / name):
+        return f"{name} has other numbers"
+    return None
+
+
+def _other_history(run: Path, reference: Path) -> str | None:
     mine, theirs = history(run), history(reference)
     if len(mine) != len(theirs):
         return f"history.jsonl has {len(mine)} rounds, not {len(theirs)}"
@@ -79,7 +91,7 @@ def difference(run: Path, reference: Path) -> str | None:
         for key in _ROUND:
             if one.get(key) != other.get(key):
                 return f"history.jsonl has another {key} in round {other['round']}"
-    return _other_summary(run, reference)
+    return None
 
 
 def history(run: Path) -> list[dict[str, Any]]:
