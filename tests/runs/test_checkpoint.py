@@ -124,6 +124,21 @@ def test_a_damaged_round_is_named_and_the_one_before_gone_on_from(
         assert sentence.endswith("Going on from round 2.")
 
 
+@pytest.mark.parametrize("name", ["round-3.json", "round-2.safetensors", "../config.toml"])
+def test_a_folder_in_the_place_of_a_file_is_told_before_anything_is_written(
+    name: str, tmp_path: Path
+) -> None:
+    results = stopped(tmp_path / "run", CADIS())
+    path = tmp_path / "run" / "checkpoint" / name
+    path.unlink()
+    path.mkdir()
+    (path / "mine").write_text("precious")
+    before = {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()}
+    with pytest.raises(DamagedError, match=f"{path.name} is a folder where a file belongs"):
+        resumed(tmp_path / "run", results)
+    assert {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()} == before
+
+
 def test_if_both_rounds_are_damaged_both_stay_and_the_run_is_refused(tmp_path: Path) -> None:
     results = stopped(tmp_path / "run", CADIS())
     states = [tmp_path / "run" / "checkpoint" / f"round-{n}.safetensors" for n in (2, 3)]

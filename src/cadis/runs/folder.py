@@ -46,6 +46,8 @@ _DRAFT = re.compile(
 )
 """What is written under another name first."""
 _SHAPES: dict[str, type] = {"federation.json": FederationShape, "summary.json": SummaryShape}
+_SUFFIXES = {".json", ".jsonl", ".safetensors", ".toml"}
+"""Those of all files that are written while a run works."""
 _LOOKS = 4
 """How often a file is looked at, at most: it may be written just then."""
 
@@ -122,6 +124,9 @@ class RunFolder:
     def reopen(self) -> Lock:
         """Lock the folder of a run that is to go on."""
         self._check_begun()
+        for path in self._files().values():
+            if path.is_dir() and path.suffix in _SUFFIXES:
+                raise DamagedError(f"{path} is a folder where a file belongs; move it away.")
         with cannot_be_written(self.path):
             self.checkpoint.create()  # a copy of a run may lack its empty folders
             return self.checkpoint.lock()
