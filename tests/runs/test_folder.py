@@ -204,3 +204,16 @@ def test_workers_end_with_their_run_in_the_middle_of_a_training(tmp_path: Path) 
         time.sleep(1)  # for them to begin
         run.kill()
         wait_until(lambda: not started.alive(), "nobody is left", seconds=5)
+
+
+def test_a_summary_that_is_gone_is_told_and_written_again(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    assert cadis("run", *QUICK, "--out", folder.path).exit_code == 0
+    summary = folder.path / "summary.json"
+    before = folder.read_json("summary.json")
+    summary.unlink()
+    done = cadis("report", folder.path)
+    assert done.exit_code == 2
+    assert done.stderr == f"cadis: {summary} is missing; resume the run, and it is written again.\n"
+    assert cadis("run", "--resume", "--out", folder.path).exit_code == 0
+    assert folder.read_json("summary.json")["confusion"] == before["confusion"]

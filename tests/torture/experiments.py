@@ -100,19 +100,15 @@ def history(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-_CHECKPOINT = ("checkpoint", "checkpoint/clients")
-"""Where files are dropped that are no longer needed; what is in other folders there is not ours."""
-
-
 def left_over(run: Path, reference: Path) -> str | None:
     """A file that an undisturbed run does not leave, within the folder or beside it."""
-    mine, theirs = _names(run), _names(reference)
+    theirs = _names(reference)
+    mine = {name for name in _names(run) if not _within_a_file(name, theirs)}
     strange = sorted(name for name in mine - theirs if not name.startswith("checkpoint/"))
     parts = {name: Path(name).name.lower().split(".") for name in sorted(mine - theirs)}
     drafts = [name for name in parts if any(part.startswith(_DRAFTS) for part in parts[name])]
     kept, expected = (
-        [name for name in names if str(Path(name).parent) in _CHECKPOINT]
-        for names in (mine, theirs)
+        [name for name in names if name.startswith("checkpoint/")] for names in (mine, theirs)
     )
     if strange or drafts:
         return f"{(strange or drafts)[0]} is left over"
@@ -121,6 +117,11 @@ def left_over(run: Path, reference: Path) -> str | None:
     if beside := [path.name for path in run.parent.iterdir() if path != run]:
         return f"{beside[0]} is left over beside the run"
     return None
+
+
+def _within_a_file(name: str, files: set[str]) -> bool:
+    """Whether it is in a folder that was a file: that is not ours to clear away."""
+    return any(parent.suffix or str(parent) in files for parent in Path(name).parents)
 
 
 def judge_end(ending: Ending, run: Path, reference: Path) -> Finding:

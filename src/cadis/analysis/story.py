@@ -75,7 +75,7 @@ class Story:
             check_history(history, method, federation)
         summary = None
         with naming(end):
-            if end.exists():
+            if folder.has_summary():
                 summary = folder.read_json(end.name)
                 check_summary(summary, federation)
         if summary is not None and summary["rounds"] == len(history):

@@ -39,8 +39,7 @@ class PlannedRun:
 
     def finished(self) -> bool:
         """Whether all of them are there."""
-        whole = (self.folder.path / "summary.json").exists()
-        return whole and len(self.done()) == self.rounds
+        return (self.folder.path / "summary.json").exists() and len(self.done()) == self.rounds
 
 
 class Audience(Protocol):

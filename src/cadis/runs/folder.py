@@ -98,6 +98,10 @@ class RunFolder:
         manifest = self._manifest() if self.history_size() == 0 else None
         return self.history_size() > 0 or (manifest is not None and manifest.round > 0)
 
+    def has_summary(self) -> bool:
+        """Whether the run has come to an end, be its summary lost."""
+        return (self.path / "summary.json").exists() or "summary.json" in self._digests()
+
     def history_size(self) -> int:
         """Bytes of history; they grow with every round."""
         return self.history_path.stat().st_size if self.history_path.exists() else 0
@@ -147,10 +151,17 @@ class RunFolder:
 
     def read_json(self, name: str) -> dict[str, Any]:
         """An object in a file of its own: ``federation.json`` or ``summary.json``."""
-        content = self._read(name)
-        if name in _SHAPES:
-            read_as(_SHAPES[name], content, self.path / name)
-        return read_as(dict[str, Any], content, self.path / name)
+        try:
+            content = self._read(name)
+            if name in _SHAPES:
+                read_as(_SHAPES[name], content, self.path / name)
+            return read_as(dict[str, Any], content, self.path / name)
+        except DamagedError as error:
+            if name not in _SHAPES:
+                raise
+            raise DamagedError(
+                f"{str(error).removesuffix('.')}; resume the run, and it is written again."
+            ) from None
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         """Keep an object in a file of its own."""
