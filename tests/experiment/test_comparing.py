@@ -139,6 +139,18 @@ def test_a_run_that_diverges_does_not_stop_the_others(tmp_path: Path) -> None:
     assert sentences[0].startswith("FedDyn, seed 0: Round 1: ")
 
 
+def test_a_folder_with_a_users_study_is_refused_and_left_alone(tmp_path: Path) -> None:
+    mine = {"study.json": '{"of": "mine"}', "lock": "7"}
+    for name, text in mine.items():
+        (tmp_path / name).write_text(text)
+    with (
+        pytest.raises(CadisError, match=r"study.json is damaged"),
+        StudyFolder(tmp_path).opened(quick_study()),
+    ):
+        pass
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == mine
+
+
 def test_a_folder_with_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_text("not ours")
     with pytest.raises(CadisError, match="is not empty"):

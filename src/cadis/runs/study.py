@@ -142,9 +142,12 @@ class StudyFolder:
 
     def _check_free(self) -> None:
         """Refuse a folder that holds something else than a study."""
+        if self.holds_study():
+            self.read()  # a file of that name may be somebody else's
+            return
         with cannot_be_written(self.path):
             there = {path.name for path in self.path.iterdir()} if self.path.exists() else set()
-        if not self.holds_study() and there - {"lock", ".study.json.draft"}:
+        if there - {"lock", ".study.json.draft"}:
             raise CadisError(f"The folder {self.path} is not empty; choose another by --out.")
 
 
