@@ -119,6 +119,24 @@ def test_a_report_of_runs_and_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (tmp_path / "folder" / "report.html").exists()
 
 
+def test_a_copy_of_a_run_is_no_further_seed(tmp_path: Path) -> None:
+    for name in ("one", "copy"):
+        write_run(tmp_path / name, CADIS(), rounds=2)
+    result = cadis("report", str(tmp_path / "one"), str(tmp_path / "copy"))
+    assert result.exit_code == 2
+    assert "runs of the same thing with the same seed; show one of them" in result.stderr
+
+
+def test_a_history_that_its_summary_contradicts_is_told(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", CADIS(), rounds=2)
+    last = folder.read_history()[-1].accuracy
+    text = folder.history_path.read_text()
+    folder.history_path.write_text(text.replace(f'"accuracy": {last}', '"accuracy": 0.99'))
+    result = cadis("report", str(folder.path))
+    assert result.exit_code == 2
+    assert f"accuracy is {last}, but 0.99 in history.jsonl" in result.stderr
+
+
 def test_a_report_does_not_replace_what_is_not_a_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

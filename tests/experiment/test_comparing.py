@@ -15,7 +15,7 @@ from cadis.experiment import (
     run_study,
     study_folder,
 )
-from cadis.runs import RoundResult, Study, StudyFolder, is_locked
+from cadis.runs import RoundResult, RunFolder, Study, StudyFolder, is_locked
 
 QUICK = {"rounds": "3", "clients": "8", "per_round": "4", "epochs": "1", "workers": "1"}
 
@@ -137,6 +137,28 @@ def test_a_run_that_diverges_does_not_stop_the_others(tmp_path: Path) -> None:
     assert sentences == heard.failed
     assert len(sentences) == 2
     assert sentences[0].startswith("FedDyn, seed 0: Round 1: ")
+
+
+def test_damage_to_one_run_does_not_stop_the_others_and_the_rest_is_mended(tmp_path: Path) -> None:
+    folder = StudyFolder(tmp_path / "study")
+    study = folder.join(quick_study(seeds=1))
+    run_study(folder, study, Heard())
+    first, second = (run.folder.path for run in planned_runs(folder, study))
+    (first / "history.jsonl").write_bytes((first / "history.jsonl").read_bytes()[5:])
+    (second / "federation.json").write_text("{}")
+    (sentence,) = run_study(folder, study, Heard())
+    assert sentence.startswith("FedAvg, seed 0: ")
+    assert "history.jsonl is damaged" in sentence
+    assert sentence.endswith(f"If {first} is deleted, it is run anew.")
+    assert len(RunFolder(second).read_json("federation.json")["clients"]) == 8
+
+
+def test_fewer_rounds_than_there_are_change_nothing(tmp_path: Path) -> None:
+    folder = StudyFolder(tmp_path / "study")
+    before = folder.join(quick_study())
+    with pytest.raises(CadisError, match="has 3 rounds, more than 2; choose another folder"):
+        folder.join(quick_study(seeds=3, rounds="2"))
+    assert folder.read() == before
 
 
 def test_a_folder_with_a_users_study_is_refused_and_left_alone(tmp_path: Path) -> None:

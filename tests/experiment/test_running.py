@@ -20,7 +20,15 @@ def own_run(out: Path | None = None, rounds: int = 4, **options: object) -> RunR
     clients = [(client.inputs, client.labels) for client in federation.clients]
     test = federation.test.inputs, federation.test.labels
     settings = {"per_round": 3, "epochs": 2, "batch_size": 4, "lr": 0.1, "workers": 1} | options
-    return cadis.run(small_model(), clients, test, rounds=rounds, out=out, **settings)  # type: ignore[arg-type]
+    model = settings.pop("model", small_model())
+    return cadis.run(model, clients, test, rounds=rounds, out=out, **settings)  # type: ignore[arg-type]
+
+
+def broken_model() -> torch.nn.Module:
+    model = small_model()
+    with torch.no_grad():
+        next(model.parameters()).view(-1)[0] = torch.nan
+    return model
 
 
 def stopping_after(rounds: int) -> "object":
@@ -156,6 +164,7 @@ def test_without_a_folder_nothing_is_left(tmp_path: Path, monkeypatch: pytest.Mo
         ({"method": CADIS(gamma=-1)}, "gamma should be greater than 0"),
         ({"method": "magic"}, "There is no method 'magic'"),
         ({"method": CADIS}, r"such as CADIS\(\), not its class"),
+        ({"model": broken_model()}, "initial model has a number that is infinite"),
         ({"head": "5"}, "classifier layer has 7 outputs, but the model has"),
     ],
 )

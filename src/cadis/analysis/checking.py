@@ -82,6 +82,15 @@ def check_summary(summary: Mapping[str, Any], federation: Mapping[str, Any]) -> 
             raise CadisError(f"{name} is {value}, which is not a number")
 
 
+def check_agreement(summary: Mapping[str, Any], history: Sequence[RoundRecord]) -> None:
+    """Refuse a summary whose accuracies are not those of the history."""
+    told = [record.accuracy for record in history if record.accuracy is not None]
+    expected = {"accuracy": history[-1].accuracy, "best_accuracy": max(told, default=None)}
+    for name, value in expected.items():
+        if summary[name] != value:
+            raise CadisError(f"{name} is {summary[name]}, but {value} in history.jsonl")
+
+
 def check_history(
     history: Sequence[RoundRecord], method: Method, federation: Mapping[str, Any]
 ) -> None:

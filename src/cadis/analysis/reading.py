@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def _results_of(study: Study, groups: list[Group]) -> Results:
 
 
 def _check_together(groups: list[Group]) -> None:
-    """Refuse runs that learned different things."""
+    """Refuse runs that learned different things, and the same run twice."""
     first, *others = [story for group in groups for story in group.stories]
     for other in others:
         if other.classes != first.classes:
@@ -83,6 +84,13 @@ def _check_together(groups: list[Group]) -> None:
                 f"The runs in {first.path} and {other.path} have different classes; "
                 "show them on pages of their own."
             )
+    for group in groups:
+        for one, another in pairwise(group.stories):
+            if one.seed == another.seed:  # a copy is no further evidence
+                raise CadisError(
+                    f"{one.path} and {another.path} are runs of the same thing with the same "
+                    "seed; show one of them."
+                )
 
 
 def _put_study(shelf: _Shelf, folder: StudyFolder, read: Callable[[RunFolder], Story]) -> Study:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from cadis.analysis.checking import (
+    check_agreement,
     check_federation,
     check_history,
     check_options,
@@ -79,6 +80,8 @@ class Story:
                 summary = folder.read_json(end.name)
                 check_summary(summary, federation)
         if summary is not None and summary["rounds"] == len(history):
+            with naming(end):
+                check_agreement(summary, history)
             return cls(folder.path, options, history, federation, summary, True)
         # It has not ended, or was resumed since.
         summary = summarise(method, history, federation, None, among_all=False)

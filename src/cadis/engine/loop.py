@@ -59,6 +59,8 @@ class Engine:
         model = FlatModel(deepcopy(module), self._head)
         federation.check(model.num_classes)
         check_fit(model, federation.test)
+        if not model.state().is_finite():
+            raise CadisError("The initial model has a number that is infinite or not a number.")
         self.given, self.method, self.num_classes = federation, method, model.num_classes
         self.start = RunState(0, model.state(), {}, {})
         pooled = federation.pooled() if method.pools_clients else federation

@@ -35,11 +35,21 @@ class PlannedRun:
 
     def done(self) -> list[RoundRecord]:
         """The rounds that are there already."""
-        return self.folder.read_history() if self.folder.holds_run() else []
+        try:
+            return self.folder.read_history() if self.folder.holds_run() else []
+        except DamagedError:  # it is told when the run is to go on
+            return []
 
     def finished(self) -> bool:
-        """Whether all of them are there."""
-        return (self.folder.path / "summary.json").exists() and len(self.done()) == self.rounds
+        """Whether all of them are there, and nothing is left to be written again."""
+        if not (self.folder.path / "summary.json").exists() or len(self.done()) != self.rounds:
+            return False
+        try:
+            self.folder.read_json("federation.json")
+            self.folder.read_json("summary.json")
+        except DamagedError:
+            return False
+        return True
 
 
 class Audience(Protocol):
@@ -102,7 +112,9 @@ def run_study(folder: StudyFolder, study: Study, audience: Audience) -> list[str
                 _run(run, datasets, audience)
             audience.end(run, reused)
         except (RunError, DamagedError) as error:
-            failures.append(f"{run.variant.label}, seed {run.seed}: {error}")
+            anew = f" If {run.folder.path} is deleted, it is run anew."
+            hint = anew if isinstance(error, DamagedError) else ""
+            failures.append(f"{run.variant.label}, seed {run.seed}: {error}{hint}")
             audience.fail(failures[-1])
     return failures
 

@@ -83,7 +83,7 @@ def check_enough(num_samples: int, num_clients: int, minimum: int) -> None:
     if num_clients * minimum > num_samples:
         raise CadisError(
             f"{num_clients} clients of at least {minimum} samples are too many for {num_samples} "
-            "samples; ask for fewer clients."
+            "samples; ask for fewer clients, or fewer samples of each by --min-samples."
         )
 
 

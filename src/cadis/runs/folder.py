@@ -33,7 +33,7 @@ from cadis.runs.shapes import read_as
 from cadis.runs.toml import parse_toml
 
 _MARKER = ".cadis-run"
-_MARKER_TEXT = "cadis keeps a run in this folder. It leaves alone what it has not written.\n"
+_MARKER_TEXT = "This folder was made for a run of cadis.\n"
 _BEGINNING = re.compile(
     r"\.cadis-run|config\.toml|federation\.json|history\.jsonl|checkpoint/lock|"
     r"checkpoint/round-0\.json|checkpoint/clients/client-\d+-round-1\.safetensors"
@@ -264,9 +264,8 @@ class RunFolder:
         )
         marked = _MARKER in files or files.keys() <= nothing
         if not known or not marked or self.has_rounds():
-            raise CadisError(
-                f"The folder {self.path} is not empty; choose another, or resume the run in it."
-            )
+            hint = ", or resume the run in it" if self.holds_run() else ""
+            raise CadisError(f"The folder {self.path} is not empty; choose another{hint}.")
         return [path for name, path in files.items() if name != "checkpoint/lock"]
 
 

@@ -166,7 +166,10 @@ class Keeper:
                     "resume it with the same options, or start a new one."
                 )
         if manifest.files.get(_FEDERATION) not in (None, digest_of(self._who_has_what(state))):
-            raise CadisError(f"The run in {place} has other clients or data; start a new one.")
+            raise CadisError(
+                f"The run in {place} has other clients or data; put back what it began with, or "
+                "start a new one."
+            )
         if state.model.parameters.shape != start.model.parameters.shape:
             raise CadisError(f"The run in {place} has a model of another size; start a new one.")
         if state.round > options["rounds"]:

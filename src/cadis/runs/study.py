@@ -66,6 +66,8 @@ class Study:
             name = variant.name
             if options is None:  # a new one must at least share what all have in common
                 options, name = _shared(self.variants), "it"
+            if options.get("rounds", 0) > variant.options.get("rounds", 0):
+                return f"has {options['rounds']} rounds, more than {variant.options['rounds']}"
             for key in sorted(options.keys() & variant.options.keys() - set(MAY_CHANGE)):
                 if options[key] != variant.options[key]:
                     was, now = _differing(key, options[key], variant.options[key])
