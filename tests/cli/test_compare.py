@@ -212,6 +212,13 @@ def test_a_comparison_is_tracked_even_afterwards(tmp_path: Path) -> None:
         (["report", "nowhere", "--out", "page.pdf"], "call it page.html"),
         (["watch", "nowhere"], "There is no run and no comparison in the folder nowhere."),
         (["layer", "--classes", "0,1,12"], "12"),
+        (["compare", "--seeds", "1000000000"], "5000000000 runs, and 1000 are the most"),
+        (["compare", "--seed", "inf"], "seed should be a valid integer"),
+        (["compare", "--seed", str(2**63 - 1)], "seed should be an integer of at most 64 bits"),
+        (["compare", "--targets", "nan"], "A target is an accuracy such as 0.9"),
+        (["compare", "--targets", "1e400"], "A target is an accuracy such as 0.9"),
+        (["sweep", "--grid", f"lr={','.join(map(str, range(1, 2000)))}"], "These are 1999 runs"),
+        (["sweep", "--grid", "gamma=0.1,inf"], "gamma should be a finite number, not inf"),
     ],
 )
 def test_wrong_input_is_a_sentence_and_leaves_nothing(
@@ -242,25 +249,3 @@ def test_commands_do_not_wait_for_what_they_may_not_need() -> None:
     command = [sys.executable, "-c", check]
     result = subprocess.run(command, capture_output=True, check=True, text=True)
     assert result.stdout == "[]\n"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["compare", "--seeds", "1000000000"], "5000000000 runs, and 1000 are the most"),
-        (["compare", "--seed", "inf"], "seed should be a valid integer"),
-        (["compare", "--seed", str(2**63 - 1)], "seed should be an integer of at most 64 bits"),
-        (["compare", "--targets", "nan"], "A target is an accuracy such as 0.9"),
-        (["compare", "--targets", "1e400"], "A target is an accuracy such as 0.9"),
-        (["sweep", "--grid", f"lr={','.join(map(str, range(1, 2000)))}"], "These are 1999 runs"),
-        (["sweep", "--grid", "gamma=0.1,inf"], "gamma should be a finite number, not inf"),
-    ],
-)
-def test_studies_that_nobody_waits_for_are_refused_at_once(
-    arguments: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = cadis(*arguments)
-    assert result.exit_code == 2
-    assert sentence in result.stderr
-    assert list(tmp_path.iterdir()) == []

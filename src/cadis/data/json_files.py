@@ -1,6 +1,7 @@
-"""JSON files of a user."""
+"""JSON files."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,6 +25,12 @@ def read_object(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or not content:
         raise CadisError(f"The file {path} must hold a JSON object with something in it.")
     return content
+
+
+def object_text(content: Mapping[Any, Any]) -> str:
+    """An object as a file holds it, a line for each of its keys."""
+    lines = (f"{json.dumps(str(key))}: {json.dumps(value)}" for key, value in content.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from torch import nn
 from cadis.core import CadisError, ModelState, one_thread, sample_participants
 from cadis.data import SILENT, Listener
 from cadis.engine.federation import Federation
-from cadis.engine.fit import found_head
 from cadis.engine.pool import Pool, open_pool
 from cadis.engine.server import Server
 from cadis.engine.settings import EngineSettings, choose_workers
@@ -22,7 +21,7 @@ from cadis.engine.worker import ClientTestTask, Job, Tested, TestTask, Trained, 
 from cadis.methods import Method
 from cadis.models import FlatModel
 from cadis.runs import RoundResult, RunState, Seconds, record_of
-from cadis.training import Evaluation, batch_sizes, check_fit, choose_device, evaluate
+from cadis.training import Evaluation, batch_sizes, check_fit, choose_device, evaluate, found_head
 
 
 class Engine:

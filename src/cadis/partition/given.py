@@ -1,6 +1,5 @@
 """Partitions that are given: by the data themselves, or by a file."""
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from cadis.core import CadisError, ClientId
 from cadis.data.files import is_file, unwritable
-from cadis.data.json_files import read_object
+from cadis.data.json_files import object_text, read_object
 from cadis.partition.partition import Partition
 
 
@@ -80,10 +79,7 @@ def _replace_all(files: Mapping[Path, Mapping[ClientId, Any]]) -> None:
         for file, content in files.items():
             place = Path(os.path.realpath(file))  # where a link leads to
             drafts[place] = place.with_name(f".{place.name}.draft-{os.getpid()}")
-            lines = (
-                f"{json.dumps(str(key))}: {json.dumps(value)}" for key, value in content.items()
-            )
-            drafts[place].write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+            drafts[place].write_text(object_text(content), encoding="utf-8")
         for place, draft in drafts.items():
             draft.replace(place)
     finally:

@@ -1,9 +1,8 @@
 """What a run leaves behind: a folder that reports read."""
 
-import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from cadis.core import CadisError
+from cadis.data.json_files import object_text
 from cadis.runs.checkpoint import Checkpoint
 from cadis.runs.files import (
     DamagedError,
@@ -95,8 +95,10 @@ class RunFolder:
 
     def has_rounds(self) -> bool:
         """Whether a round has ended, be its history lost."""
-        manifest = self._manifest() if self.history_size() == 0 else None
-        return self.history_size() > 0 or (manifest is not None and manifest.round > 0)
+        if self.history_size() > 0:
+            return True
+        manifest = self._manifest()
+        return manifest is not None and manifest.round > 0
 
     def has_summary(self) -> bool:
         """Whether the run has come to an end, be its summary lost."""
@@ -138,8 +140,8 @@ class RunFolder:
     def read_config(self) -> dict[str, Any]:
         """The resolved options; if their file is gone, those that the checkpoint remembers."""
         self._check_begun()
-        path, manifest = self.path / "config.toml", self._manifest()
-        if not path.exists() and manifest is not None:
+        path = self.path / "config.toml"
+        if not path.exists() and (manifest := self._manifest()) is not None:
             return parse_toml(manifest.config, path)
         try:
             return parse_toml(self._read(path.name).decode(), path)
@@ -165,7 +167,7 @@ class RunFolder:
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         """Keep an object in a file of its own."""
-        replace_text(self.path / name, json_text(content))
+        replace_text(self.path / name, object_text(content))
 
     def read_history(self) -> list[RoundRecord]:
         """All rounds. A last line that was not finished is passed over."""
@@ -191,12 +193,19 @@ class RunFolder:
             sync_folder(self.path)
         return {name: digest_of(content) for name, content in files.items()}
 
-    def publish(self, manifest: Manifest) -> None:
-        """Put staged files in place, if it is they that the manifest speaks of."""
-        for name, digest in manifest.files.items():
-            draft = draft_of(self.path / name)
-            if draft.exists() and digest_of(read_file(draft)) == digest:
-                draft.replace(self.path / name)
+    def publish(self, names: Iterable[str]) -> None:
+        """Put staged files in place."""
+        for name in names:
+            draft_of(self.path / name).replace(self.path / name)
+
+    def publish_late(self, manifest: Manifest) -> None:
+        """Put in place what was staged when a process was killed, if the manifest speaks of it."""
+        drafts = {name: draft_of(self.path / name) for name in manifest.files}
+        self.publish(
+            name
+            for name, draft in drafts.items()
+            if draft.exists() and digest_of(read_file(draft)) == manifest.files[name]
+        )
 
     def sweep(self) -> None:
         """Drop what a process that was killed had begun to write."""
@@ -270,18 +279,12 @@ class RunFolder:
 
 
 @contextmanager
-def cannot_be_written(folder: Path, kind: type[Exception] = CadisError) -> Iterator[None]:
-    """What the system refuses becomes a sentence, of this kind of error."""
+def cannot_be_written(folder: Path) -> Iterator[None]:
+    """What the system refuses becomes a sentence."""
     try:
         yield
     except OSError as error:
-        raise kind(f"The folder {folder} cannot be written: {error.strerror}.") from None
-
-
-def json_text(content: Mapping[str, Any]) -> str:
-    """An object as JSON, a line for each of its keys."""
-    lines = (f"{json.dumps(key)}: {json.dumps(value)}" for key, value in content.items())
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+        raise CadisError(f"The folder {folder} cannot be written: {error.strerror}.") from None
 
 
 def model_bytes(model: Mapping[str, Tensor]) -> bytes:

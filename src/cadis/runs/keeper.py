@@ -9,9 +9,11 @@ from typing import Any, TypeAlias
 from torch import Tensor
 
 from cadis.core import CadisError, ModelState, RunError
+from cadis.data import SILENT
+from cadis.data.json_files import object_text
 from cadis.methods import Method
 from cadis.runs.files import DamagedError, digest_of, read_file
-from cadis.runs.folder import RunFolder, json_text, model_bytes
+from cadis.runs.folder import RunFolder, model_bytes
 from cadis.runs.history import HistoryWriter, check_history, mark_after, read_records
 from cadis.runs.lock import Lock
 from cadis.runs.manifest import Manifest
@@ -28,10 +30,6 @@ Federation: TypeAlias = Callable[[tuple[Member, ...]], Mapping[str, Any]]
 """What ``federation.json`` is to hold, given who was seen in a deployment so far."""
 
 _BEST, _FEDERATION = "best.safetensors", "federation.json"
-
-
-def _ignore(_sentence: str) -> None:
-    """Nobody hears of it."""
 
 
 @dataclass
@@ -56,7 +54,7 @@ class Keeper:
         options: Mapping[str, Any],
         federation: Federation,
         resume: bool = False,
-        say: Say = _ignore,
+        say: Say = SILENT.say,
     ) -> RunState:
         """What to go on from: ``start``, or where the run in the folder stopped.
 
@@ -125,7 +123,7 @@ class Keeper:
         summary = summarise(method, self.history, federation, evaluation)
         files = {
             "model.safetensors": model_bytes(model),
-            "summary.json": json_text(summary).encode(),
+            "summary.json": object_text(summary).encode(),
         }
         with self._writing():
             self._commit(self._manifest, files)
@@ -137,11 +135,11 @@ class Keeper:
         digests = self.folder.stage(files)
         self._manifest = replace(manifest, files={**manifest.files, **digests})
         self.folder.checkpoint.commit(self._manifest)
-        self.folder.publish(self._manifest)
+        self.folder.publish(files)
 
     def _who_has_what(self, state: RunState) -> bytes:
         """The content of ``federation.json``."""
-        return json_text(self._federation(state.members)).encode()
+        return object_text(self._federation(state.members)).encode()
 
     def _go_on(self, manifest: Manifest) -> None:
         """Go on with the history of a round, and drop what was written after it."""
@@ -229,7 +227,7 @@ class _Stored:
             The manifest, of files that are what it says.
         """
         best, digest = self.folder.path / _BEST, manifest.files.get(_BEST)
-        self.folder.publish(manifest)
+        self.folder.publish_late(manifest)
         self.folder.sweep()
         if digest and not best.exists():
             self.say(f"{best} is missing; it is written again when a round is better than all.")

@@ -2,7 +2,7 @@
 
 from cadis.training.device import Device, choose_device
 from cadis.training.evaluation import Evaluation, check_labels, evaluate
-from cadis.training.fit import applied_to, check_fit
+from cadis.training.fit import check_fit, found_head
 from cadis.training.local import LocalResult, LocalSettings, batch_sizes, train_locally, view_of
 from cadis.training.server import ServerHalf, diverged, limited_counts
 
@@ -12,13 +12,13 @@ __all__ = [
     "LocalResult",
     "LocalSettings",
     "ServerHalf",
-    "applied_to",
     "batch_sizes",
     "check_fit",
     "check_labels",
     "choose_device",
     "diverged",
     "evaluate",
+    "found_head",
     "limited_counts",
     "train_locally",
     "view_of",

@@ -1,12 +1,23 @@
-"""Does a model fit its data?"""
+"""Does a model fit its data, and which layer of it is the classifier?"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
+
+import torch
+from torch import nn
 
 from cadis.core import CadisError
 from cadis.data import Examples
-from cadis.models import FlatModel
+from cadis.models import FlatModel, name_head
 from cadis.training.local import view_of
+
+
+def found_head(module: nn.Module, examples: Examples) -> str:
+    """The name of the classifier layer."""
+    examples.check("The test set")
+    with _applied_to(examples), torch.no_grad():
+        return name_head(deepcopy(module).eval(), examples.take(slice(0, 2)).scaled)
 
 
 def check_fit(model: FlatModel, examples: Examples) -> None:
@@ -16,7 +27,7 @@ def check_fit(model: FlatModel, examples: Examples) -> None:
     of the sample, and cannot be compared between models.
     """
     few = examples.take(slice(0, 2))
-    with applied_to(examples):
+    with _applied_to(examples):
         view = view_of(model, few)
     if not view.representation.numel():
         raise CadisError("The model does not use its classifier layer; name another one as head.")
@@ -34,7 +45,7 @@ def check_fit(model: FlatModel, examples: Examples) -> None:
 
 
 @contextmanager
-def applied_to(examples: Examples) -> Iterator[None]:
+def _applied_to(examples: Examples) -> Iterator[None]:
     """What a model raises becomes a sentence."""
     try:
         yield
