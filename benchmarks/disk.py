@@ -12,7 +12,7 @@ from unittest import mock
 from benchmarks.measure import Measured, seconds
 from cadis.engine import Engine
 from cadis.experiment import build_experiment, describe_federation, resolve
-from cadis.runs import Keeper, RoundResult, RunFolder
+from cadis.runs import RoundResult, RunFolder, RunWriter
 
 
 def keeping(method: str, rounds: int) -> Measured:
@@ -24,11 +24,11 @@ def keeping(method: str, rounds: int) -> Measured:
         folder = RunFolder(Path(place) / "run")
         settings, clients = config.settings.for_engine(), folder.client_folder
         engine = Engine(built.model, built.federation, config.method, settings, clients)
-        with closing(Keeper(folder)) as keeper:
-            keeper.begin(engine.start, config.to_dict(), lambda _: described)
+        with closing(RunWriter(folder)) as writer:
+            writer.begin(engine.start, config.to_dict(), lambda _: described)
             for result in engine.rounds(engine.start):
                 with _fsyncs() as spent:
-                    took = seconds(partial(_keep, keeper, engine, result))
+                    took = seconds(partial(_keep, writer, engine, result))
                 ratios.append(took / result.record.seconds.total)
                 waited.append(1e3 * sum(spent))
     name = f"keeping a round / the round, {method} on digits"
@@ -36,8 +36,8 @@ def keeping(method: str, rounds: int) -> Measured:
     return Measured(name, median(ratios[1:]), 0.1, note=note)
 
 
-def _keep(keeper: Keeper, engine: Engine, result: RoundResult) -> None:
-    keeper.keep(result.record, result.state, lambda m: engine.model_of(m).state_dict())
+def _keep(writer: RunWriter, engine: Engine, result: RoundResult) -> None:
+    writer.keep(result.record, result.state, lambda m: engine.model_of(m).state_dict())
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cadis.analysis import Story, naming, read_results
+from cadis.analysis import RunData, naming, read_results
 from cadis.core import CadisError
 from cadis.methods import CADIS, FedAvg, SingleSet
 from cadis.report import page_data
@@ -113,24 +113,24 @@ def test_a_study_that_does_not_say_its_rounds_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", [CADIS(), CADIS(transitive="off"), FedAvg(), SingleSet()])
 def test_honest_runs_are_read(method: Any, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", method)
-    assert Story.read(folder).finished
+    assert RunData.read(folder).finished
 
 
 def test_a_client_whose_samples_are_not_told_is_no_damage(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", CADIS(), rounds=2, finished=False)
     change(folder, "federation.json", lambda told: told["clients"][2].update(samples=None))
-    story = Story.read(folder)
-    assert story.rare == []
+    run_data = RunData.read(folder)
+    assert run_data.rare == []
     assert page_data(read_results([folder.path]))["federation"] is None
 
 
 def test_a_run_has_ended_if_its_summary_is_of_all_its_rounds(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", CADIS(), rounds=3)
-    assert Story.read(folder).finished
+    assert RunData.read(folder).finished
     change(folder, "summary.json", lambda summary: summary.update(rounds=2, rejected=50))
-    story = Story.read(folder)  # it was resumed, and goes on
-    assert not story.finished
-    assert (story.summary["rounds"], story.summary["rejected"]) == (3, 1)
+    run_data = RunData.read(folder)  # it was resumed, and goes on
+    assert not run_data.finished
+    assert (run_data.summary["rounds"], run_data.summary["rejected"]) == (3, 1)
     assert not read_results([folder.path]).complete
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cadis.analysis import Story, convergence, frames, growing, spread_rounds
+from cadis.analysis import RunData, convergence, frames, growing, spread_rounds
 from cadis.core import SimilarityMatrix, cluster, rescale
 from cadis.methods import CADIS
 from cadis.runs import replay
@@ -12,20 +12,20 @@ from fabricated import write_run
 
 
 def test_growing_ends_with_what_a_replay_gives(tmp_path: Path) -> None:
-    story = Story.read(write_run(tmp_path / "run", CADIS(transitive="off")))
-    last = list(growing(story.history))[-1]
-    again = replay(story.history, story.method)
+    run_data = RunData.read(write_run(tmp_path / "run", CADIS(transitive="off")))
+    last = list(growing(run_data.history))[-1]
+    again = replay(run_data.history, run_data.method)
     assert again is not None
     assert torch.equal(last.mean * (last.count > 0), again.mean)
 
 
 def test_frames_are_what_the_server_saw(tmp_path: Path) -> None:
-    story = Story.read(write_run(tmp_path / "run", CADIS()))
-    found = list(frames(story.history, {2, 7}, gamma=0.2))
+    run_data = RunData.read(write_run(tmp_path / "run", CADIS()))
+    found = list(frames(run_data.history, {2, 7}, gamma=0.2))
     assert [frame.record.round for frame in found] == [2, 7]
     for frame in found:
         matrix = SimilarityMatrix()
-        for record in story.history[: frame.record.round]:
+        for record in run_data.history[: frame.record.round]:
             matrix = matrix.observe(record.participants, torch.tensor(record.similarity))
         matrix = matrix.estimate_missing(0.2, "mean")
         q = rescale(matrix.mean, matrix.known)
@@ -34,7 +34,7 @@ def test_frames_are_what_the_server_saw(tmp_path: Path) -> None:
 
 
 def test_convergence_by_brute_force(tmp_path: Path) -> None:
-    history = Story.read(write_run(tmp_path / "run", CADIS(), rounds=9)).history
+    history = RunData.read(write_run(tmp_path / "run", CADIS(), rounds=9)).history
     sums: dict[tuple[int, int], list[float]] = {}
     after = []
     for record in history:

@@ -18,7 +18,7 @@ def test_runs_that_differ_by_seed_only_are_one_group(tmp_path: Path) -> None:
     results = read_results([*paths, paths[0]])  # the same one twice counts once
     labels = [group.label for group in results.groups]
     assert labels == ["CADIS (threshold=0.7)", "FedAvg", "CADIS (threshold=0.8)"]
-    assert [[s.seed for s in group.stories] for group in results.groups] == [[0, 1], [0], [0]]
+    assert [[s.seed for s in group.runs] for group in results.groups] == [[0, 1], [0], [0]]
     assert results.kind == "runs"
     assert results.baseline == 1
 
@@ -37,7 +37,7 @@ def test_what_has_not_ended_is_not_averaged_in(tmp_path: Path) -> None:
         write_run(tmp_path / "b", CADIS(), 1, finished=False).path,
     ]
     group = read_results(paths).groups[0]
-    assert len(group.stories) == 2
+    assert len(group.runs) == 2
     assert [scores.seed for scores in group.scores] == [0]
     assert len(read_results(paths[1:]).groups[0].scores) == 1  # there is nothing else
 

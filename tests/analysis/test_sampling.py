@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cadis.analysis import Story, convergence, frames, growing, read_results, sample
+from cadis.analysis import RunData, convergence, frames, growing, read_results, sample
 from cadis.core import SimilarityMatrix, transitive
 from cadis.methods import CADIS
 from cadis.report import page_data
@@ -28,8 +28,8 @@ class Estimated:
         return self._estimate(rows, helping, gamma)
 
 
-def large_run(path: Path, clients: int, **options: Any) -> Story:
-    return Story.read(
+def large_run(path: Path, clients: int, **options: Any) -> RunData:
+    return RunData.read(
         write_run(path / f"{clients}", CADIS(), clients=clients, finished=False, **options)
     )
 
@@ -60,28 +60,28 @@ def test_too_many_clusters_to_keep_are_chosen_from_evenly() -> None:
 
 
 def test_if_nothing_is_sampled_everything_is_exact(tmp_path: Path) -> None:
-    story = Story.read(write_run(tmp_path / "run", CADIS()))
+    run_data = RunData.read(write_run(tmp_path / "run", CADIS()))
     everybody = frozenset(range(12))
-    assert story.choice == ""
-    assert story.looked_at == everybody
+    assert run_data.choice == ""
+    assert run_data.looked_at == everybody
     rounds = {2, 5, 12}
-    plain, chosen = (list(frames(story.history, rounds, 0.2, who)) for who in (None, everybody))
+    plain, chosen = (list(frames(run_data.history, rounds, 0.2, who)) for who in (None, everybody))
     for one, other in zip(plain, chosen, strict=True):
         assert one.clients == other.clients
         assert torch.equal(one.q.nan_to_num(nan=-1), other.q.nan_to_num(nan=-1))
         assert torch.equal(one.found, other.found)
-    assert convergence(story.history, 0.2, rounds) == convergence(
-        story.history, 0.2, rounds, everybody
+    assert convergence(run_data.history, 0.2, rounds) == convergence(
+        run_data.history, 0.2, rounds, everybody
     )
-    exact = replay(story.history, story.method)
+    exact = replay(run_data.history, run_data.method)
     assert exact is not None
-    assert story.matrix is not None
-    torch.testing.assert_close(story.matrix.mean, exact.mean)
-    assert torch.equal(story.matrix.known, exact.known)
+    assert run_data.matrix is not None
+    torch.testing.assert_close(run_data.matrix.mean, exact.mean)
+    assert torch.equal(run_data.matrix.known, exact.known)
 
 
 def test_what_is_estimated_of_some_clients_is_what_it_is_with_all_of_them(tmp_path: Path) -> None:
-    history = Story.read(write_run(tmp_path / "run", CADIS(), clients=40, rounds=15)).history
+    history = RunData.read(write_run(tmp_path / "run", CADIS(), clients=40, rounds=15)).history
     some = frozenset(range(0, 40, 3))
     for all_of_them, few in zip(
         growing(history, None, 0.2), growing(history, None, 0.2, some), strict=True
@@ -95,12 +95,12 @@ def test_what_is_estimated_of_some_clients_is_what_it_is_with_all_of_them(tmp_pa
 
 
 def test_a_replay_is_what_the_server_had(tmp_path: Path) -> None:
-    story = Story.read(write_run(tmp_path / "run", CADIS(), clients=40, rounds=15))
+    run_data = RunData.read(write_run(tmp_path / "run", CADIS(), clients=40, rounds=15))
     server = SimilarityMatrix()
-    for record in story.history:
+    for record in run_data.history:
         similarity = torch.tensor(record.similarity)
         server = server.observe(record.participants, similarity).estimate_missing(0.2, "mean")
-    again = replay(story.history, story.method)
+    again = replay(run_data.history, run_data.method)
     assert again is not None
     assert again.client_ids == server.client_ids
     assert torch.equal(again.count, server.count)
@@ -111,9 +111,9 @@ def test_a_replay_is_what_the_server_had(tmp_path: Path) -> None:
 def test_only_who_took_part_is_estimated_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    story = Story.read(write_run(tmp_path / "run", CADIS(), clients=60, rounds=20))
+    run_data = RunData.read(write_run(tmp_path / "run", CADIS(), clients=60, rounds=20))
     estimated = Estimated(monkeypatch)
-    for _ in frames(story.history, set(range(1, 21)), 0.2):
+    for _ in frames(run_data.history, set(range(1, 21)), 0.2):
         pass
     assert estimated.rows == 20 * 6
 
@@ -123,11 +123,11 @@ def test_a_page_of_many_clients_costs_no_more_for_more_of_them(
 ) -> None:
     counts = []
     for clients in (400, 1600):
-        story = large_run(tmp_path, clients, rounds=40, per_round=40)
+        run_data = large_run(tmp_path, clients, rounds=40, per_round=40)
         estimated = Estimated(monkeypatch)
-        page_data(read_results([story.path]))
+        page_data(read_results([run_data.path]))
         counts.append(estimated.pairs)
-        assert len(story.looked_at) == 120
+        assert len(run_data.looked_at) == 120
         monkeypatch.undo()
     assert 0 < counts[1] <= counts[0]
     assert counts[0] <= 3 * 40 * 40 * 120  # the end, the frames, the convergence
@@ -137,20 +137,20 @@ def test_a_run_that_goes_on_is_summarised_without_all_its_pairs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     estimated = Estimated(monkeypatch)
-    story = large_run(tmp_path, 400, rounds=4)
+    run_data = large_run(tmp_path, 400, rounds=4)
     assert estimated.rows == 0
-    assert "clusters_found" not in story.summary
-    assert story.summary["round_agreement"] == 1
+    assert "clusters_found" not in run_data.summary
+    assert run_data.summary["round_agreement"] == 1
 
 
 def test_how_many_clients_are_shown_is_told(tmp_path: Path) -> None:
-    story = large_run(tmp_path, 400, rounds=6, per_round=200)
-    seen = len({client for record in story.history for client in record.participants})
-    assert story.choice == f"120 of {seen} clients"
-    assert len(story.ordered_clients) == 120
-    shares = story.grouped_together()
-    row = {client: number for number, client in enumerate(story.ordered_clients)}
+    run_data = large_run(tmp_path, 400, rounds=6, per_round=200)
+    seen = len({client for record in run_data.history for client in record.participants})
+    assert run_data.choice == f"120 of {seen} clients"
+    assert len(run_data.ordered_clients) == 120
+    shares = run_data.grouped_together()
+    row = {client: number for number, client in enumerate(run_data.ordered_clients)}
     one, *_, other = row
-    both = [r for r in story.history if {one, other} <= set(r.participants)]
+    both = [r for r in run_data.history if {one, other} <= set(r.participants)]
     assert both
     assert shares[row[one], row[other]] == 0  # of different clusters

@@ -4,22 +4,22 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from cadis.analysis import Scores, Story
+from cadis.analysis import RunData, Scores
 from cadis.methods import CADIS, FedAvg, SingleSet
 from fabricated import write_run
 
 
 def test_measures_by_hand(tmp_path: Path) -> None:
-    story = Story.read(write_run(tmp_path / "run", CADIS(), rounds=12))
-    accuracies = [record.accuracy or 0.0 for record in story.history]
-    scores = Scores.of(story)
+    run_data = RunData.read(write_run(tmp_path / "run", CADIS(), rounds=12))
+    accuracies = [record.accuracy or 0.0 for record in run_data.history]
+    scores = Scores.of(run_data)
     assert scores.best == max(accuracies)
     assert scores.last == accuracies[11]
     assert scores.ten_rounds == pytest.approx(sum(accuracies[2:]) / 10)
     assert scores.amplitude == max(accuracies[2:]) - min(accuracies[2:])
-    by_class = story.history[-1].class_accuracy
+    by_class = run_data.history[-1].class_accuracy
     assert scores.rare == pytest.approx(fmean(a for a in by_class[3:] if a is not None))
-    clients = story.history[9].client_accuracy  # rounds 5 and 10 have it
+    clients = run_data.history[9].client_accuracy  # rounds 5 and 10 have it
     assert clients is not None
     assert scores.client_mean == pytest.approx(fmean(clients))
     assert scores.client_deviation == pytest.approx(pstdev(clients))
@@ -29,34 +29,34 @@ def test_measures_by_hand(tmp_path: Path) -> None:
 
 
 def test_samples_per_second_by_hand(tmp_path: Path) -> None:
-    story = Story.read(write_run(tmp_path / "run", FedAvg(), rounds=3))
-    sizes = {client["id"]: sum(client["samples"]) for client in story.federation["clients"]}
-    seen = sum(sizes[client] for record in story.history for client in record.participants)
-    assert Scores.of(story).samples_per_second == pytest.approx(2 * seen / (3 * 0.5))
+    run_data = RunData.read(write_run(tmp_path / "run", FedAvg(), rounds=3))
+    sizes = {client["id"]: sum(client["samples"]) for client in run_data.federation["clients"]}
+    seen = sum(sizes[client] for record in run_data.history for client in record.participants)
+    assert Scores.of(run_data).samples_per_second == pytest.approx(2 * seen / (3 * 0.5))
 
 
 def test_who_pools_clients_trains_on_all_their_data(tmp_path: Path) -> None:
-    story = Story.read(write_run(tmp_path / "run", SingleSet(), rounds=2))
-    pooled = [replace(record, participants=["everyone"]) for record in story.history]
-    everything = sum(sum(client["samples"]) for client in story.federation["clients"])
-    speed = Scores.of(replace(story, history=pooled)).samples_per_second
+    run_data = RunData.read(write_run(tmp_path / "run", SingleSet(), rounds=2))
+    pooled = [replace(record, participants=["everyone"]) for record in run_data.history]
+    everything = sum(sum(client["samples"]) for client in run_data.federation["clients"])
+    speed = Scores.of(replace(run_data, history=pooled)).samples_per_second
     assert speed == pytest.approx(2 * 2 * everything / (2 * 0.5))
 
 
 def test_first_round_of_a_target(tmp_path: Path) -> None:
-    scores = Scores.of(Story.read(write_run(tmp_path / "run", FedAvg(), rounds=12)))
+    scores = Scores.of(RunData.read(write_run(tmp_path / "run", FedAvg(), rounds=12)))
     reached = [number for number, value in scores.accuracies if value >= 0.5]
     assert scores.rounds_to(0.5) == reached[0]
     assert scores.rounds_to(0.999) is None
 
 
 def test_what_was_not_measured_is_none(tmp_path: Path) -> None:
-    story = Story.read(write_run(tmp_path / "run", FedAvg(), rounds=3))
+    run_data = RunData.read(write_run(tmp_path / "run", FedAvg(), rounds=3))
     untested = [
         replace(record, accuracy=None, class_accuracy=[], client_accuracy=None)
-        for record in story.history
+        for record in run_data.history
     ]
-    scores = Scores.of(replace(story, history=untested))
+    scores = Scores.of(replace(run_data, history=untested))
     assert (scores.best, scores.last, scores.ten_rounds, scores.amplitude) == (None,) * 4
     assert (scores.client_mean, scores.client_worst, scores.agreement) == (None,) * 3
     assert scores.rounds_to(0.1) is None

@@ -13,7 +13,7 @@ from threading import Thread
 import pytest
 
 from cadis.core import CadisError, RunError
-from cadis.data import SILENT, Listener, fetch, find, load, problems
+from cadis.data import NO_CALLBACKS, Callbacks, fetch, find, load, problems
 from cadis.data.catalogue import CATALOGUE
 from cadis.data.library import load_published
 from cadis.data.published import Published
@@ -94,8 +94,8 @@ def test_fetched_from_the_first_mirror_that_delivers(
 ) -> None:
     mirrors = (f"{server.address}/{first}", f"{server.address}/good")
     heard: list[tuple[str, int, int]] = []
-    listener = Listener(progress=lambda *call: heard.append(call))
-    folder = fetch(replace(published, mirrors=mirrors), tmp_path, listener)
+    callbacks = Callbacks(progress=lambda *call: heard.append(call))
+    folder = fetch(replace(published, mirrors=mirrors), tmp_path, callbacks)
     found = find(published, [tmp_path])
     assert found is not None
     assert found.folder == folder
@@ -122,7 +122,7 @@ def test_when_no_mirror_delivers_nothing_is_left(
 ) -> None:
     broken = replace(published, mirrors=(f"{server.address}/{mirror}", "http://127.0.0.1:9/none"))
     with pytest.raises(CadisError, match=reason) as caught:
-        fetch(broken, tmp_path, SILENT)
+        fetch(broken, tmp_path, NO_CALLBACKS)
     assert f"{server.address}/{mirror}" in str(caught.value)
     assert "refused" in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -134,25 +134,25 @@ def test_what_was_fetched_stays_and_is_not_fetched_again(server: Server, tmp_pat
     last = f"good/{NAMES[3]}.gz"
     kept = server.files.pop(last)
     with pytest.raises(CadisError, match="Not Found"):
-        fetch(toy, tmp_path, SILENT)
+        fetch(toy, tmp_path, NO_CALLBACKS)
     assert len(list((tmp_path / "toy").iterdir())) == 3
     server.files[last] = kept
     server.asked.clear()
     (tmp_path / "toy" / f"{NAMES[0]}.gz").write_bytes(gzip.compress(b"damaged since"))
-    fetch(toy, tmp_path, SILENT)
+    fetch(toy, tmp_path, NO_CALLBACKS)
     assert server.asked == [f"good/{NAMES[0]}.gz", last]
     assert find(toy, [tmp_path]) is not None
 
 
 def test_what_is_damaged_is_replaced_gzipped_or_not(server: Server, tmp_path: Path) -> None:
     toy = replace(TOY, mirrors=(f"{server.address}/good",))
-    folder = fetch(toy, tmp_path, SILENT)
+    folder = fetch(toy, tmp_path, NO_CALLBACKS)
     zipped = folder / f"{NAMES[0]}.gz"
     zipped.write_bytes(zipped.read_bytes()[:-9])
     (folder / f"{NAMES[1]}.gz").unlink()
     (folder / NAMES[1]).write_bytes(b"damaged")
     said: list[str] = []
-    fetch(toy, tmp_path, Listener(say=said.append))
+    fetch(toy, tmp_path, Callbacks(say=said.append))
     found = find(toy, [tmp_path])
     assert found is not None
     assert list(problems(found)) == []
@@ -171,7 +171,7 @@ def test_what_was_kept_is_kept_again(server: Server, tmp_path: Path) -> None:
     (folder / "test.bin").write_bytes(ROWS["test.bin"])
     for content in (b"mine", b"mine too"):
         (folder / "train.bin").write_bytes(content)
-        fetch(tarred, tmp_path, SILENT)
+        fetch(tarred, tmp_path, NO_CALLBACKS)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == ROWS | {
         "train.bin.replaced": b"mine",
         "train.bin.replaced1": b"mine too",
@@ -184,14 +184,14 @@ def test_a_full_disk_is_not_the_mirrors_fault(server: Server, small_disk: Path) 
     for mirror in ("heavy", "late"):
         address = f"{server.address}/{mirror}"
         with pytest.raises(RunError, match="cannot be written: the disk is full; make room"):
-            fetch(replace(TARRED, mirrors=(address,)), small_disk, SILENT)
+            fetch(replace(TARRED, mirrors=(address,)), small_disk, NO_CALLBACKS)
         assert list((small_disk / "tarred-bin").iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_written(server: Server, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CadisError, match="cannot be written: Not a directory"):
-        fetch(replace(TOY, mirrors=(f"{server.address}/good",)), tmp_path / "file", SILENT)
+        fetch(replace(TOY, mirrors=(f"{server.address}/good",)), tmp_path / "file", NO_CALLBACKS)
 
 
 def test_load_downloads_what_is_missing_unless_offline(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from cadis.core import CadisError
-from cadis.data import Dataset, Listener, load
+from cadis.data import Callbacks, Dataset, load
 from cadis.data.album import Picture
 from cadis.data.images import hold_out
 from support import draw_picture, draw_pills
@@ -25,12 +25,12 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Ear:
-    """Remembers what a listener hears."""
+    """Remembers what a callbacks hears."""
 
     def __init__(self) -> None:
         self.progress: list[tuple[str, int, int]] = []
         self.said: list[str] = []
-        self.listener = Listener(lambda *call: self.progress.append(call), self.said.append)
+        self.callbacks = Callbacks(lambda *call: self.progress.append(call), self.said.append)
 
 
 def draw_classes(folder: Path, **pictures: int) -> Path:
@@ -41,7 +41,7 @@ def draw_classes(folder: Path, **pictures: int) -> Path:
 
 
 def load_folder(folder: Path, ear: Ear | None = None, size: int = 16) -> Dataset:
-    return load(f"images:{folder}", image_size=size, listener=(ear or Ear()).listener)
+    return load(f"images:{folder}", image_size=size, callbacks=(ear or Ear()).callbacks)
 
 
 def test_classes_to_be_partitioned(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_a_crash_while_decoding_leaves_no_cache(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        load(f"images:{folder}", image_size=16, listener=Listener(stop))
+        load(f"images:{folder}", image_size=16, callbacks=Callbacks(stop))
     assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
     assert len(load_folder(folder).train) == 18
 
@@ -357,6 +357,6 @@ def test_a_picture_that_vanishes_is_named(tmp_path: Path) -> None:
                 path.unlink()
         assert total == 405
 
-    load(f"images:{folder}", image_size=8, listener=Listener(remove, ear.said.append))
+    load(f"images:{folder}", image_size=8, callbacks=Callbacks(remove, ear.said.append))
     assert any(line.endswith("more pictures that cannot be read.") for line in ear.said)
     assert "No such file or directory" in ear.said[0]

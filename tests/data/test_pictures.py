@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from cadis.core import RunError
-from cadis.data import SILENT, Listener
+from cadis.data import NO_CALLBACKS, Callbacks
 from cadis.data.pictures import Decoded, decode
 from support import draw_picture
 
@@ -32,8 +32,8 @@ def pictures(tmp_path: Path) -> list[Path]:
 class Count(list[int]):
     """Counts pictures that are decoded."""
 
-    def listener(self) -> Listener:
-        return Listener(progress=lambda _, done, __: self.append(done))
+    def callbacks(self) -> Callbacks:
+        return Callbacks(progress=lambda _, done, __: self.append(done))
 
 
 def same(first: Decoded, second: Decoded) -> bool:
@@ -43,13 +43,13 @@ def same(first: Decoded, second: Decoded) -> bool:
 
 def test_the_cache_gives_what_was_decoded(pictures: list[Path], tmp_path: Path) -> None:
     count = Count()
-    fresh = decode(pictures, SIZE, tmp_path / "cache", count.listener())
+    fresh = decode(pictures, SIZE, tmp_path / "cache", count.callbacks())
     assert fresh.pixels.shape == (9, SIZE, SIZE, 3)
     assert list(fresh.broken) == [3]
     assert fresh.animated == [5]
     assert fresh.pixels[4, 0, 0].tolist() == [255, 0, 0]
     assert count == list(range(1, 11))
-    assert same(decode(pictures, SIZE, tmp_path / "cache", count.listener()), fresh)
+    assert same(decode(pictures, SIZE, tmp_path / "cache", count.callbacks()), fresh)
     assert len(count) == 10
 
 
@@ -88,14 +88,14 @@ def flipped(at: int) -> Callable[[bytes], bytes]:
 def test_a_damaged_cache_is_made_anew(
     name: str, damage: Callable[[bytes], bytes], pictures: list[Path], tmp_path: Path
 ) -> None:
-    before = decode(pictures, SIZE, tmp_path / "cache", SILENT)
+    before = decode(pictures, SIZE, tmp_path / "cache", NO_CALLBACKS)
     (damaged,) = (tmp_path / "cache").rglob(name)
     content = damaged.read_bytes()
     damaged.unlink()  # what was decoded before is still mapped
     damaged.write_bytes(damage(content))
     assert damaged.read_bytes() != content
     count = Count()
-    assert same(decode(pictures, SIZE, tmp_path / "cache", count.listener()), before)
+    assert same(decode(pictures, SIZE, tmp_path / "cache", count.callbacks()), before)
     assert len(count) == 10
     assert damaged.read_bytes() == content
 
@@ -103,11 +103,11 @@ def test_a_damaged_cache_is_made_anew(
 def test_nothing_but_pictures_of_the_cache_is_ever_removed(
     pictures: list[Path], tmp_path: Path
 ) -> None:
-    decode(pictures, SIZE, tmp_path / "cache", SILENT)
+    decode(pictures, SIZE, tmp_path / "cache", NO_CALLBACKS)
     (index,) = (tmp_path / "cache").rglob("index.json")
     index.write_text("")
     (index.parent / "notes.txt").write_text("mine")
-    decode(pictures, SIZE, tmp_path / "cache", SILENT)
+    decode(pictures, SIZE, tmp_path / "cache", NO_CALLBACKS)
     assert (index.parent / "notes.txt").read_text() == "mine"
 
 
@@ -120,7 +120,7 @@ def test_drafts_of_the_dead_are_swept(pictures: list[Path], tmp_path: Path) -> N
             (draft / file).write_bytes(bytes(10))
             os.utime(draft / file, (when, when))
         os.utime(draft, (long_ago, long_ago))  # nobody touches the folder while a file is written
-    decode(pictures, SIZE, cache, SILENT)
+    decode(pictures, SIZE, cache, NO_CALLBACKS)
     assert {path.name for path in cache.glob(".draft-*")} == {".draft-alive", ".draft-other"}
     assert (cache / ".draft-alive" / "pixels.raw").is_file()
     assert (cache / ".draft-other" / "mine.txt").is_file()
@@ -130,22 +130,22 @@ def test_a_full_disk_is_a_sentence_and_nothing_is_left(
     pictures: list[Path], small_disk: Path
 ) -> None:
     with pytest.raises(RunError, match="cannot be written: the disk is full; make room"):
-        decode(pictures, 64, small_disk / "cache", SILENT)
+        decode(pictures, 64, small_disk / "cache", NO_CALLBACKS)
     assert list((small_disk / "cache").iterdir()) == []
-    assert len(decode(pictures, SIZE, small_disk / "cache", SILENT).pixels) == 9
+    assert len(decode(pictures, SIZE, small_disk / "cache", NO_CALLBACKS).pixels) == 9
 
 
 def test_no_picture_at_all_can_be_read(pictures: list[Path], tmp_path: Path) -> None:
     for _ in range(2):
-        decoded = decode([pictures[3]], SIZE, tmp_path / "cache", SILENT)
+        decoded = decode([pictures[3]], SIZE, tmp_path / "cache", NO_CALLBACKS)
         assert decoded.pixels.shape == (0, SIZE, SIZE, 3)
-    assert decode([], SIZE, tmp_path / "cache", SILENT).broken == {}
+    assert decode([], SIZE, tmp_path / "cache", NO_CALLBACKS).broken == {}
 
 
 def test_a_picture_that_may_be_read_at_last(pictures: list[Path], tmp_path: Path) -> None:
     pictures[0].chmod(0)
     if os.access(pictures[0], os.R_OK):
         pytest.skip("root may read everything")
-    assert decode(pictures, SIZE, tmp_path / "cache", SILENT).broken[0] == "Permission denied"
+    assert decode(pictures, SIZE, tmp_path / "cache", NO_CALLBACKS).broken[0] == "Permission denied"
     pictures[0].chmod(0o644)
-    assert 0 not in decode(pictures, SIZE, tmp_path / "cache", SILENT).broken
+    assert 0 not in decode(pictures, SIZE, tmp_path / "cache", NO_CALLBACKS).broken

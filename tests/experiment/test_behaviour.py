@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cadis.core import CadisError, RunError, generator_for, present_classes
-from cadis.data import Listener
+from cadis.data import Callbacks
 from cadis.experiment import build_model, load_dataset, resolve
 from cadis.experiment.behaviour import Behaviour, observe_layer
 from support import draw_picture
@@ -161,8 +161,8 @@ def test_what_became_infinite_is_a_sentence() -> None:
 
 def test_only_training_is_told() -> None:
     heard: list[tuple[str, int, int]] = []
-    listener = Listener(progress=lambda *told: heard.append(told))
-    observe_layer(resolve({}, {"workers": 1, "epochs": 1}), listener=listener)
+    callbacks = Callbacks(progress=lambda *told: heard.append(told))
+    observe_layer(resolve({}, {"workers": 1, "epochs": 1}), callbacks=callbacks)
     assert heard == [("training clients", n, 5) for n in range(1, 6)]
 
 

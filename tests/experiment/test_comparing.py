@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cadis.core import CadisError
-from cadis.data import SILENT, Listener
+from cadis.data import NO_CALLBACKS, Callbacks
 from cadis.experiment import (
     OnRound,
     PlannedRun,
@@ -28,7 +28,7 @@ class Heard:
     rounds: list[tuple[str, int, int]] = field(default_factory=list)
     reused: list[bool] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
-    listener: Listener = SILENT
+    of_run: Callbacks = NO_CALLBACKS
 
     def begin(self, run: PlannedRun) -> OnRound:
         def on_round(result: RoundResult) -> None:

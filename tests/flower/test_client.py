@@ -14,7 +14,7 @@ from cadis.core import CadisError
 from cadis.data import Examples
 from cadis.flower import introduce, local_evaluate, local_train
 from cadis.flower.memory import Memory, memory_folder
-from cadis.flower.orders import Orders
+from cadis.flower.train_config import TrainConfig
 from cadis.methods import CADIS, FedDyn, FedProx
 from flower_support import SMALL, LocalGrid, small_arrays
 from support import blobs, same, small_model
@@ -34,10 +34,10 @@ def equal(first: ArrayRecord, second: ArrayRecord) -> bool:
 
 
 def test_orders_survive_the_way() -> None:
-    given = Orders(
+    given = TrainConfig(
         3, CADIS(threshold=0.5, bandwidth=2.0), client="north", seed=4, head="7", run=RUN
     )
-    read = Orders.read(given.config({**SMALL, "mine": "kept"}))
+    read = TrainConfig.read(given.config({**SMALL, "mine": "kept"}))
     assert read.method == given.method
     assert (read.round, read.client, read.seed, read.head, read.run) == (3, "north", 4, "7", RUN)
     assert (read.local.epochs, read.local.batch_size, read.local.lr) == (2, 4, 0.1)
@@ -45,18 +45,18 @@ def test_orders_survive_the_way() -> None:
 
 
 def test_without_orders_it_is_plain_averaging() -> None:
-    assert Orders.read({}) == Orders()
-    assert Orders.read({}, FedProx(0.5)).method == FedProx(0.5)
+    assert TrainConfig.read({}) == TrainConfig()
+    assert TrainConfig.read({}, FedProx(0.5)).method == FedProx(0.5)
     with pytest.raises(CadisError, match="no method 'fedavgg'; did you mean 'fedavg'"):
-        Orders.read({"cadis.method": "fedavgg"})
+        TrainConfig.read({"cadis.method": "fedavgg"})
     with pytest.raises(CadisError, match="lr should be a finite number"):
-        Orders.read({"lr": float("inf")})
+        TrainConfig.read({"lr": float("inf")})
     with pytest.raises(CadisError, match="lr should be greater than 0"):
-        Orders.read({"lr": -1.0})
+        TrainConfig.read({"lr": -1.0})
 
 
 def test_all_kinds_of_data_are_the_same() -> None:
-    config = Orders(client=2).config(SMALL)
+    config = TrainConfig(client=2).config(SMALL)
     expected = trained(config)
     assert equal(trained(config, (OWN.inputs, OWN.labels)), expected)
     assert equal(trained(config, LOADER), expected)
@@ -65,7 +65,7 @@ def test_all_kinds_of_data_are_the_same() -> None:
 
 
 def test_what_leaves_a_client() -> None:
-    config = Orders(method=CADIS()).config(SMALL)
+    config = TrainConfig(method=CADIS()).config(SMALL)
     arrays, metrics = local_train(small_model(), OWN, small_arrays(), config)
     assert set(metrics) == {"num-examples", "train-seconds"}
     assert metrics["num-examples"] == 9
@@ -76,7 +76,7 @@ def test_what_leaves_a_client() -> None:
 
 def test_the_model_given_is_not_changed() -> None:
     model, before = small_model(), small_model().state_dict()
-    local_train(model, OWN, small_arrays(), Orders().config(SMALL))
+    local_train(model, OWN, small_arrays(), TrainConfig().config(SMALL))
     assert all(same(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert not model.get_submodule("7")._forward_pre_hooks
 
@@ -98,7 +98,7 @@ def test_the_model_given_is_not_changed() -> None:
 )
 def test_data_that_cannot_be_used(data: object, sentence: str) -> None:
     with pytest.raises(CadisError, match=sentence):
-        trained(Orders().config(SMALL), data)
+        trained(TrainConfig().config(SMALL), data)
 
 
 def test_models_that_cannot_be_used() -> None:
@@ -119,8 +119,8 @@ def test_a_client_remembers_by_round(tmp_path: Path) -> None:
     """A round that is asked for again begins with the memory that it began with before."""
 
     def go(number: int, remembered: int) -> ArrayRecord:
-        orders = Orders(number, FedDyn(), client="a/b", run=RUN, memory_round=remembered)
-        return trained(orders.config(SMALL), memory=tmp_path)
+        train_config = TrainConfig(number, FedDyn(), client="a/b", run=RUN, memory_round=remembered)
+        return trained(train_config.config(SMALL), memory=tmp_path)
 
     first, second = go(1, 0), go(2, 1)
     assert equal(go(2, 1), second)
@@ -133,14 +133,14 @@ def test_a_client_remembers_by_round(tmp_path: Path) -> None:
 
 
 def test_a_lost_memory_is_told(tmp_path: Path) -> None:
-    orders = Orders(5, FedDyn(), client=1, run=RUN, memory_round=4)
+    train_config = TrainConfig(5, FedDyn(), client=1, run=RUN, memory_round=4)
     _, metrics = local_train(
-        small_model(), OWN, small_arrays(), orders.config(SMALL), memory=tmp_path
+        small_model(), OWN, small_arrays(), train_config.config(SMALL), memory=tmp_path
     )
     assert metrics["memory-lost"] == 1
-    orders = Orders(6, FedDyn(), client=1, run=RUN, memory_round=5)
+    train_config = TrainConfig(6, FedDyn(), client=1, run=RUN, memory_round=5)
     _, metrics = local_train(
-        small_model(), OWN, small_arrays(), orders.config(SMALL), memory=tmp_path
+        small_model(), OWN, small_arrays(), train_config.config(SMALL), memory=tmp_path
     )
     assert metrics["memory-lost"] == 0
 
@@ -199,7 +199,7 @@ def test_testing_needs_no_head() -> None:
     arrays = ArrayRecord(Odd().state_dict())
     data = blobs(10, [3, 4], seed=0)
     assert local_evaluate(Odd(), data, arrays)["num-examples"] == 10
-    local_train(Odd(), data, arrays, Orders(head="fc").config(SMALL))
+    local_train(Odd(), data, arrays, TrainConfig(head="fc").config(SMALL))
     with pytest.raises(CadisError, match="This client has label 4, but the model tells only 4"):
         local_train(Odd(), data, arrays, SMALL)
     with pytest.raises(CadisError, match="The test data has label 5"):

@@ -82,11 +82,11 @@ def test_trailing_mean_by_hand() -> None:
 
 def test_the_voice_of_a_cluster_by_hand(tmp_path: Path) -> None:
     group = read_results([write_run(tmp_path / "run", CADIS(), rounds=3).path]).groups[0]
-    story = group.stories[0]
+    run_data = group.runs[0]
     by_hand = {0: 0.0, 1: 0.0, 2: 0.0}
-    for record in story.history:
+    for record in run_data.history:
         for client in record.participants:
-            truth = story.true_cluster[client]
+            truth = run_data.true_cluster[client]
             assert truth is not None
             by_hand[truth] += (1 / 6) / 3  # everybody weighs the same in made-up records
     assert voices(group) == pytest.approx(by_hand)

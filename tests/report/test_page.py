@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from cadis.analysis import Story, frames, read_results
+from cadis.analysis import RunData, frames, read_results
 from cadis.methods import CADIS
 from cadis.report import page_data, write_report
 from cadis.report.page.assembly import SCRIPTS
@@ -53,14 +53,14 @@ def test_sections_follow_the_records(tmp_path: Path) -> None:
     assert [method["baseline"] for method in data["methods"]] == [True, False, False]
     assert [method["reference"] for method in data["methods"]] == [False, False, True]
     run = data["accuracy"]["runs"][2]
-    story = results.groups[1].stories[0]
+    run_data = results.groups[1].runs[0]
     assert (run["method"], run["seed"]) == (1, 0)
-    assert run["all"] == [round(r.accuracy or 0, 4) for r in story.history]
-    assert data["confusion"]["seeds"][0]["matrices"][1]["counts"] == story.summary["confusion"]
+    assert run["all"] == [round(r.accuracy or 0, 4) for r in run_data.history]
+    assert data["confusion"]["seeds"][0]["matrices"][1]["counts"] == run_data.summary["confusion"]
     assert data["confusion"]["seeds"][0]["rare"] == [3, 4]
     fair = data["fairness"]["runs"][2]
     assert fair["rounds"] == [5, 10]
-    clients = story.history[9].client_accuracy or []
+    clients = run_data.history[9].client_accuracy or []
     assert fair["last"] == pytest.approx(clients, abs=1e-4)
     assert fair["mean"][1] == pytest.approx(np.mean(clients), abs=1e-5)
     assert fair["deviation"][1] == pytest.approx(np.std(clients), abs=1e-5)
@@ -72,11 +72,11 @@ def test_sections_follow_the_records(tmp_path: Path) -> None:
 
 def test_the_matrix_of_a_frame_is_the_servers(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", CADIS(), rounds=9)
-    story = Story.read(folder)
+    run_data = RunData.read(folder)
     (run,) = page_data(read_results([folder.path]))["grouping"]["runs"]
     assert run["rounds"] == list(range(1, 10))
     order = [int(name) for name in run["clients"]]
-    for frame in frames(story.history, {4, 9}, 0.2):
+    for frame in frames(run_data.history, {4, 9}, 0.2):
         place = run["rounds"].index(frame.record.round)
         packed = np.frombuffer(base64.b64decode(run["q"][place]), dtype=np.uint8)
         row = {client: number for number, client in enumerate(frame.clients)}
@@ -94,9 +94,9 @@ def test_the_matrix_of_a_frame_is_the_servers(tmp_path: Path) -> None:
         weights = {order[int(at)]: weight for at, weight, _ in run["weights"][place]}
         told = dict(zip(frame.record.participants, frame.record.weights, strict=True))
         assert weights == pytest.approx(told, abs=1e-4)
-    last = replay(story.history, story.method)
+    last = replay(run_data.history, run_data.method)
     assert last is not None
-    assert run["agreement"][-1] == story.summary["cluster_agreement"]
+    assert run["agreement"][-1] == run_data.summary["cluster_agreement"]
 
 
 def test_of_many_clients_an_even_choice_is_shown(tmp_path: Path) -> None:
@@ -138,10 +138,10 @@ def test_what_is_shown_before_is_forgotten_with_its_run(tmp_path: Path) -> None:
     results = read_results([folder.path])
     first = page_data(results)["grouping"]["runs"][0]
     assert page_data(results)["grouping"]["runs"][0] is first
-    story = weakref.ref(results.stories[0])
+    run_data = weakref.ref(results.runs[0])
     del results
     gc.collect()
-    assert story() is None
+    assert run_data() is None
 
 
 def test_what_nobody_measured_has_no_section(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import torch
 from rich.console import Console
 
 import cadis
-from cadis.analysis import Story, read_results
+from cadis.analysis import RunData, read_results
 from cadis.methods import CADIS, FedAvg, Method
 from cadis.report import draw_figures, run_progress, summary_table
 from cadis.runs import RunFolder
@@ -39,11 +39,11 @@ def test_figures_are_drawn(method: Method, clusters: list[int] | None, tmp_path:
 
 
 def test_grouped_together_by_hand(tmp_path: Path) -> None:
-    story = Story.read(finished(tmp_path / "run", CADIS(), [0, 0, 0, 1, 2]))
-    shares = story.grouped_together()
-    for row, one in enumerate(story.ordered_clients):
-        for column, other in enumerate(story.ordered_clients):
-            shared = [r for r in story.history if {one, other} <= set(r.participants)]
+    run_data = RunData.read(finished(tmp_path / "run", CADIS(), [0, 0, 0, 1, 2]))
+    shares = run_data.grouped_together()
+    for row, one in enumerate(run_data.ordered_clients):
+        for column, other in enumerate(run_data.ordered_clients):
+            shared = [r for r in run_data.history if {one, other} <= set(r.participants)]
             together = [
                 r.clusters[r.participants.index(one)] == r.clusters[r.participants.index(other)]
                 for r in shared
@@ -69,10 +69,10 @@ def test_progress_tells_rounds_and_accuracy(terminal: bool, tmp_path: Path) -> N
     federation = small_federation()
     clients = [(client.inputs, client.labels) for client in federation.clients]
     test = federation.test.inputs, federation.test.labels
-    with run_progress(console, 3) as (on_round, listener):
-        listener.progress("reading pictures", 3, 4)
-        listener.progress("downloading", 5, 0)  # nobody knows how much there is
-        listener.say("Skipped x.")
+    with run_progress(console, 3) as (on_round, callbacks):
+        callbacks.progress("reading pictures", 3, 4)
+        callbacks.progress("downloading", 5, 0)  # nobody knows how much there is
+        callbacks.say("Skipped x.")
         cadis.run(small_model(), clients, test, rounds=3, workers=1, on_round=on_round)
     text = console.export_text()
     assert "reading pictures" in text

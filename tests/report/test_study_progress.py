@@ -23,8 +23,8 @@ def shown(folder: StudyFolder, methods: list[str], terminal: bool, **changed: st
     study = folder.join(Study("compare", method_variants(methods, {}, QUICK | changed), (0,), ""))
     paper = io.StringIO()
     console = Console(file=paper, force_terminal=terminal, width=100)
-    with study_progress(console, list(planned_runs(folder, study))) as audience:
-        run_study(folder, study, audience)
+    with study_progress(console, list(planned_runs(folder, study))) as callbacks:
+        run_study(folder, study, callbacks)
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", paper.getvalue())
 
 
@@ -47,8 +47,8 @@ def test_many_variants_share_one_bar(tmp_path: Path) -> None:
     nothing = ModelState(torch.zeros(0), torch.zeros(0), torch.zeros(0).long())
     result = RoundResult(record, Evaluation(torch.eye(2).long(), 0.0), RunState(1, nothing, {}))
     paper = io.StringIO()
-    with study_progress(Console(file=paper, force_terminal=True, width=120), runs) as audience:
-        audience.begin(runs[4])(result)
+    with study_progress(Console(file=paper, force_terminal=True, width=120), runs) as callbacks:
+        callbacks.begin(runs[4])(result)
     lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", paper.getvalue()).replace("\r", "\n").splitlines()
     assert {line.split()[0] for line in lines if line.strip()} == {"all"}
     assert any(f"variant 4, seed 0: 1/2, accuracy {record.accuracy:.3f}" in line for line in lines)

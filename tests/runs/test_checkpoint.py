@@ -14,7 +14,7 @@ import cadis
 from cadis.core import CadisError
 from cadis.engine import Engine
 from cadis.methods import CADIS, FedDyn, Method
-from cadis.runs import DamagedError, Keeper, RoundResult, RunFolder, RunState
+from cadis.runs import DamagedError, RoundResult, RunFolder, RunState, RunWriter
 from support import run_rounds, same, small_federation, small_model, small_settings
 
 OPTIONS = {"method": "cadis", "rounds": 9, "lr": 0.1}
@@ -24,14 +24,16 @@ FEDERATION = {
 }
 
 
-def begun(path: Path, start: RunState, resume: bool = False) -> tuple[Keeper, RunState, list[str]]:
-    keeper, said = Keeper(RunFolder(path)), list[str]()
+def begun(
+    path: Path, start: RunState, resume: bool = False
+) -> tuple[RunWriter, RunState, list[str]]:
+    writer, said = RunWriter(RunFolder(path)), list[str]()
     try:
-        state = keeper.begin(start, OPTIONS, lambda _: FEDERATION, resume, said.append)
+        state = writer.begin(start, OPTIONS, lambda _: FEDERATION, resume, said.append)
     except BaseException:
-        keeper.close()
+        writer.close()
         raise
-    return keeper, state, said
+    return writer, state, said
 
 
 def nothing_known(start: RunState) -> RunState:
@@ -45,20 +47,20 @@ def stopped(path: Path, method: Method, rounds: int = 3) -> list[RoundResult]:
     folder = RunFolder(path)
     settings = small_settings(rounds)
     engine = Engine(small_model(), small_federation(), method, settings, folder.client_folder)
-    keeper, _, _ = begun(path, engine.start)
+    writer, _, _ = begun(path, engine.start)
     results = []
-    with closing(keeper):
+    with closing(writer):
         for result in engine.rounds(engine.start):
-            keeper.keep(result.record, result.state, lambda m: {"all": m.parameters})
+            writer.keep(result.record, result.state, lambda m: {"all": m.parameters})
             results.append(result)
     return results
 
 
 def resumed(path: Path, results: list[RoundResult]) -> tuple[RunState, list[str], int]:
     """What the run goes on from, what was said, and how many rounds its history has."""
-    keeper, state, said = begun(path, nothing_known(results[0].state), resume=True)
-    keeper.close()
-    return state, said, len(keeper.history)
+    writer, state, said = begun(path, nothing_known(results[0].state), resume=True)
+    writer.close()
+    return state, said, len(writer.history)
 
 
 def assert_same(state: RunState, expected: RunState) -> None:
@@ -257,16 +259,16 @@ def test_a_full_disk_is_a_sentence_and_the_run_goes_on_later(
 ) -> None:
     results = [result.state for result in run_rounds(CADIS(), tmp_path / "other")]
     records = run_rounds(CADIS(), tmp_path / "other")
-    keeper, _, _ = begun(tmp_path / "run", nothing_known(results[0]))
-    keeper.keep(records[0].record, results[0], lambda m: {"all": m.parameters})
+    writer, _, _ = begun(tmp_path / "run", nothing_known(results[0]))
+    writer.keep(records[0].record, results[0], lambda m: {"all": m.parameters})
 
     def full(_descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(cadis.RunError, match=r"cannot be written: No space left on device; put"):
-        keeper.keep(records[1].record, results[1], lambda m: {"all": m.parameters})
+        writer.keep(records[1].record, results[1], lambda m: {"all": m.parameters})
     monkeypatch.undo()
-    keeper.close()
+    writer.close()
     state, said, rounds = resumed(tmp_path / "run", records)
     assert (state.round, said, rounds) == (1, [], 1)

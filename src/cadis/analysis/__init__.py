@@ -14,6 +14,7 @@ from cadis.analysis.matrices import (
 )
 from cadis.analysis.reading import read_results
 from cadis.analysis.results import Group, Results
+from cadis.analysis.run_data import RunData
 from cadis.analysis.sampling import SHOWN, sample, some_of
 from cadis.analysis.scores import (
     LAST_ROUNDS,
@@ -23,7 +24,6 @@ from cadis.analysis.scores import (
     Scores,
 )
 from cadis.analysis.statistics import PairedTest, Spread, holm, paired_test
-from cadis.analysis.story import Story
 
 __all__ = [
     "HEADLINE",
@@ -39,9 +39,9 @@ __all__ = [
     "PairedTest",
     "Results",
     "RoundsTo",
+    "RunData",
     "Scores",
     "Spread",
-    "Story",
     "answer",
     "convergence",
     "details",

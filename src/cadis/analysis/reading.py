@@ -8,7 +8,7 @@ from typing import Any
 
 from cadis.analysis.checking import check_options, naming
 from cadis.analysis.results import Group, Results
-from cadis.analysis.story import Story
+from cadis.analysis.run_data import RunData
 from cadis.core import CadisError
 from cadis.methods import label_of
 from cadis.runs import MAY_CHANGE, RunFolder, Study, StudyFolder
@@ -29,12 +29,14 @@ class _Shelf:
     def put(self, key: str, group: Group) -> None:
         """Add a group's runs to those of the same key; a run is there once."""
         known = self.groups.get(key)
-        stories = {s.path.resolve(): s for s in [*(known.stories if known else []), *group.stories]}
-        by_seed = sorted(stories.values(), key=lambda story: story.seed)
-        self.groups[key] = replace(known or group, stories=by_seed)
+        runs = {s.path.resolve(): s for s in [*(known.runs if known else []), *group.runs]}
+        by_seed = sorted(runs.values(), key=lambda run_data: run_data.seed)
+        self.groups[key] = replace(known or group, runs=by_seed)
 
 
-def read_results(paths: Sequence[Path], read: Callable[[RunFolder], Story] = Story.read) -> Results:
+def read_results(
+    paths: Sequence[Path], read: Callable[[RunFolder], RunData] = RunData.read
+) -> Results:
     """Read runs and studies; a run of a study that has no round yet is passed over.
 
     Args:
@@ -77,7 +79,7 @@ def _results_of(study: Study, groups: list[Group]) -> Results:
 
 def _check_together(groups: list[Group]) -> None:
     """Refuse runs that learned different things, and the same run twice."""
-    first, *others = [story for group in groups for story in group.stories]
+    first, *others = [run_data for group in groups for run_data in group.runs]
     for other in others:
         if other.classes != first.classes:
             raise CadisError(
@@ -85,7 +87,7 @@ def _check_together(groups: list[Group]) -> None:
                 "show them on pages of their own."
             )
     for group in groups:
-        for one, another in pairwise(group.stories):
+        for one, another in pairwise(group.runs):
             if one.seed == another.seed:  # a copy is no further evidence
                 raise CadisError(
                     f"{one.path} and {another.path} are runs of the same thing with the same "
@@ -93,7 +95,7 @@ def _check_together(groups: list[Group]) -> None:
                 )
 
 
-def _put_study(shelf: _Shelf, folder: StudyFolder, read: Callable[[RunFolder], Story]) -> Study:
+def _put_study(shelf: _Shelf, folder: StudyFolder, read: Callable[[RunFolder], RunData]) -> Study:
     with naming(folder.path / "study.json"):
         study = folder.read()
         for variant in study.variants:
@@ -108,11 +110,11 @@ def _put_study(shelf: _Shelf, folder: StudyFolder, read: Callable[[RunFolder], S
     return study
 
 
-def _put_run(shelf: _Shelf, story: Story) -> None:
-    shelf.plan(story.options.get("rounds", len(story.history)))
-    name = story.method.name
-    key = repr(sorted((k, repr(v)) for k, v in _telling(story.options).items()))
-    shelf.put(key, Group(name, label_of(name), [story]))
+def _put_run(shelf: _Shelf, run_data: RunData) -> None:
+    shelf.plan(run_data.options.get("rounds", len(run_data.history)))
+    name = run_data.method.name
+    key = repr(sorted((k, repr(v)) for k, v in _telling(run_data.options).items()))
+    shelf.put(key, Group(name, label_of(name), [run_data]))
 
 
 def _telling(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,14 +125,14 @@ def _telling(options: Mapping[str, Any]) -> dict[str, Any]:
 def _told_apart(groups: list[Group]) -> list[Group]:
     """Groups of one label get what differs between them added to it."""
     labels = [group.label for group in groups]
-    flat = [_flat(_telling(group.stories[0].options)) for group in groups]
+    flat = [_flat(_telling(group.runs[0].options)) for group in groups]
     apart = []
     for place, group in enumerate(groups):
         alike = [other for other, label in enumerate(labels) if label == group.label]
         keys = sorted({key for other in alike for key in flat[other]})
         differing = [key for key in keys if len({flat[o].get(key) for o in alike}) > 1]
         told = ", ".join(f"{key}={flat[place].get(key)}" for key in differing)
-        label = f"{group.label} ({told or group.stories[0].path})"
+        label = f"{group.label} ({told or group.runs[0].path})"
         apart.append(replace(group, label=label) if len(alike) > 1 else group)
     return apart
 

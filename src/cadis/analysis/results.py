@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from functools import cached_property
 
+from cadis.analysis.run_data import RunData
 from cadis.analysis.scores import Scores
-from cadis.analysis.story import Story
 
 _MOST_NAMES = 10
 """Of more classes, only the number is told."""
@@ -17,33 +17,33 @@ class Group:
     Attributes:
         name: as users type it: a method, an ablation, or a cell of a sweep.
         label: as tables and figures call it.
-        stories: its runs, at least one, by seed.
+        runs: its runs, at least one, by seed.
         cell: in a sweep, the values of the parameters that are varied.
     """
 
     name: str
     label: str
-    stories: list[Story]
+    runs: list[RunData]
     cell: tuple[str, ...] = ()
 
     @property
     def is_reference(self) -> bool:
         """Whether it is no federation, but the line that federations are measured by."""
-        return self.stories[0].method.pools_clients
+        return self.runs[0].method.pools_clients
 
     @cached_property
     def scores(self) -> list[Scores]:
         """Those of the runs that have ended; of all, if none has."""
-        return [Scores.of(story) for story in self._scored]
+        return [Scores.of(run_data) for run_data in self._scored]
 
     @property
     def rounds(self) -> list[int]:
         """How many rounds the runs have that are scored, each number once."""
-        return sorted({len(story.history) for story in self._scored})
+        return sorted({len(run_data.history) for run_data in self._scored})
 
     @property
-    def _scored(self) -> list[Story]:
-        return [story for story in self.stories if story.finished] or self.stories
+    def _scored(self) -> list[RunData]:
+        return [run_data for run_data in self.runs if run_data.finished] or self.runs
 
 
 @dataclass(frozen=True)
@@ -71,14 +71,14 @@ class Results:
     planned_rounds: int = 0
 
     @property
-    def stories(self) -> list[Story]:
+    def runs(self) -> list[RunData]:
         """All runs."""
-        return [story for group in self.groups for story in group.stories]
+        return [run_data for group in self.groups for run_data in group.runs]
 
     @property
     def complete(self) -> bool:
         """Whether all runs are there and have ended."""
-        return len(self.stories) == self.planned and all(s.finished for s in self.stories)
+        return len(self.runs) == self.planned and all(s.finished for s in self.runs)
 
     @property
     def comparable(self) -> bool:
@@ -88,15 +88,15 @@ class Results:
     @property
     def rare(self) -> list[int]:
         """The rare classes, if they are the same in all runs."""
-        first = self.stories[0].rare
-        return first if all(story.rare == first for story in self.stories) else []
+        first = self.runs[0].rare
+        return first if all(run_data.rare == first for run_data in self.runs) else []
 
     @property
     def rare_in_words(self) -> str:
         """Which classes are rare; empty if none are."""
-        if not any(story.rare for story in self.stories):
+        if not any(run_data.rare for run_data in self.runs):
             return ""
-        names = self.stories[0].names(self.rare)
+        names = self.runs[0].names(self.rare)
         if len(names) > _MOST_NAMES:
             return f"{len(names)} classes"
         return ", ".join(names) or "which these are depends on the seed"

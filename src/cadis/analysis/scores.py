@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import fmean, pstdev
 
-from cadis.analysis.story import Story
+from cadis.analysis.run_data import RunData
 
 LAST_ROUNDS = 10
 """The paper's 10-round average."""
@@ -45,26 +45,26 @@ class Scores:
     samples_per_second: float | None
 
     @classmethod
-    def of(cls, story: Story) -> "Scores":
+    def of(cls, run_data: RunData) -> "Scores":
         """Work them out."""
-        tested = tuple((r.round, r.accuracy) for r in story.history if r.accuracy is not None)
+        tested = tuple((r.round, r.accuracy) for r in run_data.history if r.accuracy is not None)
         values = [accuracy for _, accuracy in tested]
         tail = values[-LAST_ROUNDS:]
-        clients = list(story.client_accuracy.values())[-1] if story.client_accuracy else []
+        clients = list(run_data.client_accuracy.values())[-1] if run_data.client_accuracy else []
         return cls(
-            seed=story.seed,
+            seed=run_data.seed,
             accuracies=tested,
             best=max(values, default=None),
             last=values[-1] if values else None,
             ten_rounds=fmean(tail) if tail else None,
             amplitude=max(tail) - min(tail) if tail else None,
-            rare=story.summary["rare_accuracy"],
+            rare=run_data.summary["rare_accuracy"],
             client_mean=fmean(clients) if clients else None,
             client_deviation=pstdev(clients) if clients else None,
             client_worst=min(clients, default=None),
-            agreement=story.summary.get("round_agreement"),
-            server_seconds=fmean(record.seconds.aggregate for record in story.history),
-            samples_per_second=_samples_per_second(story),
+            agreement=run_data.summary.get("round_agreement"),
+            server_seconds=fmean(record.seconds.aggregate for record in run_data.history),
+            samples_per_second=_samples_per_second(run_data),
         )
 
     def rounds_to(self, target: float) -> int | None:
@@ -105,14 +105,14 @@ MEASURES = (
 MEASURE = {measure.key: measure for measure in MEASURES}
 
 
-def _samples_per_second(story: Story) -> float | None:
+def _samples_per_second(run_data: RunData) -> float | None:
     """Samples trained on, each epoch anew, in a second of one worker."""
-    counts = {client["id"]: client["samples"] for client in story.federation["clients"]}
-    epochs = story.options.get("epochs")
+    counts = {client["id"]: client["samples"] for client in run_data.federation["clients"]}
+    epochs = run_data.options.get("epochs")
     if None in counts.values() or not isinstance(epochs, int | float):
         return None
     sizes = {client: sum(samples) for client, samples in counts.items()}
     pooled = sum(sizes.values())  # what a method that pools clients trains on
-    seen = sum(sizes.get(c, pooled) for record in story.history for c in record.participants)
-    seconds = sum(record.seconds.train for record in story.history)
+    seen = sum(sizes.get(c, pooled) for record in run_data.history for c in record.participants)
+    seconds = sum(record.seconds.train for record in run_data.history)
     return epochs * seen / seconds if seconds else None

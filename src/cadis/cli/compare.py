@@ -99,7 +99,7 @@ def _run(study: Study, out: Path | None, name: str, track: str | None) -> int:
 def _run_all(folder: StudyFolder, study: Study, track: str | None, console: Console) -> list[str]:
     """Run what is missing; returns a sentence for each run that could not go on."""
     runs = list(planned_runs(folder, study))
-    with study_progress(console, runs) as audience, tracked(audience, track, folder) as heard:
+    with study_progress(console, runs) as callbacks, tracked(callbacks, track, folder) as heard:
         return run_study(folder, study, heard)
 
 

@@ -44,8 +44,8 @@ def fetch_datasets(names: Sequence[str], data_dir: Path | None) -> int:
         if found is not None and not any(problems(found)):
             console.print(f"{name} is already in {found.folder}.", soft_wrap=True, markup=False)
             continue
-        with loading(console) as listener:
-            folder = fetch(CATALOGUE[name], places[0], listener)
+        with loading(console) as callbacks:
+            folder = fetch(CATALOGUE[name], places[0], callbacks)
         console.print(f"{name} is now in {folder}.", soft_wrap=True, markup=False)
     return 0
 

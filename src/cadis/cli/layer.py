@@ -22,8 +22,8 @@ def layer(preset: str | None, figure: Path | None, given: Mapping[str, Any]) -> 
     options = {name: value for name, value in given.items() if name != "classes"}
     config, console = resolve(read_preset(preset) if preset else {}, options), Console()
     check_picture(figure)
-    with loading(console) as listener:
-        behaviour = observe_layer(config, given.get("classes", ""), listener)
+    with loading(console) as callbacks:
+        behaviour = observe_layer(config, given.get("classes", ""), callbacks)
     console.print(layer_table(behaviour))
     default = Path("runs") / f"layer-{plain_name(behaviour.dataset, behaviour.model)}.png"
     drawn = draw_layer(behaviour, writable(figure or default))

@@ -22,8 +22,8 @@ def partition(
         name = out.name.partition(".")[0]
         raise CadisError(f"The partition is written as JSON; call the file {name}.json.")
     check_picture(figure)
-    with loading(console) as listener:
-        dataset = load_dataset(config.settings, listener)
+    with loading(console) as callbacks:
+        dataset = load_dataset(config.settings, callbacks)
     config = fitted(config, dataset)
     name, dealt = config.settings.partition, build_partition(config, dataset)
     census = Census.take(f"{dataset.name}, {name}", dataset, dealt)

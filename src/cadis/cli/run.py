@@ -66,9 +66,9 @@ def file_options(experiment: Path | None, preset: str | None) -> dict[str, Any]:
 
 def _run(config: ExperimentConfig, folder: RunFolder, resume: bool, tracking: Tracking) -> None:
     console = Console()
-    with run_progress(console, config.settings.rounds) as (on_round, listener):
+    with run_progress(console, config.settings.rounds) as (on_round, callbacks):
         heard = tracking.listening(on_round)
-        result = run_experiment(config, folder.path, resume, heard, listener)
+        result = run_experiment(config, folder.path, resume, heard, callbacks)
     figures = draw_figures(read_results([folder.path]), folder.figures, pdf=False)
     tracking.finish(figures)
     console.print(summary_table(result.summary, folder.read_json("federation.json")["classes"]))

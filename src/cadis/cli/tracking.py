@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cadis.analysis import read_results
-from cadis.experiment import Audience, OnRound, PlannedRun
+from cadis.experiment import OnRound, PlannedRun, StudyCallbacks
 from cadis.report import draw_figures
 from cadis.runs import RoundRecord, RoundResult, RunFolder, StudyFolder, rare_classes
 from cadis.trackers import Tracker, open_tracker
@@ -74,31 +74,33 @@ def check_tracker(name: str | None) -> None:
 
 
 @contextmanager
-def tracked(audience: Audience, track: str | None, folder: StudyFolder) -> Iterator[Audience]:
-    """The audience of a study, with a tracker if one was asked for."""
+def tracked(
+    callbacks: StudyCallbacks, track: str | None, folder: StudyFolder
+) -> Iterator[StudyCallbacks]:
+    """The callbacks of a study, with a tracker if one was asked for."""
     if track is None:
-        yield audience
+        yield callbacks
         return
-    with closing(TrackedAudience(audience, track, folder.path.name)) as heard:
+    with closing(TrackedStudy(callbacks, track, folder.path.name)) as heard:
         yield heard
 
 
-class TrackedAudience:
-    """An audience, and a tracker for each run."""
+class TrackedStudy:
+    """Callbacks of a study that also feed a tracker for each run."""
 
-    def __init__(self, audience: Audience, track: str, group: str) -> None:
-        self.listener = audience.listener
-        self._audience, self._track, self._group = audience, track, group
+    def __init__(self, callbacks: StudyCallbacks, track: str, group: str) -> None:
+        self.of_run = callbacks.of_run
+        self._callbacks, self._track, self._group = callbacks, track, group
         self._tracking: Tracking | None = None
 
     def begin(self, run: PlannedRun) -> OnRound:
         """A tracker for this run."""
         self._tracking = Tracking(self._track, run.folder, self._group)
-        return self._tracking.listening(self._audience.begin(run))
+        return self._tracking.listening(self._callbacks.begin(run))
 
     def end(self, run: PlannedRun, reused: bool) -> None:
         """The tracker is told the rest; of a run that was there already, all that it lacks."""
-        self._audience.end(run, reused)
+        self._callbacks.end(run, reused)
         tracking = self._tracking or Tracking(self._track, run.folder, self._group)
         with closing(tracking):
             results = read_results([run.folder.path])
@@ -107,7 +109,7 @@ class TrackedAudience:
 
     def fail(self, sentence: str) -> None:
         """The tracker is told that it was stopped."""
-        self._audience.fail(sentence)
+        self._callbacks.fail(sentence)
         self.close()
 
     def close(self) -> None:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cadis.core import CadisError
+from cadis.data.callbacks import Callbacks
 from cadis.data.files import is_full, unwritable
 from cadis.data.library import content_digest, gzipped_or_not, read_content
-from cadis.data.listener import Listener
 from cadis.data.published import Published
 
 _CHUNK = 1 << 18
@@ -25,7 +25,7 @@ class _MirrorError(Exception):
     """A mirror did not deliver; the next one may."""
 
 
-def fetch(published: Published, root: Path, listener: Listener) -> Path:
+def fetch(published: Published, root: Path, callbacks: Callbacks) -> Path:
     """Download what is missing of a dataset into a folder of datasets; returns where it lies.
 
     A file is put in place when it is whole and its checksum is right, and stays there whatever
@@ -40,7 +40,7 @@ def fetch(published: Published, root: Path, listener: Listener) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         for download, names in downloads.items():
             if not all(_is_there(folder / name, form.files) for name in names):
-                _from_some_mirror(published, download, names, folder, listener)
+                _from_some_mirror(published, download, names, folder, callbacks)
     except OSError as error:
         raise unwritable(folder, error) from None
     return folder
@@ -56,7 +56,7 @@ def mirrors_of(published: Published) -> list[str]:
 
 
 def _from_some_mirror(
-    published: Published, download: str, names: list[str], folder: Path, listener: Listener
+    published: Published, download: str, names: list[str], folder: Path, callbacks: Callbacks
 ) -> None:
     failures = []
     for mirror in mirrors_of(published):
@@ -64,10 +64,10 @@ def _from_some_mirror(
         with tempfile.TemporaryDirectory(dir=folder, prefix=".download-") as draft:
             try:
                 received = Path(draft) / download
-                _receive(address, received, listener)
+                _receive(address, received, callbacks)
                 for path in _checked_files(published, received, names):
                     if not _is_there(folder / path.name, published.forms[0].files):
-                        _put(path, folder, listener)
+                        _put(path, folder, callbacks)
                 return
             except _MirrorError as error:
                 failures.append(f"{address}: {error}")
@@ -77,7 +77,7 @@ def _from_some_mirror(
     )
 
 
-def _receive(address: str, path: Path, listener: Listener) -> None:
+def _receive(address: str, path: Path, callbacks: Callbacks) -> None:
     """Download one file, with its progress."""
     try:
         request = urllib.request.Request(address, headers={"User-Agent": "cadis"})
@@ -87,7 +87,7 @@ def _receive(address: str, path: Path, listener: Listener) -> None:
                 while chunk := answer.read(_CHUNK):
                     file.write(chunk)
                     received += len(chunk)
-                    listener.progress(f"downloading {path.name}", received, total)
+                    callbacks.progress(f"downloading {path.name}", received, total)
     except (OSError, http.client.HTTPException, ValueError) as error:
         if is_full(error):
             raise
@@ -126,14 +126,14 @@ def _unpacked(archive: Path, names: list[str]) -> Iterator[Path]:
         raise _MirrorError("it is not the archive that it should be") from error
 
 
-def _put(path: Path, folder: Path, listener: Listener) -> None:
+def _put(path: Path, folder: Path, callbacks: Callbacks) -> None:
     """Put a file in place. What lies there in its stead, gzipped or not, is kept beside it."""
     bare = path.name.removesuffix(".gz")
     for name in (bare, f"{bare}.gz"):
         if os.path.lexists(folder / name):
             aside = _free_name(folder / f"{name}.replaced")
             (folder / name).rename(aside)
-            listener.say(
+            callbacks.say(
                 f"{folder / name} was in the way of the published file; it is now {aside}."
             )
     path.replace(folder / path.name)

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from cadis.core import CadisError, generator_for
 from cadis.data.album import Picture, read_album
+from cadis.data.callbacks import Callbacks
 from cadis.data.examples import Dataset, Examples, Scaling
 from cadis.data.files import shown
-from cadis.data.listener import Listener
 from cadis.data.pictures import decode
 from cadis.data.pills import are_pills, read_pills
 
@@ -21,7 +21,7 @@ _NAMED = 10
 
 
 def load_images(
-    folder: Path, size: int, cache: Path, listener: Listener, classes: Sequence[str] = ()
+    folder: Path, size: int, cache: Path, callbacks: Callbacks, classes: Sequence[str] = ()
 ) -> Dataset:
     """The pictures in a folder, as :func:`read_album` or :func:`read_pills` finds them.
 
@@ -31,27 +31,27 @@ def load_images(
         folder: where they are.
         size: pixels a side to which they are resized.
         cache: where decoded pictures are kept.
-        listener: hears how it goes.
+        callbacks: called as it goes on.
         classes: names of all classes that there are, if others have more of them.
     """
     album = read_pills(folder) if are_pills(folder) else read_album(folder)
     for link in album.links:
-        listener.say(
+        callbacks.say(
             f"Skipped {shown(link)}: it is a link to a folder, and these are not followed."
         )
     if classes:
         album = album.numbered_as(classes, folder)
     train, test = (album.train, album.test) if album.test else hold_out(album.train)
     pictures = [*train, *test]
-    decoded = decode([picture.path for picture in pictures], size, cache, listener)
-    _tell_broken(pictures, decoded.broken, listener)
-    _tell_animated([pictures[number] for number in decoded.animated], listener)
+    decoded = decode([picture.path for picture in pictures], size, cache, callbacks)
+    _tell_broken(pictures, decoded.broken, callbacks)
+    _tell_animated([pictures[number] for number in decoded.animated], callbacks)
     train, test = (
         [picture for n, picture in enumerate(part, start) if n not in decoded.broken]
         for part, start in ((train, 0), (test, len(train)))
     )
     for label in sorted({picture.label for picture in train} - {p.label for p in test}):
-        listener.say(f"No picture of {album.classes[label]} is left for testing; add some.")
+        callbacks.say(f"No picture of {album.classes[label]} is left for testing; add some.")
     if not train or not test:
         raise CadisError(f"{folder} has too few pictures that can be read; add some.")
     # Pillow's rows of pixels are torch's pictures with the channels last.
@@ -105,17 +105,17 @@ def _owners(pictures: Sequence[Picture]) -> dict[str, Tensor]:
     return {client: torch.tensor(numbers) for client, numbers in owners.items()}
 
 
-def _tell_broken(pictures: Sequence[Picture], broken: dict[int, str], listener: Listener) -> None:
+def _tell_broken(pictures: Sequence[Picture], broken: dict[int, str], callbacks: Callbacks) -> None:
     for number in list(broken)[:_NAMED]:
-        listener.say(f"Skipped {shown(pictures[number].path)}: {broken[number]}.")
+        callbacks.say(f"Skipped {shown(pictures[number].path)}: {broken[number]}.")
     if len(broken) > _NAMED:
-        listener.say(f"Skipped {len(broken) - _NAMED} more pictures that cannot be read.")
+        callbacks.say(f"Skipped {len(broken) - _NAMED} more pictures that cannot be read.")
 
 
-def _tell_animated(pictures: Sequence[Picture], listener: Listener) -> None:
+def _tell_animated(pictures: Sequence[Picture], callbacks: Callbacks) -> None:
     if pictures:
         several = f"{len(pictures)} pictures have" if len(pictures) > 1 else "One picture has"
-        listener.say(
+        callbacks.say(
             f"{several} several frames, of which only the first is used: "
             f"{', '.join(shown(picture.path) for picture in pictures[:_NAMED])}"
             f"{', ...' if len(pictures) > _NAMED else '.'}"

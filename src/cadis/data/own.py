@@ -11,18 +11,18 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from cadis.core import CadisError
+from cadis.data.callbacks import NO_CALLBACKS, Callbacks
 from cadis.data.examples import Dataset, Examples, Scaling
 from cadis.data.files import at_home, is_folder, shown
 from cadis.data.images import held_out, load_images
 from cadis.data.library import cache_folder
-from cadis.data.listener import SILENT, Listener
 
 _WHITE = {torch.uint8: 255, torch.uint16: 65535}
 """The highest number of types in which pictures are kept."""
 
 
 def load_own(
-    place: Path, classes: Sequence[str], image_size: int = 224, listener: Listener = SILENT
+    place: Path, classes: Sequence[str], image_size: int = 224, callbacks: Callbacks = NO_CALLBACKS
 ) -> Dataset:
     """An owner's data; no more than the names of the classes is known elsewhere.
 
@@ -35,11 +35,11 @@ def load_own(
             255 and those of 16 bits by 65,535; others are taken as they are.
         classes: names of all classes, in the order of their numbers.
         image_size: pixels a side to which pictures are resized.
-        listener: hears how it goes.
+        callbacks: called as it goes on.
     """
     place = at_home(place)
     if is_folder(place):
-        return load_images(place, image_size, cache_folder() / "pictures", listener, classes)
+        return load_images(place, image_size, cache_folder() / "pictures", callbacks, classes)
     tensors = _read(place)
     everything = _examples(tensors, "", shown(place), len(classes))
     if "test_inputs" in tensors or "test_labels" in tensors:

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cadis.core import RunError
+from cadis.data.callbacks import Callbacks
 from cadis.data.files import unwritable
-from cadis.data.listener import Listener
 from cadis.data.picture import Frame, PictureError, read_picture
 
 _VERSION = "2"
@@ -47,7 +47,7 @@ class Decoded:
     animated: list[int]
 
 
-def decode(paths: Sequence[Path], size: int, cache: Path, listener: Listener) -> Decoded:
+def decode(paths: Sequence[Path], size: int, cache: Path, callbacks: Callbacks) -> Decoded:
     """Pictures of size x size pixels; decoded now, or taken from the cache if none has changed."""
     folder = cache / _key(paths, size)
     decoded = _read(folder, len(paths), size)
@@ -56,7 +56,7 @@ def decode(paths: Sequence[Path], size: int, cache: Path, listener: Listener) ->
             cache.mkdir(parents=True, exist_ok=True)
             _sweep(cache)
             with tempfile.TemporaryDirectory(dir=cache, prefix=_DRAFT) as draft:
-                _write(Path(draft), paths, size, listener)
+                _write(Path(draft), paths, size, callbacks)
                 folder.mkdir(exist_ok=True)
                 for name in (_PIXELS, _INDEX):
                     (Path(draft) / name).replace(folder / name)
@@ -93,7 +93,7 @@ def _map(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     return np.memmap(path, np.uint8, "c", shape=shape)
 
 
-def _write(draft: Path, paths: Sequence[Path], size: int, listener: Listener) -> None:
+def _write(draft: Path, paths: Sequence[Path], size: int, callbacks: Callbacks) -> None:
     """Ordinary writing says that a disk is full; through a mapping, the process would die of it."""
     digest = hashlib.sha256()
     broken: dict[int, str] = {}
@@ -110,7 +110,7 @@ def _write(draft: Path, paths: Sequence[Path], size: int, listener: Listener) ->
                 file.write(frame.pixels.data)
                 digest.update(frame.pixels.data)
                 animated += [number] if frame.animated else []
-            listener.progress("reading pictures", number + 1, len(paths))
+            callbacks.progress("reading pictures", number + 1, len(paths))
     index = json.dumps({"broken": broken, "animated": animated})
     digest.update(index.encode())
     (draft / _INDEX).write_text(f"{index}\n{digest.hexdigest()}\n", encoding="utf-8")

@@ -11,7 +11,7 @@ from pathlib import Path
 from torch import nn
 
 from cadis.core import CadisError, ModelState, one_thread, sample_participants
-from cadis.data import SILENT, Listener
+from cadis.data import NO_CALLBACKS, Callbacks
 from cadis.engine.federation import Federation
 from cadis.engine.pool import Pool, open_pool
 from cadis.engine.server import Server
@@ -69,7 +69,7 @@ class Engine:
         self._steps = [len(batch_sizes(n, settings.local.batch_size)) for n in pooled.sizes()]
 
     def rounds(
-        self, state: RunState, listener: Listener = SILENT
+        self, state: RunState, callbacks: Callbacks = NO_CALLBACKS
     ) -> Generator[RoundResult, None, None]:
         """Run the rounds that follow ``state``, up to the number in the settings."""
         context = process_context()
@@ -87,7 +87,7 @@ class Engine:
         workers = choose_workers(self._settings.workers, self._device, self._per_round)
         with one_thread(), closing(open_pool(job, workers, context)) as pool:
             for number in range(state.round + 1, self._settings.rounds + 1):
-                result = self._round(number, state, job, pool, listener)
+                result = self._round(number, state, job, pool, callbacks)
                 yield result
                 state = result.state
 
@@ -106,21 +106,21 @@ class Engine:
         return model
 
     def _round(
-        self, number: int, state: RunState, job: Job, pool: Pool, listener: Listener
+        self, number: int, state: RunState, job: Job, pool: Pool, callbacks: Callbacks
     ) -> RoundResult:
         started = time.perf_counter()
         num_clients = len(self._server.federation.clients)
         present = sample_participants(self._settings.seed, number, num_clients, self._per_round)
         tasks = self._server.train_tasks(number, present, state)
-        trained = self._train(tasks, pool, listener)
+        trained = self._train(tasks, pool, callbacks)
         aggregating = time.perf_counter()
         outcome = self._server.aggregate(number, state, present, trained, job.slots)
         aggregated = time.perf_counter()
         new = outcome.aggregation
         overwrite(job.sent, new.state)
-        tested = _test(self._server.test_tasks(), pool, listener, "testing")
+        tested = _test(self._server.test_tasks(), pool, callbacks, "testing")
         evaluation = reduce(add, (part.evaluation for part in tested))
-        owners = _test(self._client_tests(number), pool, listener, "testing on clients' data")
+        owners = _test(self._client_tests(number), pool, callbacks, "testing on clients' data")
         seconds = Seconds(
             train=sum(answer.seconds for answer in trained),
             aggregate=aggregated - aggregating,
@@ -139,11 +139,11 @@ class Engine:
         following = RunState(number, new.state, new.method_state, outcome.client_files)
         return RoundResult(record, evaluation, following)
 
-    def _train(self, tasks: list[TrainTask], pool: Pool, listener: Listener) -> list[Trained]:
+    def _train(self, tasks: list[TrainTask], pool: Pool, callbacks: Callbacks) -> list[Trained]:
         """Train the participants, longest first; answers are in the order of the tasks."""
         longest_first = sorted(tasks, key=lambda task: -self._steps[task.client])
         trained = pool.run(
-            longest_first, lambda done: listener.progress("training clients", done, len(tasks))
+            longest_first, lambda done: callbacks.progress("training clients", done, len(tasks))
         )
         answers = dict(zip(longest_first, trained, strict=True))
         in_order = (answers[task] for task in tasks)
@@ -169,8 +169,8 @@ class Engine:
 
 
 def _test(
-    tasks: Sequence[TestTask | ClientTestTask], pool: Pool, listener: Listener, what: str
+    tasks: Sequence[TestTask | ClientTestTask], pool: Pool, callbacks: Callbacks, what: str
 ) -> list[Tested]:
     """Test the global model; answers are in the order of the tasks."""
-    answers = pool.run(tasks, lambda done: listener.progress(what, done, len(tasks)))
+    answers = pool.run(tasks, lambda done: callbacks.progress(what, done, len(tasks)))
     return [answer for answer in answers if isinstance(answer, Tested)]

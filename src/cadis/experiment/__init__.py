@@ -12,8 +12,8 @@ from cadis.experiment.build import (
 )
 from cadis.experiment.census import Census
 from cadis.experiment.comparing import (
-    Audience,
     PlannedRun,
+    StudyCallbacks,
     planned_runs,
     run_study,
     study_folder,
@@ -36,7 +36,6 @@ from cadis.experiment.variants import (
 __all__ = [
     "ABLATIONS",
     "CHOICES",
-    "Audience",
     "Behaviour",
     "Built",
     "Census",
@@ -47,6 +46,7 @@ __all__ = [
     "PlannedRun",
     "RunResult",
     "Settings",
+    "StudyCallbacks",
     "baseline_of",
     "build_experiment",
     "build_model",

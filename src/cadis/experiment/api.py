@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from cadis.core import CadisError, ClientId
-from cadis.data import Examples, Listener, as_examples
+from cadis.data import Callbacks, Examples, as_examples
 from cadis.engine import Engine, EngineSettings, Federation
 from cadis.experiment.running import OnRound, RunResult, execute
 from cadis.methods import METHODS, Method
@@ -93,7 +93,7 @@ def run(
     options = options_of(chosen, described | given | asdict(settings.local))
     with _folder_for(out) as folder:
         engine = Engine(model, federation, chosen, settings, folder.client_folder, head)
-        result = execute(engine, options, folder, resume, on_round, Listener(say=_warn))
+        result = execute(engine, options, folder, resume, on_round, Callbacks(say=_warn))
     return result if out is not None else replace(result, folder=None)
 
 

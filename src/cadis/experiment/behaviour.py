@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from cadis.core import CadisError, RunError, generator_for, instance_similarity
-from cadis.data import SILENT, Dataset, Listener, Subsets
+from cadis.data import NO_CALLBACKS, Callbacks, Dataset, Subsets
 from cadis.engine import Engine, Federation
 from cadis.experiment.build import build_model, load_dataset
 from cadis.experiment.config import ExperimentConfig
@@ -117,7 +117,7 @@ class _Observed(FedAvg):
 
 
 def observe_layer(
-    config: ExperimentConfig, classes: str = "", listener: Listener = SILENT
+    config: ExperimentConfig, classes: str = "", callbacks: Callbacks = NO_CALLBACKS
 ) -> Behaviour:
     """Train the initial model on few classes, in one round, and look at its classifier layer.
 
@@ -126,9 +126,9 @@ def observe_layer(
         classes: names of three or four classes, with commas. The first is trained on alone, and
             then with the third; alike clients have the first two, a stranger has the others. By
             default those that come first.
-        listener: hears how it goes.
+        callbacks: called as it goes on.
     """
-    dataset = load_dataset(config.settings, listener)
+    dataset = load_dataset(config.settings, callbacks)
     plans = _plans(_chosen(classes, dataset))
     dealt = tuple(plan.deal(dataset.train.labels, config.settings.seed) for plan in plans)
     federation = Federation(
@@ -140,7 +140,7 @@ def observe_layer(
     channels, height, width = dataset.train.inputs.shape[1:]
     settings = config.settings.settled(len(plans), (channels, height))
     model = build_model(settings, (channels, height, width), dataset.num_classes)
-    updates, has_bias = _train(model, settings, federation, listener)
+    updates, has_bias = _train(model, settings, federation, callbacks)
     panels = tuple(
         Panel(plan.title, plan.trained, len(indices), update)
         for plan, indices, update in zip(plans, dealt, updates, strict=True)
@@ -182,17 +182,17 @@ def _plans(chosen: Sequence[int]) -> list[_Plan]:
 
 
 def _train(
-    model: nn.Module, settings: Settings, federation: Federation, listener: Listener
+    model: nn.Module, settings: Settings, federation: Federation, callbacks: Callbacks
 ) -> tuple[Tensor, bool]:
     """The clients' updates of the classifier layer, (k, classes, columns); is the last the bias?"""
 
     def progress(what: str, done: int, total: int) -> None:
         if what == "training clients":
-            listener.progress(what, done, total)
+            callbacks.progress(what, done, total)
 
     how = replace(settings.for_engine(), rounds=1, per_round=None, test_clients=0)
     engine = Engine(model, federation, _Observed(), how, Path(), settings.head or None)
-    (result,) = engine.rounds(engine.start, Listener(progress, listener.say))
+    (result,) = engine.rounds(engine.start, Callbacks(progress, callbacks.say))
     if gone := result.record.rejected:
         raise RunError(f"Of {gone[0].client}, {gone[0].reason}; try a smaller learning rate.")
     parts = result.state.method_state.values()

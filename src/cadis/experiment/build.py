@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from cadis.core import CadisError, derive_seed, generator_for
-from cadis.data import SILENT, Dataset, Listener, Subsets, load
+from cadis.data import NO_CALLBACKS, Callbacks, Dataset, Subsets, load
 from cadis.engine import Federation
 from cadis.experiment.config import ExperimentConfig
 from cadis.experiment.settings import FederationSettings, Settings
@@ -31,10 +31,10 @@ class Built:
 
 
 def build_experiment(
-    config: ExperimentConfig, listener: Listener = SILENT, dataset: Dataset | None = None
+    config: ExperimentConfig, callbacks: Callbacks = NO_CALLBACKS, dataset: Dataset | None = None
 ) -> Built:
     """Load the dataset, unless it is given; deal, and make the model."""
-    dataset = dataset or load_dataset(config.settings, listener)
+    dataset = dataset or load_dataset(config.settings, callbacks)
     config = fitted(config, dataset)
     partition = build_partition(config, dataset)
     channels, height, width = dataset.train.inputs.shape[1:]
@@ -44,10 +44,10 @@ def build_experiment(
     return Built(replace(config, settings=settings), federation, model)
 
 
-def load_dataset(settings: FederationSettings, listener: Listener = SILENT) -> Dataset:
+def load_dataset(settings: FederationSettings, callbacks: Callbacks = NO_CALLBACKS) -> Dataset:
     """The dataset that the options name."""
     return load(
-        settings.dataset, settings.data_dir, settings.offline, settings.image_size, listener
+        settings.dataset, settings.data_dir, settings.offline, settings.image_size, callbacks
     )
 
 

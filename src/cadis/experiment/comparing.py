@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cadis.core import RunError
-from cadis.data import SILENT, Dataset, Listener
+from cadis.data import NO_CALLBACKS, Callbacks, Dataset
 from cadis.experiment.build import load_dataset
 from cadis.experiment.config import ExperimentConfig, resolve
 from cadis.experiment.running import OnRound, run_experiment
@@ -52,10 +52,14 @@ class PlannedRun:
         return True
 
 
-class Audience(Protocol):
-    """Who hears how a study goes."""
+class StudyCallbacks(Protocol):
+    """What is called as a study goes on.
 
-    listener: Listener
+    Attributes:
+        of_run: what is called as each of its runs goes on.
+    """
+
+    of_run: Callbacks
 
     def begin(self, run: PlannedRun) -> OnRound:
         """A run begins or goes on; returns who hears of its rounds."""
@@ -71,7 +75,7 @@ class Audience(Protocol):
 class Datasets:
     """The last dataset that was loaded: many runs learn the same."""
 
-    listener: Listener = SILENT
+    callbacks: Callbacks = NO_CALLBACKS
     _key: object = field(default=None, init=False)
     _dataset: Dataset | None = field(default=None, init=False)
 
@@ -80,7 +84,7 @@ class Datasets:
         settings = config.settings
         key = (settings.dataset, settings.data_dir, settings.offline, settings.image_size)
         if self._dataset is None or key != self._key:
-            self._key, self._dataset = key, load_dataset(settings, self.listener)
+            self._key, self._dataset = key, load_dataset(settings, self.callbacks)
         return self._dataset
 
 
@@ -91,7 +95,7 @@ def planned_runs(folder: StudyFolder, study: Study) -> Iterator[PlannedRun]:
             yield PlannedRun(variant, seed, folder.run_folder(variant, seed))
 
 
-def run_study(folder: StudyFolder, study: Study, audience: Audience) -> list[str]:
+def run_study(folder: StudyFolder, study: Study, callbacks: StudyCallbacks) -> list[str]:
     """Run what is missing; runs that exist are reused, and begun ones go on.
 
     A run that diverges does not stop the others.
@@ -99,34 +103,34 @@ def run_study(folder: StudyFolder, study: Study, audience: Audience) -> list[str
     Args:
         folder: where.
         study: what.
-        audience: hears how it goes.
+        callbacks: called as it goes on.
 
     Returns:
         A sentence for each run that could not go on.
     """
-    failures, datasets = [], Datasets(audience.listener)
+    failures, datasets = [], Datasets(callbacks.of_run)
     for run in planned_runs(folder, study):
         try:
             reused = run.finished()
             if not reused:
-                _run(run, datasets, audience)
-            audience.end(run, reused)
+                _run(run, datasets, callbacks)
+            callbacks.end(run, reused)
         except (RunError, DamagedError) as error:
             anew = f" If {run.folder.path} is deleted, it is run anew."
             hint = anew if isinstance(error, DamagedError) else ""
             failures.append(f"{run.variant.label}, seed {run.seed}: {error}{hint}")
-            audience.fail(failures[-1])
+            callbacks.fail(failures[-1])
     return failures
 
 
-def _run(run: PlannedRun, datasets: Datasets, audience: Audience) -> None:
+def _run(run: PlannedRun, datasets: Datasets, callbacks: StudyCallbacks) -> None:
     config = resolve({**run.variant.options, "seed": run.seed}, {})
     run_experiment(
         config,
         run.folder.path,
         run.folder.holds_run(),
-        audience.begin(run),
-        audience.listener,
+        callbacks.begin(run),
+        callbacks.of_run,
         datasets.of(config),
     )
 

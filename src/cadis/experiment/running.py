@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 
 from torch import nn
 
-from cadis.data import SILENT, Dataset, Listener
+from cadis.data import NO_CALLBACKS, Callbacks, Dataset
 from cadis.engine import Engine
 from cadis.experiment.build import build_experiment
 from cadis.experiment.config import ExperimentConfig
 from cadis.experiment.describe import describe_federation
-from cadis.runs import Keeper, RoundRecord, RoundResult, RunFolder
+from cadis.runs import RoundRecord, RoundResult, RunFolder, RunWriter
 
 OnRound: TypeAlias = Callable[[RoundResult], None]
 
@@ -46,7 +46,7 @@ def run_experiment(
     out: Path,
     resume: bool = False,
     on_round: OnRound | None = None,
-    listener: Listener = SILENT,
+    callbacks: Callbacks = NO_CALLBACKS,
     dataset: Dataset | None = None,
 ) -> RunResult:
     """Run what the options describe, and keep everything in the folder ``out``.
@@ -56,10 +56,10 @@ def run_experiment(
         out: where to keep it.
         resume: whether to go on with the run in the folder.
         on_round: called with the result of each round.
-        listener: hears how it goes.
+        callbacks: called as it goes on.
         dataset: the one that the options name, if it is loaded already.
     """
-    built = build_experiment(config, listener, dataset)
+    built = build_experiment(config, callbacks, dataset)
     folder, settings = RunFolder(out), built.config.settings
     engine = Engine(
         built.model,
@@ -69,7 +69,7 @@ def run_experiment(
         folder.client_folder,
         settings.head or None,
     )
-    return execute(engine, built.config.to_dict(), folder, resume, on_round, listener)
+    return execute(engine, built.config.to_dict(), folder, resume, on_round, callbacks)
 
 
 def execute(
@@ -78,7 +78,7 @@ def execute(
     folder: RunFolder,
     resume: bool,
     on_round: OnRound | None,
-    listener: Listener = SILENT,
+    callbacks: Callbacks = NO_CALLBACKS,
 ) -> RunResult:
     """Run an engine, or go on with its run, and keep everything in a folder.
 
@@ -88,19 +88,19 @@ def execute(
         folder: where to keep it.
         resume: whether to go on with the run in the folder.
         on_round: called with the result of each round.
-        listener: hears how a round goes.
+        callbacks: called as a round goes on.
     """
     described = describe_federation(engine.given, engine.num_classes)
     evaluation = None
-    with closing(Keeper(folder)) as keeper:
-        state = keeper.begin(engine.start, options, lambda _: described, resume, listener.say)
-        with closing(engine.rounds(state, listener)) as rounds:
+    with closing(RunWriter(folder)) as writer:
+        state = writer.begin(engine.start, options, lambda _: described, resume, callbacks.say)
+        with closing(engine.rounds(state, callbacks)) as rounds:
             for result in rounds:
                 state, evaluation = result.state, result.evaluation
-                keeper.keep(result.record, state, lambda m: engine.model_of(m).state_dict())
+                writer.keep(result.record, state, lambda m: engine.model_of(m).state_dict())
                 if on_round is not None:
                     on_round(result)
         model = engine.model_of(state.model)
         evaluation = evaluation or engine.test(state.model)  # a resumed run may have no round left
-        summary = keeper.finish(engine.method, model.state_dict(), evaluation)
-    return RunResult(model, keeper.history, summary, folder.path)
+        summary = writer.finish(engine.method, model.state_dict(), evaluation)
+    return RunResult(model, writer.history, summary, folder.path)

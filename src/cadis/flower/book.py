@@ -12,7 +12,7 @@ from cadis.flower.record import evaluation_in
 from cadis.flower.settings import StrategySettings
 from cadis.methods import Method
 from cadis.options import options_of
-from cadis.runs import Keeper, Member, RoundRecord, RunFolder, RunState
+from cadis.runs import Member, RoundRecord, RunFolder, RunState, RunWriter
 
 
 class Book:
@@ -20,7 +20,7 @@ class Book:
 
     def __init__(self, settings: StrategySettings, method: Method, layout: ArrayLayout) -> None:
         self._settings, self._method, self._layout = settings, method, layout
-        self._keeper = Keeper(RunFolder(settings.out)) if settings.out is not None else None
+        self._keeper = RunWriter(RunFolder(settings.out)) if settings.out is not None else None
 
     def close(self) -> None:
         """Let others go on with the run."""

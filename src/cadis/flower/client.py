@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from cadis.core import CadisError, generator_for
 from cadis.data import Examples, as_examples
 from cadis.flower.memory import Memory, memory_folder
-from cadis.flower.orders import Orders
-from cadis.flower.roll import IDENTITY_KEYS
+from cadis.flower.registry import IDENTITY_KEYS
+from cadis.flower.train_config import TrainConfig
 from cadis.methods import Method
 from cadis.models import FlatModel
 from cadis.training import check_fit, check_labels, evaluate, train_locally
@@ -53,32 +53,36 @@ def local_train(
         server half needs. Nothing else is to leave the client.
     """
     started = time.perf_counter()
-    orders = Orders.read(config, method)
-    flat, examples = load_arrays(model, global_arrays, orders.head), _checked(data)
+    train_config = TrainConfig.read(config, method)
+    flat, examples = load_arrays(model, global_arrays, train_config.head), _checked(data)
     check_labels(examples.labels, flat.num_classes, "This client")
     check_fit(flat, examples.to(flat.vector.device))
     if torch.bfloat16 in {tensor.dtype for tensor in flat.module.state_dict().values()}:
         raise CadisError("Flower's messages cannot hold bfloat16; make the model float32.")
-    store = Memory(memory or memory_folder(), orders.run, orders.client) if orders.run else None
-    before = store.load(orders.memory_round) if store and orders.memory_round else None
+    store = (
+        Memory(memory or memory_folder(), train_config.run, train_config.client)
+        if train_config.run
+        else None
+    )
+    before = store.load(train_config.memory_round) if store and train_config.memory_round else None
     result = train_locally(
         flat,
-        orders.method,
+        train_config.method,
         examples.to(flat.vector.device),
         flat.state(),
         {name: tensor.to(flat.vector.device) for name, tensor in (before or {}).items()},
-        orders.local,
-        generator_for(orders.seed, "train", orders.round, orders.client),
+        train_config.local,
+        generator_for(train_config.seed, "train", train_config.round, train_config.client),
     )
     metrics: dict[str, MetricRecordValues] = {"num-examples": len(examples), **result.metrics}
     if result.client_state:
         if store is None:
             raise CadisError(
-                f"Clients of {orders.method.name} remember their last round; the server needs a "
-                "strategy of cadis.flower for that."
+                f"Clients of {train_config.method.name} remember their last round; the server "
+                "needs a strategy of cadis.flower for that."
             )
-        store.save(orders.round, result.client_state, orders.memory_round)
-        metrics["memory-lost"] = int(orders.memory_round > 0 and before is None)
+        store.save(train_config.round, result.client_state, train_config.memory_round)
+        metrics["memory-lost"] = int(train_config.memory_round > 0 and before is None)
     metrics["train-seconds"] = time.perf_counter() - started
     tensors = {name: tensor.detach().cpu() for name, tensor in flat.module.state_dict().items()}
     return ArrayRecord(tensors), MetricRecord(metrics)

@@ -7,8 +7,8 @@ from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from cadis.core import ClientId, RunError
+from cadis.flower.registry import ClientRegistry, name_in, nameless
 from cadis.flower.replies import match
-from cadis.flower.roll import Roll, name_in, nameless
 from cadis.runs import Rejection
 
 LOGGER = logging.getLogger("flwr")
@@ -18,13 +18,13 @@ _SAY_SECONDS = 15.0
 
 
 def gather(
-    grid: Grid, roll: Roll, wanted: int, needed: int, patience: float
+    grid: Grid, registry: ClientRegistry, wanted: int, needed: int, patience: float
 ) -> tuple[dict[ClientId, int], list[Rejection]]:
     """The node of each client that is there, and who is refused.
 
     Args:
         grid: Flower's connection to the nodes.
-        roll: who is who; learns of new clients.
+        registry: who is who; learns of new clients.
         wanted: clients to wait for.
         needed: clients that are enough when the time is up.
         patience: seconds to wait.
@@ -32,8 +32,8 @@ def gather(
     deadline, said = time.monotonic() + patience, 0.0
     while True:
         nodes = list(grid.get_nodes())
-        _introduce(grid, roll, roll.strangers(nodes))
-        present, refused = roll.call(nodes)
+        _introduce(grid, registry, registry.strangers(nodes))
+        present, refused = registry.call(nodes)
         late = time.monotonic() > deadline
         if len(present) >= wanted:
             return present, refused
@@ -54,7 +54,7 @@ def gather(
         time.sleep(1)
 
 
-def _introduce(grid: Grid, roll: Roll, strangers: list[int]) -> None:
+def _introduce(grid: Grid, registry: ClientRegistry, strangers: list[int]) -> None:
     """Ask nodes who they are.
 
     A client app without an answer to such a question is known by its node. A node that does not
@@ -70,9 +70,9 @@ def _introduce(grid: Grid, roll: Roll, strangers: list[int]) -> None:
     for node in strangers:
         if node in answers.good:
             name = name_in(answers.good[node].content)
-            roll.claims[node] = nameless(node) if name is None else name
+            registry.claims[node] = nameless(node) if name is None else name
         elif _app_answered(questions[node], replies):
-            roll.claims[node] = nameless(node)
+            registry.claims[node] = nameless(node)
 
 
 def _app_answered(question: Message, replies: list[Message]) -> bool:

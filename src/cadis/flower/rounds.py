@@ -12,10 +12,10 @@ from flwr.serverapp import Grid
 from cadis.core import CadisError, ClientId, derive_seed, sample_participants
 from cadis.flower.arrays import ArrayLayout, WrongArraysError
 from cadis.flower.gathering import LOGGER, gather
-from cadis.flower.orders import Orders
+from cadis.flower.registry import ClientRegistry
 from cadis.flower.replies import Asked, Checker, Outcome, count_in, match
-from cadis.flower.roll import Roll
 from cadis.flower.settings import StrategySettings
+from cadis.flower.train_config import TrainConfig
 from cadis.methods import ClientUpdate, Method
 from cadis.runs import Rejection, RunState
 from cadis.training import ServerHalf, limited_counts
@@ -30,7 +30,7 @@ class Rounds:
         settings: how to go about it.
         layout: names and shapes of the model's arrays.
         state: what the next round depends on.
-        roll: who is who.
+        registry: who is who.
         timeout: seconds to wait for answers.
     """
 
@@ -38,7 +38,7 @@ class Rounds:
     settings: StrategySettings
     layout: ArrayLayout
     state: RunState
-    roll: Roll = field(default_factory=Roll)
+    registry: ClientRegistry = field(default_factory=ClientRegistry)
     timeout: float = 3600.0
     _asked: Asked | None = field(default=None, init=False)
     _begun: bool = field(default=False, init=False)
@@ -58,7 +58,7 @@ class Rounds:
 
     def go_on(self, state: RunState) -> None:
         """Continue from a checkpoint."""
-        self.state, self.roll = state, Roll.of(state.members)
+        self.state, self.registry = state, ClientRegistry.of(state.members)
 
     def ask(
         self,
@@ -108,7 +108,7 @@ class Rounds:
         if len(updates) < self.settings.min_replies:
             return outcome
         started = time.perf_counter()
-        num_clients = self.settings.num_clients or len(self.roll.members)
+        num_clients = self.settings.num_clients or len(self.registry.members)
         half = ServerHalf(
             self.method,
             self.layout.head,
@@ -117,8 +117,8 @@ class Rounds:
             count_limit=self.settings.count_limit,
         )
         new = half.aggregate(number, asked.sent, updates, self.state.method_state)
-        self.roll.take_part([update.client_id for update in updates], number)
-        members = tuple(self.roll.members.values())
+        self.registry.take_part([update.client_id for update in updates], number)
+        members = tuple(self.registry.members.values())
         self.state = RunState(
             number, new.state, new.method_state, run=self.state.run, members=members
         )
@@ -128,7 +128,7 @@ class Rounds:
         self, number: int, arrays: ArrayRecord, config: Mapping[str, Any], grid: Grid
     ) -> list[Message]:
         """Choose clients from those present that test the global model."""
-        present, _ = self.roll.call(grid.get_nodes() if self.settings.fraction_evaluate else [])
+        present, _ = self.registry.call(grid.get_nodes() if self.settings.fraction_evaluate else [])
         wanted = self.settings.testers(len(present))
         chosen = _chosen(derive_seed(self.settings.seed, "testers"), number, present, wanted)
         told = ConfigRecord({**config, "server-round": number})
@@ -176,17 +176,17 @@ class Rounds:
         needed = self.settings.min_available_nodes
         wanted = needed if self._begun else max(needed, self.settings.num_clients or 0)
         self._begun = True
-        return gather(grid, self.roll, wanted, needed, self.settings.patience)
+        return gather(grid, self.registry, wanted, needed, self.settings.patience)
 
-    def _orders(self, number: int, client: ClientId) -> Orders:
-        return Orders(
+    def _orders(self, number: int, client: ClientId) -> TrainConfig:
+        return TrainConfig(
             round=number,
             method=self.method,
             client=client,
             seed=self.settings.seed,
             head=self.layout.head_name,
             run=self.state.run,
-            memory_round=self.roll.members[client].last_round,
+            memory_round=self.registry.members[client].last_round,
         )
 
     def _message(self, node: int, arrays: ArrayRecord, told: ConfigRecord, kind: str) -> Message:

@@ -54,13 +54,13 @@ def results_csv(comparison: Comparison) -> str:
 
 def runs_csv(comparison: Comparison) -> str:
     """A line for each run, with all its measures and its accuracy on each class."""
-    classes = comparison.groups[0].stories[0].classes
+    classes = comparison.groups[0].runs[0].classes
     head = ["method", "seed", *(measure.key for measure in MEASURES)]
     head += [f"rounds_to_{target:g}" for target in comparison.targets]
     head += [f"accuracy_of_{name}" for name in classes]
     lines: list[list[object]] = []
     for group in comparison.groups:
-        by_seed = {story.seed: story for story in group.stories}
+        by_seed = {run_data.seed: run_data for run_data in group.runs}
         for scores in group.scores:
             values = [measure.of(scores) for measure in MEASURES]
             rounds = [scores.rounds_to(target) for target in comparison.targets]

@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, Task, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from cadis.data import Listener
-from cadis.experiment import Audience, OnRound, PlannedRun
-from cadis.report.terminal import bar_listener, plain_listener, tell
+from cadis.data import Callbacks
+from cadis.experiment import OnRound, PlannedRun, StudyCallbacks
+from cadis.report.terminal import bar_callbacks, plain_callbacks, tell
 from cadis.runs import RoundRecord, RoundResult
 
 _MOST_ROWS = 12
@@ -20,7 +20,7 @@ _SILENCE = 60.0
 
 
 @contextmanager
-def study_progress(console: Console, runs: Sequence[PlannedRun]) -> Iterator[Audience]:
+def study_progress(console: Console, runs: Sequence[PlannedRun]) -> Iterator[StudyCallbacks]:
     """A live display for all runs, with the time left; without a terminal, a line now and then."""
     if not console.is_terminal:
         yield _Lines(console, runs)
@@ -49,7 +49,7 @@ class _Bars:
     """A bar for everything, and one for each variant."""
 
     def __init__(self, bars: Progress, runs: Sequence[PlannedRun]) -> None:
-        self.listener: Listener = bar_listener(bars)
+        self.of_run: Callbacks = bar_callbacks(bars)
         self._bars, self._runs, self._ended = bars, len(runs), 0
         known = {(run.variant.name, run.seed): len(run.done()) for run in runs}
         total, done = sum(run.rounds for run in runs), sum(known.values())
@@ -104,7 +104,7 @@ class _Lines:
     """A line when a run ends, and in long ones now and then."""
 
     def __init__(self, console: Console, runs: Sequence[PlannedRun]) -> None:
-        self.listener = plain_listener(console)
+        self.of_run = plain_callbacks(console)
         self._console, self._runs, self._ended = console, len(runs), 0
         self._started = self._told = time.monotonic()
         self._done, self._todo = 0, sum(run.rounds - len(run.done()) for run in runs)

@@ -51,13 +51,13 @@ def notes(comparison: Comparison) -> list[str]:
 
 
 def _missing(comparison: Comparison) -> list[str]:
-    unfinished = [story for story in comparison.results.stories if not story.finished]
+    unfinished = [run_data for run_data in comparison.results.runs if not run_data.finished]
     told = []
-    lacking = comparison.results.planned - len(comparison.results.stories)
+    lacking = comparison.results.planned - len(comparison.results.runs)
     if unfinished or lacking:
         number = len(unfinished) + lacking
         told.append(f"{number} of {comparison.results.planned} runs have not ended.")
-    rejected = sum(story.summary["rejected"] for story in comparison.results.stories)
+    rejected = sum(run_data.summary["rejected"] for run_data in comparison.results.runs)
     if rejected:
         told.append(f"{rejected} updates were left out; history.jsonl names them.")
     return told
@@ -144,17 +144,17 @@ def _targets(comparison: Comparison) -> Sheet | None:
 
 def _classes(comparison: Comparison) -> Sheet | None:
     """The last accuracy on each class, mean over the seeds."""
-    story = comparison.groups[0].stories[0]
-    if len(story.classes) > _MOST_CLASSES:
+    run_data = comparison.groups[0].runs[0]
+    if len(run_data.classes) > _MOST_CLASSES:
         return None
     rows = []
     for group in comparison.groups:
-        told = [s.history[-1].class_accuracy for s in group.stories if s.history[-1].class_accuracy]
+        told = [s.history[-1].class_accuracy for s in group.runs if s.history[-1].class_accuracy]
         columns = list(zip(*told, strict=True))
         if columns:
             rows.append([group.label, *(_mean_cell(values) for values in columns)])
     rare = comparison.results.rare
-    names = [f"{name} *" if n in rare else name for n, name in enumerate(story.classes)]
+    names = [f"{name} *" if n in rare else name for n, name in enumerate(run_data.classes)]
     note = " (* rare)" if rare else ""
     caption = f"Last accuracy on each class{note}"
     return Sheet(caption, [_rows_are(comparison), *names], rows, []) if rows else None

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from cadis.data import Listener
+from cadis.data import Callbacks
 from cadis.experiment import OnRound
 from cadis.methods import label_of
 from cadis.report.style import listed
@@ -21,23 +21,23 @@ _REFRESH_SECONDS = 0.1
 
 
 @contextmanager
-def run_progress(console: Console, rounds: int) -> Iterator[tuple[OnRound, Listener]]:
+def run_progress(console: Console, rounds: int) -> Iterator[tuple[OnRound, Callbacks]]:
     """A live bar for loading and one for the rounds; without a terminal, a line now and then."""
     if not console.is_terminal:
-        yield lambda result: _say(console, result, rounds), plain_listener(console)
+        yield lambda result: _say(console, result, rounds), plain_callbacks(console)
         return
     with _bars(console) as bars:
-        yield _round_bar(bars, rounds), bar_listener(bars)
+        yield _round_bar(bars, rounds), bar_callbacks(bars)
 
 
 @contextmanager
-def loading(console: Console) -> Iterator[Listener]:
+def loading(console: Console) -> Iterator[Callbacks]:
     """A live bar for what takes a while; without a terminal, a line for each thing."""
     if not console.is_terminal:
-        yield plain_listener(console)
+        yield plain_callbacks(console)
         return
     with _bars(console) as bars:
-        yield bar_listener(bars)
+        yield bar_callbacks(bars)
 
 
 def _bars(console: Console) -> Progress:
@@ -64,7 +64,7 @@ def _round_bar(bars: Progress, rounds: int) -> OnRound:
     return on_round
 
 
-def bar_listener(bars: Progress) -> Listener:
+def bar_callbacks(bars: Progress) -> Callbacks:
     """A bar for each thing that takes a while; what begins again has its bar emptied."""
     tasks: dict[str, TaskID] = {}
     drawn = 0.0
@@ -80,10 +80,10 @@ def bar_listener(bars: Progress) -> Listener:
         bars.update(tasks[what], completed=done, amount=amount, refresh=due)
         drawn = time.monotonic() if due else drawn
 
-    return Listener(progress, lambda sentence: tell(bars.console, sentence))
+    return Callbacks(progress, lambda sentence: tell(bars.console, sentence))
 
 
-def plain_listener(console: Console) -> Listener:
+def plain_callbacks(console: Console) -> Callbacks:
     """A line for each thing that takes a while."""
     begun: set[str] = set()
 
@@ -92,7 +92,7 @@ def plain_listener(console: Console) -> Listener:
             begun.add(what)
             console.print(f"{what} ...", soft_wrap=True)
 
-    return Listener(progress, lambda sentence: tell(console, sentence))
+    return Callbacks(progress, lambda sentence: tell(console, sentence))
 
 
 def summary_table(summary: dict[str, Any], classes: Sequence[str]) -> Table:

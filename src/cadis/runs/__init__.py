@@ -4,7 +4,6 @@ from cadis.runs.checkpoint import Checkpoint, read_tensors, store_tensors
 from cadis.runs.files import DamagedError, StoredFile, replace_text, sync_folder
 from cadis.runs.folder import RunFolder, cannot_be_written
 from cadis.runs.history import HistoryWriter
-from cadis.runs.keeper import MAY_CHANGE, Keeper
 from cadis.runs.lock import Lock, is_locked, lock
 from cadis.runs.measures import (
     agreement,
@@ -26,13 +25,13 @@ from cadis.runs.record import (
 )
 from cadis.runs.study import Study, StudyFolder, Variant
 from cadis.runs.toml import read_toml, to_toml
+from cadis.runs.writer import MAY_CHANGE, RunWriter
 
 __all__ = [
     "MAY_CHANGE",
     "Checkpoint",
     "DamagedError",
     "HistoryWriter",
-    "Keeper",
     "Lock",
     "Member",
     "Rejection",
@@ -40,6 +39,7 @@ __all__ = [
     "RoundResult",
     "RunFolder",
     "RunState",
+    "RunWriter",
     "Seconds",
     "StoredFile",
     "Study",

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 
-from cadis.analysis import Group, Results, Story
+from cadis.analysis import Group, Results, RunData
 from cadis.report.figures.matrices import heat_map
 from cadis.report.style import Place, figure, shown
 
@@ -15,7 +15,9 @@ _FEW = 12
 
 def draw_confusion(results: Results, place: Place) -> Path | None:
     """What the last models of the first seed made of each true class."""
-    told = [(group, story) for group in results.groups if (story := _first(group)) is not None]
+    told = [
+        (group, run_data) for group in results.groups if (run_data := _first(group)) is not None
+    ]
     if not told:
         return None
     path, columns = place("confusion"), min(3, len(told))
@@ -23,8 +25,8 @@ def draw_confusion(results: Results, place: Place) -> Path | None:
     wide = 5.6 if columns == 1 else 4.4 * columns
     with figure(path, wide, 4.8 if columns == 1 else 4.1 * rows) as drawing:
         panels = list(drawing.subplots(rows, columns, squeeze=False).flat)
-        for axes, (group, story) in zip(panels, told, strict=False):
-            _panel(axes, group.label, story)
+        for axes, (group, run_data) in zip(panels, told, strict=False):
+            _panel(axes, group.label, run_data)
         for axes in panels[len(told) :]:
             axes.set_axis_off()
         image = panels[0].images[0]
@@ -34,13 +36,13 @@ def draw_confusion(results: Results, place: Place) -> Path | None:
     return path.with_suffix(".png")
 
 
-def _first(group: Group) -> Story | None:
+def _first(group: Group) -> RunData | None:
     """The first run whose last model was tested by class."""
-    return next((s for s in group.stories if s.summary["confusion"] is not None), None)
+    return next((s for s in group.runs if s.summary["confusion"] is not None), None)
 
 
-def _panel(axes: Axes, label: str, story: Story) -> None:
-    counts = np.array(story.summary["confusion"], dtype=float)
+def _panel(axes: Axes, label: str, run_data: RunData) -> None:
+    counts = np.array(run_data.summary["confusion"], dtype=float)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     size = len(shares)
     heat_map(axes, shares)
@@ -53,11 +55,11 @@ def _panel(axes: Axes, label: str, story: Story) -> None:
     step = -(-size // 20)
     places = range(0, size, step)
     names = [
-        f"{shown(name)} *" if place in story.rare else shown(name)
-        for place, name in zip(places, story.names(places), strict=True)
+        f"{shown(name)} *" if place in run_data.rare else shown(name)
+        for place, name in zip(places, run_data.names(places), strict=True)
     ]
     turned = 90 if max(map(len, names)) > 4 else 0
     axes.set_xticks(places, names, rotation=turned, size=8)
     axes.set_yticks(places, names, size=8)
     axes.set(xlabel="predicted class", ylabel="true class")
-    axes.set_title(f"{shown(label)}, after round {story.summary['rounds']}")
+    axes.set_title(f"{shown(label)}, after round {run_data.summary['rounds']}")

@@ -11,7 +11,7 @@ from cadis.report.style import Place, figure, looks, shown
 def draw_convergence(results: Results, place: Place) -> Path | None:
     """Mean squared error against the matrix that all observations of a run make."""
     path, styles = place("convergence"), looks([group.name for group in results.groups])
-    told = [(group, [c for s in group.stories if (c := s.convergence)]) for group in results.groups]
+    told = [(group, [c for s in group.runs if (c := s.convergence)]) for group in results.groups]
     if not any(found for _, found in told):
         return None
     with figure(path, 6.4, 3.6) as drawing:
@@ -28,7 +28,7 @@ def draw_convergence(results: Results, place: Place) -> Path | None:
         axes.set_ylim(0, None)
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8)
-        choice = next((s.choice for s in results.stories if s.choice), "")
+        choice = next((s.choice for s in results.runs if s.choice), "")
         among = f"\namong pairs of {choice}" if choice else ""
         title = f"Distance of the similarity matrix to the one at the end{among}"
         axes.set_title(title, fontsize=10)

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from cadis.analysis import LAST_ROUNDS, Results, Story
+from cadis.analysis import LAST_ROUNDS, Results, RunData
 from cadis.report.style import DASHES, Look, Place, figure, looks, shown, shown_text
 from cadis.runs import mean_accuracy
 
@@ -23,7 +23,7 @@ def draw_accuracy(results: Results, place: Place) -> Path | None:
 
 def draw_ten_rounds(results: Results, place: Place) -> Path | None:
     """The paper's 10-round average accuracy over rounds."""
-    if max(len(story.history) for story in results.stories) < 2 * LAST_ROUNDS:
+    if max(len(run_data.history) for run_data in results.runs) < 2 * LAST_ROUNDS:
         return None
     title, label = "Mean accuracy of the last 10 rounds", "10-round average accuracy"
     return _draw(
@@ -39,15 +39,15 @@ def draw_rare(results: Results, place: Place) -> Path | None:
     return _draw(results, place("accuracy-rare"), title, "test accuracy", rare_classes)
 
 
-def all_classes(story: Story) -> Curve:
+def all_classes(run_data: RunData) -> Curve:
     """Accuracy after each round, NaN where nobody tested."""
-    return np.array([record.accuracy for record in story.history], float)
+    return np.array([record.accuracy for record in run_data.history], float)
 
 
-def rare_classes(story: Story) -> Curve:
+def rare_classes(run_data: RunData) -> Curve:
     """The same on the rare classes."""
-    tested = (record if record.class_accuracy else None for record in story.history)
-    return np.array([r and mean_accuracy(r, story.rare) for r in tested], float)
+    tested = (record if record.class_accuracy else None for record in run_data.history)
+    return np.array([r and mean_accuracy(r, run_data.rare) for r in tested], float)
 
 
 def trailing(values: Curve, width: int = LAST_ROUNDS) -> Curve:
@@ -87,27 +87,27 @@ def _draw(
     path: Path,
     title: str,
     label: str,
-    curve: Callable[[Story], Curve],
+    curve: Callable[[RunData], Curve],
     also_rare: bool = False,
 ) -> Path | None:
     """A line for each method that was tested."""
     styles = looks([group.name for group in results.groups])
-    if all(np.isnan(curve(story)).all() for story in results.stories):
+    if all(np.isnan(curve(run_data)).all() for run_data in results.runs):
         return None
     with figure(path, 6.4, 3.8) as drawing:
         axes = drawing.subplots()
         for group, look in zip(results.groups, styles, strict=True):
-            curves = [curve(story) for story in group.stories]
+            curves = [curve(run_data) for run_data in group.runs]
             if not all(np.isnan(values).all() for values in curves):
                 plot_spread(axes, curves, look, shown(group.label))
-        if also_rare and len(results.groups) == 1 and results.stories[0].rare:
+        if also_rare and len(results.groups) == 1 and results.runs[0].rare:
             dashed = Look(styles[0].colour, "dotted")
             rare = f"classes of the smallest clusters ({shown_text(results.rare_in_words)})"
-            plot_spread(axes, [rare_classes(story) for story in results.stories], dashed, rare)
-        dress(axes, max(len(story.history) for story in results.stories), label)
+            plot_spread(axes, [rare_classes(run_data) for run_data in results.runs], dashed, rare)
+        dress(axes, max(len(run_data.history) for run_data in results.runs), label)
         columns = 1 if len(results.groups) <= 8 else 2
         axes.legend(loc="lower right", fontsize=8, ncols=columns)
-        seeds = max(len(group.stories) for group in results.groups)
+        seeds = max(len(group.runs) for group in results.groups)
         note = f"\nmean and standard deviation of {seeds} seeds" if seeds > 1 else ""
         axes.set_title(f"{title}{note}", fontsize=10)
     return path.with_suffix(".png")

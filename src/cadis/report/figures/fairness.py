@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cadis.analysis import Group, Results, Story
+from cadis.analysis import Group, Results, RunData
 from cadis.report.figures.curves import Curve, dress
 from cadis.report.style import DASHES, Place, figure, looks, shown
 
@@ -45,16 +45,16 @@ def draw_clients(results: Results, place: Place) -> Path | None:
 
 def draw_client_rounds(results: Results, place: Place) -> Path | None:
     """Accuracy across clients over rounds: mean, and a band of their standard deviation."""
-    measured = [s for s in results.stories if len(s.client_accuracy) > 1]
+    measured = [s for s in results.runs if len(s.client_accuracy) > 1]
     if not measured:
         return None
     path, styles = place("clients-rounds"), looks([group.name for group in results.groups])
     with figure(path, 6.4, 3.8) as drawing:
         axes = drawing.subplots()
         for group, look in zip(results.groups, styles, strict=True):
-            stories = [story for story in group.stories if story in measured]
-            if stories:
-                rounds, mean, deviation = _over_seeds(stories)
+            runs = [run_data for run_data in group.runs if run_data in measured]
+            if runs:
+                rounds, mean, deviation = _over_seeds(runs)
                 line = {"color": look.colour, "ls": DASHES[look.dash]}
                 axes.plot(rounds, mean, **line, marker=".", label=shown(group.label))
                 low, high = mean - deviation, mean + deviation
@@ -67,13 +67,13 @@ def draw_client_rounds(results: Results, place: Place) -> Path | None:
 
 def _last(group: Group) -> Curve:
     """The last accuracy of every client, all seeds together."""
-    found = [list(s.client_accuracy.values())[-1] for s in group.stories if s.client_accuracy]
+    found = [list(s.client_accuracy.values())[-1] for s in group.runs if s.client_accuracy]
     return np.array([value for values in found for value in values], float)
 
 
-def _over_seeds(stories: list[Story]) -> tuple[list[int], Curve, Curve]:
+def _over_seeds(runs: list[RunData]) -> tuple[list[int], Curve, Curve]:
     """Rounds, and mean and deviation over clients, averaged over the seeds."""
-    rounds = sorted(set.intersection(*(set(story.client_accuracy) for story in stories)))
-    tables = [np.array([story.client_accuracy[r] for r in rounds], float) for story in stories]
+    rounds = sorted(set.intersection(*(set(run_data.client_accuracy) for run_data in runs)))
+    tables = [np.array([run_data.client_accuracy[r] for r in rounds], float) for run_data in runs]
     mean = np.mean([table.mean(axis=1) for table in tables], axis=0)
     return rounds, mean, np.mean([table.std(axis=1) for table in tables], axis=0)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.colors import ListedColormap
 
-from cadis.analysis import Frame, Group, Results, Story, frames
+from cadis.analysis import Frame, Group, Results, RunData, frames
 from cadis.methods import CADIS
 from cadis.report.figures.matrices import clustering_story, some_shown
 from cadis.report.style import OKABE_ITO, UNKNOWN, Place, figure, looks, shown
@@ -18,13 +18,13 @@ _CLUSTERS = 7
 
 def draw_flow(results: Results, place: Place) -> Path | None:
     """The clusters found in a run, round by round; a colour is the true cluster that one is of."""
-    story, path = clustering_story(results), place("flow")
-    if story is None or not isinstance(story.method, CADIS) or len(story.history) < 2:
+    run_data, path = clustering_story(results), place("flow")
+    if run_data is None or not isinstance(run_data.method, CADIS) or len(run_data.history) < 2:
         return None
-    rounds = set(np.geomspace(1, len(story.history), _COLUMNS).round().astype(int).tolist())
-    told = list(frames(story.history, rounds, story.gamma, story.looked_at))
-    labels = np.array([_colours(frame, story) for frame in told]).T  # (clients, rounds)
-    clients = story.ordered_clients
+    rounds = set(np.geomspace(1, len(run_data.history), _COLUMNS).round().astype(int).tolist())
+    told = list(frames(run_data.history, rounds, run_data.gamma, run_data.looked_at))
+    labels = np.array([_colours(frame, run_data) for frame in told]).T  # (clients, rounds)
+    clients = run_data.ordered_clients
     with figure(path, 6.4, min(9.0, 1.6 + 0.16 * len(clients))) as drawing:
         axes = drawing.subplots()
         colours = ListedColormap([UNKNOWN, *OKABE_ITO[:_CLUSTERS]])
@@ -35,9 +35,9 @@ def draw_flow(results: Results, place: Place) -> Path | None:
         axes.set_xticks(ticks, [str(told[tick].record.round) for tick in ticks])
         axes.set(xlabel="round (early ones have more room)", ylabel="client")
         whose = "found cluster"
-        if None not in story.true_cluster.values():
+        if None not in run_data.true_cluster.values():
             whose = "true cluster that most of a found one are of"
-        title = f"How the clusters formed{some_shown(story)}"
+        title = f"How the clusters formed{some_shown(run_data)}"
         axes.set_title(f"{title}\ncolour: {whose}; grey: not seen yet", fontsize=10)
     return path.with_suffix(".png")
 
@@ -58,7 +58,7 @@ def draw_voice(results: Results, place: Place) -> Path | None:
             colour = styles[results.groups.index(group)].colour
             axes.bar(places, heights, 0.95 * width, color=colour, label=shown(group.label))
         axes.axhline(1 / len(clusters), color="black", lw=0.8, ls=(0, (4, 2)))
-        sizes = Counter(results.stories[0].true_cluster.values())
+        sizes = Counter(results.runs[0].true_cluster.values())
         names = [f"{label}\n{sizes[label]} clients" for label in clusters]
         axes.set_xticks(range(len(clusters)), names)
         axes.set(xlabel="true cluster", ylabel="share in the global model")
@@ -67,7 +67,7 @@ def draw_voice(results: Results, place: Place) -> Path | None:
     return path.with_suffix(".png")
 
 
-def _colours(frame: Frame, story: Story) -> list[int]:
+def _colours(frame: Frame, run_data: RunData) -> list[int]:
     """For each client the number of its cluster from 1, 0 if it was not seen yet.
 
     A cluster has the number of the true cluster that most of its clients are of; without true
@@ -76,23 +76,23 @@ def _colours(frame: Frame, story: Story) -> list[int]:
     found = dict(zip(frame.clients, frame.found.tolist(), strict=True))
     members: dict[int, list[int]] = {}
     for client, label in found.items():
-        truth = story.true_cluster[client]
+        truth = run_data.true_cluster[client]
         members.setdefault(label, []).append(label if truth is None else truth)
     number = {label: Counter(whose).most_common(1)[0][0] for label, whose in members.items()}
     return [
         1 + number[found[client]] % _CLUSTERS if client in found else 0
-        for client in story.ordered_clients
+        for client in run_data.ordered_clients
     ]
 
 
 def voices(group: Group) -> dict[int, float]:
     """By true cluster, the mean of what its participants weighed together; nothing without any."""
     rounds: list[dict[int, float]] = []
-    for story in group.stories:
-        truth = story.true_cluster
+    for run_data in group.runs:
+        truth = run_data.true_cluster
         if None in truth.values() or len(set(truth.values())) < 2 or group.is_reference:
             return {}
-        for record in story.history:
+        for record in run_data.history:
             shares: dict[int, float] = {}
             for client, weight in zip(record.participants, record.weights, strict=True):
                 label = int(truth[client] or 0)

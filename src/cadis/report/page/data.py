@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cadis.analysis import HEADLINE, Comparison, Results, Story, answer, details, sample
+from cadis.analysis import HEADLINE, Comparison, Results, RunData, answer, details, sample
 from cadis.core import one_thread
 from cadis.report.figures.curves import Curve, all_classes, rare_classes
 from cadis.report.files import results_csv, runs_csv
@@ -50,9 +50,9 @@ def now() -> str:
     return f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def runs_of(results: Results) -> list[tuple[int, Story]]:
+def runs_of(results: Results) -> list[tuple[int, RunData]]:
     """All runs, each with the position of its group."""
-    return [(place, s) for place, group in enumerate(results.groups) for s in group.stories]
+    return [(place, s) for place, group in enumerate(results.groups) for s in group.runs]
 
 
 def _methods(results: Results) -> list[dict[str, Any]]:
@@ -88,29 +88,29 @@ def _answer(comparison: Comparison) -> dict[str, Any]:
 
 
 def _accuracy(results: Results) -> dict[str, Any] | None:
-    if all(np.isnan(all_classes(story)).all() for story in results.stories):
+    if all(np.isnan(all_classes(run_data)).all() for run_data in results.runs):
         return None
     runs = [
         {
             "method": place,
-            "seed": story.seed,
-            "all": _listed(all_classes(story)),
-            "rare": _listed(rare_classes(story)) if story.rare else None,
+            "seed": run_data.seed,
+            "all": _listed(all_classes(run_data)),
+            "rare": _listed(rare_classes(run_data)) if run_data.rare else None,
         }
-        for place, story in runs_of(results)
+        for place, run_data in runs_of(results)
     ]
     return {"runs": runs, "rare": results.rare_in_words, "smoothing": _SMOOTHING}
 
 
 def _federation(results: Results) -> dict[str, Any] | None:
     seeds: dict[int, dict[str, Any]] = {}
-    for story in results.stories:
-        clients = story.federation["clients"]
-        if story.seed not in seeds and all(client["samples"] is not None for client in clients):
-            seeds[story.seed] = {"seed": story.seed, **_owned(clients)}
+    for run_data in results.runs:
+        clients = run_data.federation["clients"]
+        if run_data.seed not in seeds and all(client["samples"] is not None for client in clients):
+            seeds[run_data.seed] = {"seed": run_data.seed, **_owned(clients)}
     if not seeds:
         return None
-    return {"classes": results.stories[0].classes, "seeds": list(seeds.values())}
+    return {"classes": results.runs[0].classes, "seeds": list(seeds.values())}
 
 
 def _owned(clients: list[dict[str, Any]]) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def _confusion(results: Results) -> dict[str, Any] | None:
     if not told:
         return None
     first = told[0][1]
-    seeds = sorted({story.seed for _, story in told})
+    seeds = sorted({run_data.seed for _, run_data in told})
     kept = seeds if len(first.classes) <= _MANY_CLASSES else seeds[:1]
     return {
         "classes": first.classes,
@@ -147,7 +147,7 @@ def _confusion(results: Results) -> dict[str, Any] | None:
     }
 
 
-def _confusion_of(seed: int, runs: list[tuple[int, Story]]) -> dict[str, Any]:
+def _confusion_of(seed: int, runs: list[tuple[int, RunData]]) -> dict[str, Any]:
     matrices = [{"method": place, "counts": s.summary["confusion"]} for place, s in runs]
     return {"seed": seed, "rare": runs[0][1].rare, "matrices": matrices}
 
@@ -155,19 +155,19 @@ def _confusion_of(seed: int, runs: list[tuple[int, Story]]) -> dict[str, Any]:
 def _fairness(results: Results) -> dict[str, Any] | None:
     """Means and deviations over the clients by round, and of the last test every client."""
     runs = []
-    for place, story in runs_of(results):
-        tests = list(story.client_accuracy.items())
+    for place, run_data in runs_of(results):
+        tests = list(run_data.client_accuracy.items())
         step = -(-len(tests) // _CLIENT_TESTS) or 1
         kept = tests[::-1][::step][::-1]  # the last one is
         if kept:
             runs.append(
                 {
                     "method": place,
-                    "seed": story.seed,
+                    "seed": run_data.seed,
                     "rounds": [number for number, _ in kept],
                     "mean": [round(fmean(values), 6) for _, values in kept],
                     "deviation": [round(pstdev(values), 6) for _, values in kept],
-                    "clients": [str(client["id"]) for client in story.federation["clients"]],
+                    "clients": [str(client["id"]) for client in run_data.federation["clients"]],
                     "last": [round(value, 4) for value in kept[-1][1]],
                 }
             )
@@ -178,14 +178,14 @@ def _convergence(results: Results) -> dict[str, Any] | None:
     runs = [
         {
             "method": place,
-            "seed": story.seed,
+            "seed": run_data.seed,
             "rounds": found.rounds,
             "with": [round(value, 6) for value in found.transitive],
             "without": [round(value, 6) for value in found.standard],
-            "choice": story.choice,
+            "choice": run_data.choice,
         }
-        for place, story in runs_of(results)
-        if (found := story.convergence) is not None
+        for place, run_data in runs_of(results)
+        if (found := run_data.convergence) is not None
     ]
     return {"runs": runs} if runs else None
 

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
-from cadis.analysis import SHOWN, Frame, Results, Story, frames, spread_rounds
+from cadis.analysis import SHOWN, Frame, Results, RunData, frames, spread_rounds
 from cadis.core import ClientId
 from cadis.runs import agreement
 
@@ -18,47 +18,47 @@ _FLOW = 7
 """Rounds in the picture of the flow, at most."""
 _FRAME = ("rounds", "q", "found", "threshold", "weights", "others")
 """What there is a list of, with an entry for each frame."""
-_MADE: WeakKeyDictionary[Story, tuple[tuple[int, int], dict[str, Any]]] = WeakKeyDictionary()
+_MADE: WeakKeyDictionary[RunData, tuple[tuple[int, int], dict[str, Any]]] = WeakKeyDictionary()
 """A page that is looked at while a run works is made again and again; other runs may have ended."""
 
 
 def grouping(results: Results) -> dict[str, Any] | None:
     """The runs that looked for clusters."""
     telling = [
-        (place, story)
+        (place, run_data)
         for place, group in enumerate(results.groups)
-        for story in group.stories
-        if story.found_cluster
+        for run_data in group.runs
+        if run_data.found_cluster
     ]
     if not telling:
         return None
-    return {"runs": [_run(place, story, _BUDGET // len(telling)) for place, story in telling]}
+    return {"runs": [_run(place, run_data, _BUDGET // len(telling)) for place, run_data in telling]}
 
 
-def _run(place: int, story: Story, budget: int) -> dict[str, Any]:
+def _run(place: int, run_data: RunData, budget: int) -> dict[str, Any]:
     """A run; of one that was shown before and has not changed since, what was shown then."""
-    asked, known = (place, budget), _MADE.get(story)
+    asked, known = (place, budget), _MADE.get(run_data)
     if known is None or known[0] != asked:
-        known = _MADE[story] = asked, _make_run(place, story, budget)
+        known = _MADE[run_data] = asked, _make_run(place, run_data, budget)
     return known[1]
 
 
-def _make_run(place: int, story: Story, budget: int) -> dict[str, Any]:
-    clients = _shown_clients(story)
+def _make_run(place: int, run_data: RunData, budget: int) -> dict[str, Any]:
+    clients = _shown_clients(run_data)
     pairs = len(clients) * (len(clients) - 1) // 2
-    total = len(story.history)
+    total = len(run_data.history)
     kept = spread_rounds(total, max(2, budget // max(1, pairs)))
     flow = _flow_rounds(total)
-    every = frames(story.history, {*kept, *flow}, story.gamma, story.looked_at)
-    by_round = {frame.record.round: _shown(frame, story, clients) for frame in every}
+    every = frames(run_data.history, {*kept, *flow}, run_data.gamma, run_data.looked_at)
+    by_round = {frame.record.round: _shown(frame, run_data, clients) for frame in every}
     chosen = [by_round[number] for number in kept if number in by_round]
     flowing = [by_round[number] for number in flow if number in by_round]
-    truth = [story.true_cluster[client] for client in clients]
+    truth = [run_data.true_cluster[client] for client in clients]
     return {
         "method": place,
-        "seed": story.seed,
-        "of": len(story.true_cluster),
-        "sampled": bool(story.choice),
+        "seed": run_data.seed,
+        "of": len(run_data.true_cluster),
+        "sampled": bool(run_data.choice),
         "clients": [str(client) for client in clients],
         "true": None if None in truth else truth,
         **{key: [frame[key] for frame in chosen] for key in _FRAME},
@@ -70,7 +70,7 @@ def _make_run(place: int, story: Story, budget: int) -> dict[str, Any]:
     }
 
 
-def _shown(frame: Frame, story: Story, clients: Sequence[ClientId]) -> dict[str, Any]:
+def _shown(frame: Frame, run_data: RunData, clients: Sequence[ClientId]) -> dict[str, Any]:
     """What the page shows of a frame, by the names of the lists that it is an entry of."""
     weights, others = _weights(frame, clients)
     return {
@@ -78,15 +78,15 @@ def _shown(frame: Frame, story: Story, clients: Sequence[ClientId]) -> dict[str,
         "q": _packed(frame, clients),
         "found": _labels(frame, clients),
         "threshold": round(frame.record.threshold or 0, 4),
-        "agreement": _agreement(frame, story.true_cluster),
+        "agreement": _agreement(frame, run_data.true_cluster),
         "weights": weights,
         "others": others,
     }
 
 
-def _shown_clients(story: Story) -> list[ClientId]:
+def _shown_clients(run_data: RunData) -> list[ClientId]:
     """All clients that were seen, or an even choice of them."""
-    ordered = story.ordered_clients
+    ordered = run_data.ordered_clients
     if len(ordered) <= SHOWN:
         return ordered
     return [ordered[n * len(ordered) // SHOWN] for n in range(SHOWN)]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cadis.analysis import Results, Story
+from cadis.analysis import Results, RunData
 from cadis.methods import METHODS
 
 _NO_DIFFERENCE = ("seed", "workers", "device", "data_dir", "offline")
@@ -11,22 +11,22 @@ _NO_DIFFERENCE = ("seed", "workers", "device", "data_dir", "offline")
 
 def title(results: Results) -> str:
     """The federation in a few words."""
-    story = results.stories[0]
-    clients = story.federation["clients"]
+    run_data = results.runs[0]
+    clients = run_data.federation["clients"]
     clusters = {client["cluster"] for client in clients}
     groups = f" in {len(clusters)} clusters" if None not in clusters and len(clusters) > 1 else ""
-    what = str(story.options.get("dataset", "Own data")).removeprefix("images:")
-    each = story.options.get("per_round")
+    what = str(run_data.options.get("dataset", "Own data")).removeprefix("images:")
+    each = run_data.options.get("per_round")
     per_round = f", {each} a round" if each else ""
-    rounds = max(s.options.get("rounds", len(s.history)) for s in results.stories)
+    rounds = max(s.options.get("rounds", len(s.history)) for s in results.runs)
     return f"{what}: {len(clients)} clients{groups}{per_round}, {rounds} rounds"
 
 
 def setup(results: Results) -> dict[str, Any]:
     """Command, options that all share, options of each, versions."""
-    flat = [_flat(group.stories[0]) for group in results.groups]
+    flat = [_flat(group.runs[0]) for group in results.groups]
     shared = {k: v for k, v in flat[0].items() if all(other.get(k) == v for other in flat)}
-    seeds = sorted({story.seed for story in results.stories})
+    seeds = sorted({run_data.seed for run_data in results.runs})
     options = [*shared.items(), ("seeds", ", ".join(map(str, seeds)))]
     methods = [
         {"method": place, "options": [[k, v] for k, v in own.items() if k not in shared]}
@@ -36,14 +36,14 @@ def setup(results: Results) -> dict[str, Any]:
         "command": results.command,
         "options": [list(pair) for pair in options],
         "methods": [each for each in methods if each["options"]],
-        "versions": [[k, v] for k, v in results.stories[0].summary["versions"].items()],
+        "versions": [[k, v] for k, v in results.runs[0].summary["versions"].items()],
     }
 
 
-def _flat(story: Story) -> dict[str, str]:
+def _flat(run_data: RunData) -> dict[str, str]:
     """Options side by side; a part's parameters under its name."""
     flat: dict[str, str] = {}
-    for key, value in story.options.items():
+    for key, value in run_data.options.items():
         if isinstance(value, Mapping):
             flat |= {_inner(key, name): str(content) for name, content in value.items()}
         elif key not in _NO_DIFFERENCE and value != "":

@@ -17,7 +17,7 @@ def spent(comparison: Comparison) -> dict[str, Any]:
 
 
 def _seconds(group: Group) -> dict[str, float]:
-    records = [record.seconds for story in group.stories for record in story.history]
+    records = [record.seconds for run_data in group.runs for record in run_data.history]
     return {
         "train": round(fmean(seconds.train for seconds in records), 6),
         "aggregate": round(fmean(seconds.aggregate for seconds in records), 6),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cadis.analysis import Results, Story, naming, read_results
+from cadis.analysis import Results, RunData, naming, read_results
 from cadis.core import CadisError
 from cadis.report.page.data import now, page_data
 from cadis.runs import RunFolder, StudyFolder, is_locked
@@ -34,7 +34,7 @@ class Watched:
     path: Path
     clock: Callable[[], float] = time.monotonic
     making: bool = field(default=False, init=False)
-    _stories: dict[Path, tuple[_Version, Story]] = field(default_factory=dict, init=False)
+    _stories: dict[Path, tuple[_Version, RunData]] = field(default_factory=dict, init=False)
     _seen: object = field(default=None, init=False)
     _made: bytes = field(default=b"", init=False)
     _next: float = field(default=0.0, init=False)
@@ -86,13 +86,13 @@ class Watched:
             return [RunFolder(self.path)]
         return [RunFolder(path.parent) for path in sorted(self.path.glob("*/*/config.toml"))]
 
-    def _read(self, run: RunFolder) -> Story:
+    def _read(self, run: RunFolder) -> RunData:
         """A run, read again only if it has changed."""
         version = _version(run.path, _FILES)
         known = self._stories.get(run.path)
         if known is None or known[0] != version:
             self._stories.pop(run.path, None)  # not both at once: a history may be large
-            self._stories[run.path] = known = version, Story.read(run)
+            self._stories[run.path] = known = version, RunData.read(run)
         return known[1]
 
     def _text(self, running: bool) -> bytes:
@@ -131,11 +131,11 @@ def _empty_page(path: Path, state: str, note: str = "") -> dict[str, Any]:
 
 def _live(results: Results, state: str) -> dict[str, Any]:
     """How far it is, and what was worked on last."""
-    runs = [(group.label, story) for group in results.groups for story in group.stories]
+    runs = [(group.label, run_data) for group in results.groups for run_data in group.runs]
     newest = max(runs, key=lambda run: (run[1].path / "history.jsonl").stat().st_mtime)
     return {
         "state": state,
-        "done": sum(len(story.history) for _, story in runs),
+        "done": sum(len(run_data.history) for _, run_data in runs),
         "total": results.planned_rounds,
         "note": f"{newest[0]}, seed {newest[1].seed}",
     }

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from torch import Tensor
 
 from cadis.core import CadisError, ModelState, RunError
-from cadis.data import SILENT
+from cadis.data import NO_CALLBACKS
 from cadis.data.json_files import object_text
 from cadis.methods import Method
 from cadis.runs.files import DamagedError, digest_of, read_file
@@ -33,7 +33,7 @@ _BEST, _FEDERATION = "best.safetensors", "federation.json"
 
 
 @dataclass
-class Keeper:
+class RunWriter:
     """Every round is on disk as it ends.
 
     Attributes:
@@ -54,7 +54,7 @@ class Keeper:
         options: Mapping[str, Any],
         federation: Federation,
         resume: bool = False,
-        say: Say = SILENT.say,
+        say: Say = NO_CALLBACKS.say,
     ) -> RunState:
         """What to go on from: ``start``, or where the run in the folder stopped.
 

@@ -30,7 +30,7 @@ def nameless(node: int) -> str:
 
 
 @dataclass
-class Roll:
+class ClientRegistry:
     """All clients that were ever there.
 
     Attributes:
@@ -42,7 +42,7 @@ class Roll:
     claims: dict[int, ClientId] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, members: Iterable[Member]) -> "Roll":
+    def of(cls, members: Iterable[Member]) -> "ClientRegistry":
         """As a checkpoint has it."""
         known = list(members)
         return cls({m.client: m for m in known}, {m.node: m.client for m in known})

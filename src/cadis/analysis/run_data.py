@@ -35,7 +35,7 @@ _POINTS = 100
 
 
 @dataclass(frozen=True, eq=False)
-class Story:
+class RunData:
     """A run with at least one round, finished or not.
 
     Attributes:
@@ -55,7 +55,7 @@ class Story:
     finished: bool
 
     @classmethod
-    def read(cls, folder: RunFolder) -> "Story":
+    def read(cls, folder: RunFolder) -> "RunData":
         """Read a run; refuse one without a single round, and one that is damaged."""
         config, records, clients, end = (
             folder.path / name

@@ -1,16 +1,16 @@
-"""Who hears how loading goes: a terminal, or nobody."""
+"""What is called while something takes a while: a terminal shows it, or nobody does."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 
 def _ignore(*_: object) -> None:
-    """Nobody listens."""
+    """The default of every callback: it does nothing."""
 
 
 @dataclass(frozen=True)
-class Listener:
-    """Hears of work that takes a while.
+class Callbacks:
+    """What is called while data are loaded, or clients are trained.
 
     Attributes:
         progress: called with what is being done, how much is done and how much there is (0 if
@@ -22,4 +22,4 @@ class Listener:
     say: Callable[[str], None] = _ignore
 
 
-SILENT = Listener()
+NO_CALLBACKS = Callbacks()

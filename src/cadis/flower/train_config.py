@@ -25,7 +25,7 @@ _LOCAL = {"epochs": "epochs", "batch_size": "batch-size", "lr": "lr"}
 
 
 @dataclass(frozen=True)
-class Orders:
+class TrainConfig:
     """How to train, and as whom. Only scalars travel.
 
     Attributes:
@@ -49,17 +49,17 @@ class Orders:
     memory_round: int = 0
 
     def config(self, given: Mapping[str, Any]) -> ConfigRecord:
-        """The config to send: what the user gives, and the orders."""
+        """The config to send: what the user gives, and the train_config."""
         entries = {key: getattr(self, name) for name, key in _ENTRIES.items()}
         parameters = {f"{_PARAMETER}{n}": v for n, v in parameters_of(self.method).items()}
         return ConfigRecord({**given, **entries, _METHOD: self.method.name, **parameters})
 
     @classmethod
-    def read(cls, config: Mapping[str, Any], method: Method | None = None) -> "Orders":
-        """The orders in a config.
+    def read(cls, config: Mapping[str, Any], method: Method | None = None) -> "TrainConfig":
+        """The train_config in a config.
 
         Args:
-            config: as received; without orders in it, those of plain federated averaging.
+            config: as received; without train_config in it, those of plain federated averaging.
             method: the client's own choice instead of the server's.
         """
         local = {name: config[key] for name, key in _LOCAL.items() if key in config}
