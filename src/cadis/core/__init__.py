@@ -4,9 +4,10 @@ from cadis.core.aggregation import cluster_weights, example_weights, mean_state,
 from cadis.core.clustering import cluster, rescale, threshold_at
 from cadis.core.distillation import distillation_loss
 from cadis.core.errors import CadisError, RunError
-from cadis.core.randomness import derive_seed, generator_for, sample_participants
+from cadis.core.message import ClientUpdate, Message
+from cadis.core.randomness import derive_seed, generator_for
 from cadis.core.similarity import SimilarityMatrix, instance_similarity
-from cadis.core.state import ClientId, ModelState, checked_client_id
+from cadis.core.state import ClientId, ModelState, TensorState, checked_client_id
 from cadis.core.theory import (
     balanced_loss,
     cadis_limit,
@@ -21,9 +22,12 @@ from cadis.core.transitive import estimate_all
 __all__ = [
     "CadisError",
     "ClientId",
+    "ClientUpdate",
+    "Message",
     "ModelState",
     "RunError",
     "SimilarityMatrix",
+    "TensorState",
     "balanced_loss",
     "cadis_limit",
     "checked_client_id",
@@ -42,7 +46,6 @@ __all__ = [
     "one_thread",
     "present_classes",
     "rescale",
-    "sample_participants",
     "threshold_at",
     "weighted_mean",
 ]

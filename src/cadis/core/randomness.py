@@ -19,9 +19,3 @@ def derive_seed(*path: int | str) -> int:
 def generator_for(*path: int | str) -> torch.Generator:
     """A torch generator on the CPU, seeded by :func:`derive_seed`."""
     return torch.Generator().manual_seed(derive_seed(*path))
-
-
-def sample_participants(seed: int, number: int, num_clients: int, per_round: int) -> list[int]:
-    """Who takes part in a round: k of n without replacement, from (seed, round), in order."""
-    generator = generator_for(seed, "participants", number)
-    return sorted(torch.randperm(num_clients, generator=generator)[:per_round].tolist())

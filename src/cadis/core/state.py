@@ -1,7 +1,7 @@
 """What is moved between server and clients: a model's numbers, and who sent them."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import TypeAlias
@@ -14,6 +14,8 @@ from cadis.core.errors import CadisError
 ClientId: TypeAlias = int | str
 """A client's identity. It must stay the same over all rounds."""
 
+TensorState: TypeAlias = Mapping[str, Tensor]
+"""A part's memory, as named tensors that a checkpoint stores as they are. Empty at first."""
 
 _LONGEST_ID = 100
 

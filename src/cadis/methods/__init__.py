@@ -1,20 +1,25 @@
 """One file a method, its client half and its server half together. It imports only the core."""
 
 from cadis.methods.cadis import CADIS
-from cadis.methods.defaults import Defaults
+from cadis.methods.defaults import Defaults, weighted_models
 from cadis.methods.fedavg import FedAvg
 from cadis.methods.feddyn import FedDyn
 from cadis.methods.fedfa import FedFA
 from cadis.methods.fedprox import FedProx
 from cadis.methods.protocol import (
     Aggregation,
-    ClientUpdate,
+    Finished,
+    LocalClient,
     LocalView,
     Method,
+    Penalty,
     Prepared,
+    Reply,
     ServerRound,
+    ServerState,
     Step,
-    TensorState,
+    Training,
+    Weighing,
 )
 from cadis.methods.singleset import SingleSet
 
@@ -32,18 +37,24 @@ __all__ = [
     "CADIS",
     "METHODS",
     "Aggregation",
-    "ClientUpdate",
     "Defaults",
     "FedAvg",
     "FedDyn",
     "FedFA",
     "FedProx",
+    "Finished",
+    "LocalClient",
     "LocalView",
     "Method",
+    "Penalty",
     "Prepared",
+    "Reply",
     "ServerRound",
+    "ServerState",
     "SingleSet",
     "Step",
-    "TensorState",
+    "Training",
+    "Weighing",
     "label_of",
+    "weighted_models",
 ]

@@ -11,25 +11,24 @@ from torch import Tensor
 from cadis.core import (
     CadisError,
     ClientId,
+    ClientUpdate,
     SimilarityMatrix,
     cluster,
     cluster_weights,
     distillation_loss,
     instance_similarity,
-    mean_state,
     rescale,
     threshold_at,
 )
 from cadis.core.similarity import TransitiveMode
 from cadis.methods.defaults import Defaults
 from cadis.methods.protocol import (
-    Aggregation,
-    ClientUpdate,
     LocalView,
     Prepared,
     ServerRound,
+    ServerState,
     Step,
-    TensorState,
+    Weighing,
 )
 
 
@@ -91,27 +90,27 @@ class CADIS(Defaults):
         loss = distillation_loss(step.representation, step.per_example["teacher"], self.bandwidth)
         return self.distillation / len(step.labels) * loss
 
-    def aggregate(
-        self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: TensorState
-    ) -> Aggregation:
-        """Similarities, clusters, weights, mean: Sections III-A to III-C."""
+    def weigh(
+        self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
+    ) -> Weighing:
+        """Similarities, clusters, weights: Sections III-A to III-C."""
         ids = [update.client_id for update in updates]
-        similarity = instance_similarity(signatures(server_round, updates))
-        matrix = SimilarityMatrix.from_tensors(state).observe(ids, similarity)
+        similarity = instance_similarity(signatures(server_round, updates, state))
+        matrix = SimilarityMatrix.from_tensors(state.memory).observe(ids, similarity)
         matrix = matrix.estimate_missing(self.gamma, self.transitive, server_round.generator)
         threshold = threshold_at(
             server_round.number - 1, self.threshold, self.threshold_growth, self.threshold_max
         )
         clusters, cardinality = self._clusters(server_round, matrix, ids, threshold)
         weights = cluster_weights([u.num_examples for u in updates], clusters, cardinality)
-        return Aggregation(
-            state=mean_state([update.state for update in updates], weights),
-            method_state=matrix.to_tensors(),
-            weights=weights,
-            clusters=clusters,
-            similarity=similarity,
-            threshold=threshold,
-        )
+        report = {
+            "clusters": clusters,
+            "similarity": similarity,
+            "threshold": torch.tensor(threshold, dtype=torch.float64),
+        }
+        if self.transitive != "off":
+            report["gamma"] = torch.tensor(self.gamma, dtype=torch.float64)
+        return Weighing(weights, matrix.to_tensors(), report)
 
     def _clusters(
         self,
@@ -146,17 +145,16 @@ def _true_labels(truth: Mapping[ClientId, int] | None, clients: Sequence[ClientI
     return labels
 
 
-def signatures(server_round: ServerRound, updates: Sequence[ClientUpdate]) -> Tensor:
+def signatures(
+    server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
+) -> Tensor:
     """The clients' updates of the classifier layer, W_i - W_g, flat, (k, d)."""
-    stacked = torch.stack(
-        [
-            torch.cat(
-                [
-                    update.state.parameters[part] - server_round.sent.parameters[part]
-                    for part in server_round.head
-                ]
-            )
-            for update in updates
-        ]
-    )
+    stacked = torch.stack([_signature(server_round, update, state) for update in updates])
     return stacked.to(torch.promote_types(stacked.dtype, torch.float32))  # norms overflow in half
+
+
+def _signature(server_round: ServerRound, update: ClientUpdate, state: ServerState) -> Tensor:
+    """One client's update of the classifier layer of the model that it trained, (d,)."""
+    sent = state.models[update.message.model_name].parameters
+    trained = update.model.parameters
+    return torch.cat([trained[part] - sent[part] for part in server_round.head])

@@ -3,56 +3,136 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
-from cadis.core import example_weights, mean_state
+from cadis.core import (
+    ClientId,
+    ClientUpdate,
+    Message,
+    ModelState,
+    TensorState,
+    example_weights,
+    mean_state,
+)
 from cadis.methods.protocol import (
     Aggregation,
-    ClientUpdate,
+    Finished,
+    LocalClient,
     LocalView,
     Prepared,
+    Reply,
     ServerRound,
+    ServerState,
     Step,
-    TensorState,
+    Training,
+    Weighing,
 )
 
 
 class Defaults:
-    """Plain local SGD, and the mean of the models by number of samples. Nothing is remembered."""
+    """Plain local training, and the mean of the models by number of samples.
+
+    A method overrides, on the client, ``prepare``, ``penalty`` and ``finish``, or the whole of
+    ``local``; on the server ``weigh``, or the whole of ``aggregate``. The first three never branch
+    on a tensor's value, so that several clients can be trained stacked.
+    """
 
     pools_clients: ClassVar[bool] = False
     compares_heads: ClassVar[bool] = False
-    needs_metrics: ClassVar[tuple[str, ...]] = ()
+    needs_scalars: ClassVar[tuple[str, ...]] = ()
+    needs_tensors: ClassVar[tuple[str, ...]] = ()
 
     @property
     def needs_view(self) -> bool:
-        """No."""
+        """Whether :meth:`prepare` wants a view of the data; it costs a pass over them."""
         return False
 
+    def local(self, client: LocalClient) -> Reply:
+        """Train the received model with this method's penalty."""
+        name, model = client.received.model_name, client.received.model
+        prepared = self.prepare(client.view(model)) if self.needs_view else Prepared()
+        training = client.train(model, self.penalty, prepared)
+        finished = self.finish(training, client.received, client.memory)
+        scalars = {key: float(value) for key, value in prepared.scalars.items()}
+        scalars |= {"train_loss": training.loss, **finished.scalars}
+        return Reply(Message({name: training.model}, finished.tensors, scalars), finished.memory)
+
     def prepare(self, view: LocalView) -> Prepared:  # noqa: ARG002
-        """Nothing to prepare."""
+        """Client: look at the received model and the own data before training."""
         return Prepared()
 
     def penalty(self, step: Step) -> Tensor | None:  # noqa: ARG002
-        """No penalty."""
+        """Client: the term that is added to the mean loss of a batch; here there is none."""
         return None
 
     def finish(
         self,
-        trained: Tensor,  # noqa: ARG002
-        received: Tensor,  # noqa: ARG002
-        client_state: TensorState,
-    ) -> TensorState:
-        """Nothing to remember."""
-        return client_state
+        training: Training,  # noqa: ARG002
+        received: Message,  # noqa: ARG002
+        memory: TensorState,
+    ) -> Finished:
+        """Client: what to remember, and what to send besides the model; here nothing new."""
+        return Finished(memory)
 
-    def aggregate(
+    def init(
+        self,
+        model: ModelState,
+        generator: torch.Generator,  # noqa: ARG002
+    ) -> ServerState:
+        """Server: one model."""
+        return ServerState({"model": model})
+
+    def broadcast(
+        self,
+        server_round: ServerRound,  # noqa: ARG002
+        state: ServerState,
+        client: ClientId,
+    ) -> Message:
+        """Server: the model that the client uses."""
+        name = self.model_of(client, state)
+        return Message({name: state.models[name]})
+
+    def model_of(self, client: ClientId, state: ServerState) -> str:  # noqa: ARG002
+        """Server: everybody uses the first model."""
+        return next(iter(state.models))
+
+    def weigh(
         self,
         server_round: ServerRound,  # noqa: ARG002
         updates: Sequence[ClientUpdate],
-        state: TensorState,
-    ) -> Aggregation:
-        """Average by number of samples: weights n_i / N over the participants."""
+        state: ServerState,
+    ) -> Weighing:
+        """Server: how much each update counts; here n_i / N over the participants."""
         weights = example_weights([update.num_examples for update in updates])
-        mean = mean_state([update.state for update in updates], weights)
-        return Aggregation(mean, state, weights)
+        return Weighing(weights, state.memory)
+
+    def aggregate(
+        self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
+    ) -> Aggregation:
+        """Server: the weighted mean of the models, of those who trained each of them."""
+        weighing = self.weigh(server_round, updates, state)
+        models, weights = weighted_models(updates, weighing.weights)
+        return Aggregation(models, weighing.memory, weights, weighing.report)
+
+
+def weighted_models(
+    updates: Sequence[ClientUpdate], weights: Tensor
+) -> tuple[dict[str, ModelState], Tensor]:
+    """The weighted mean of each model over those who trained it, and the weights in it, (k,).
+
+    Where there are several models, the weights are shared out anew among those who trained the
+    same one.
+    """
+    places: dict[str, list[int]] = {}
+    for place, update in enumerate(updates):
+        places.setdefault(update.message.model_name, []).append(place)
+    if len(places) > 1:
+        weights = weights.clone()
+        for own in places.values():
+            weights[own] /= weights[own].sum()
+    models = {
+        name: mean_state([updates[place].model for place in own], weights[own])
+        for name, own in places.items()
+    }
+    return models, weights

@@ -8,14 +8,15 @@ import torch
 from annotated_types import Gt
 from torch import Tensor
 
-from cadis.core import ModelState, mean_state
+from cadis.core import ClientUpdate, Message, ModelState, TensorState, mean_state
 from cadis.methods.defaults import Defaults
 from cadis.methods.protocol import (
     Aggregation,
-    ClientUpdate,
+    Finished,
     ServerRound,
+    ServerState,
     Step,
-    TensorState,
+    Training,
 )
 
 
@@ -37,25 +38,33 @@ class FedDyn(Defaults):
     def penalty(self, step: Step) -> Tensor | None:
         """-<g_i, w> + alpha / 2 * ||w - w_t||^2."""
         proximal = self.alpha / 2 * (step.parameters - step.received).square().sum()
-        if "gradient" not in step.client_state:
+        if "gradient" not in step.memory:
             return proximal
-        return proximal - step.client_state["gradient"] @ step.parameters
+        return proximal - step.memory["gradient"] @ step.parameters
 
-    def finish(self, trained: Tensor, received: Tensor, client_state: TensorState) -> TensorState:
+    def finish(
+        self,
+        training: Training,
+        received: Message,  # noqa: ARG002
+        memory: TensorState,
+    ) -> Finished:
         """g_i <- g_i - alpha (w_i - w_t)."""
-        before = client_state.get("gradient", torch.zeros_like(received))
-        return {"gradient": before - self.alpha * (trained - received)}
+        before = memory.get("gradient", torch.zeros_like(training.received))
+        drift = training.trained - training.received
+        return Finished({"gradient": before - self.alpha * drift})
 
     def aggregate(
-        self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: TensorState
+        self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> Aggregation:
         """The plain mean of the participants, corrected by h."""
         weights = torch.full((len(updates),), 1 / len(updates), dtype=torch.float64)
-        mean = mean_state([update.state for update in updates], weights)
-        sent = server_round.sent.parameters.double()
+        mean = mean_state([update.model for update in updates], weights)
+        (name, model), *_ = state.models.items()
+        sent = model.parameters.double()
         drift = mean.parameters.double() - sent  # the mean of w_i - w_t
         share = len(updates) / server_round.num_clients
-        correction = state.get("correction", torch.zeros_like(sent)) - self.alpha * share * drift
+        before = state.memory.get("correction", torch.zeros_like(sent))
+        correction = before - self.alpha * share * drift
         parameters = (mean.parameters.double() - correction / self.alpha).to(mean.parameters.dtype)
         new = ModelState(parameters, mean.buffers, mean.counters)
-        return Aggregation(new, {"correction": correction}, weights)
+        return Aggregation({name: new}, {"correction": correction}, weights)

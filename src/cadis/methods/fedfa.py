@@ -8,16 +8,15 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from cadis.core import ClientId, mean_state
+from cadis.core import ClientId, ClientUpdate, TensorState
 from cadis.core.state import ids_from_tensor, ids_to_tensor
 from cadis.methods.defaults import Defaults
 from cadis.methods.protocol import (
-    Aggregation,
-    ClientUpdate,
     LocalView,
     Prepared,
     ServerRound,
-    TensorState,
+    ServerState,
+    Weighing,
 )
 
 
@@ -34,7 +33,7 @@ class FedFA(Defaults):
     """
 
     name: ClassVar[str] = "fedfa"
-    needs_metrics: ClassVar[tuple[str, ...]] = ("received_accuracy",)
+    needs_scalars: ClassVar[tuple[str, ...]] = ("received_accuracy",)
     alpha: Annotated[float, Ge(0)] = 1.0
     beta: Annotated[float, Ge(0)] = 0.0
 
@@ -45,18 +44,16 @@ class FedFA(Defaults):
 
     def prepare(self, view: LocalView) -> Prepared:
         """Accuracy of the received model on the client's own training data."""
-        correct = view.logits.argmax(dim=1) == view.labels
-        correct &= ~view.logits.isnan().any(dim=1)  # not the class 0 that argmax makes of it
-        return Prepared(metrics={"received_accuracy": correct.float().mean()})
+        return Prepared(scalars={"received_accuracy": view.correct.float().mean()})
 
-    def aggregate(
+    def weigh(
         self,
         server_round: ServerRound,  # noqa: ARG002
         updates: Sequence[ClientUpdate],
-        state: TensorState,
-    ) -> Aggregation:
-        """Average by information."""
-        times = _count_participation(state, [update.client_id for update in updates])
+        state: ServerState,
+    ) -> Weighing:
+        """Weigh by information."""
+        times = _count_participation(state.memory, [update.client_id for update in updates])
         accuracy = torch.tensor([_accuracy(update) for update in updates], dtype=torch.float64)
         taken_part = torch.tensor(
             [times[update.client_id] for update in updates], dtype=torch.float64
@@ -64,16 +61,16 @@ class FedFA(Defaults):
         by_accuracy = _share(-torch.log2(accuracy / accuracy.sum()))
         by_times = _share(-torch.log2(1 - taken_part / taken_part.sum()))
         weights = _share(self.alpha * by_accuracy + self.beta * by_times)
-        new_state = {
+        memory = {
             "client_ids": ids_to_tensor(list(times)),
             "times": torch.tensor(list(times.values())),
         }
-        return Aggregation(mean_state([u.state for u in updates], weights), new_state, weights)
+        return Weighing(weights, memory)
 
 
 def _accuracy(update: ClientUpdate) -> float:
     """The accuracy, no less than half a sample right: the logarithm of zero is no weight."""
-    return min(max(update.metrics["received_accuracy"], 0.5 / update.num_examples), 1.0)
+    return min(max(update.scalars["received_accuracy"], 0.5 / update.num_examples), 1.0)
 
 
 def _share(information: Tensor) -> Tensor:
@@ -84,12 +81,12 @@ def _share(information: Tensor) -> Tensor:
     return information / total
 
 
-def _count_participation(state: TensorState, present: list[ClientId]) -> dict[ClientId, int]:
+def _count_participation(memory: TensorState, present: list[ClientId]) -> dict[ClientId, int]:
     """How often each client has taken part, this round included."""
     times: dict[ClientId, int] = {}
-    if state:
-        ids = ids_from_tensor(state["client_ids"])
-        times = dict(zip(ids, state["times"].tolist(), strict=True))
+    if memory:
+        ids = ids_from_tensor(memory["client_ids"])
+        times = dict(zip(ids, memory["times"].tolist(), strict=True))
     for client in present:
         times[client] = times.get(client, 0) + 1
     return times

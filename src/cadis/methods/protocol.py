@@ -1,37 +1,35 @@
 """What a federated method is: a client half and a server half, written once.
 
 A method is a frozen dataclass of its hyper-parameters. State goes in and comes out; inputs are
-never changed. A method opens no file, logs nothing, names no device, reads no global, and its
-client half never branches on a tensor's value, so that it runs the same in the embedded engine
-and elsewhere, one client at a time or several stacked.
+never changed. A method opens no file, logs nothing, names no device and reads no global, so that
+it runs the same in the embedded engine and on Flower.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
 
-from cadis.core import ClientId, ModelState
-
-TensorState: TypeAlias = Mapping[str, Tensor]
-"""A method's memory, as named tensors that a checkpoint stores as they are. Empty at first."""
+from cadis.core import ClientId, ClientUpdate, Message, ModelState, TensorState
 
 
 @dataclass(frozen=True)
 class LocalView:
-    """What the received global model makes of a client's own data, before training.
+    """What a model makes of a client's own data, before training.
 
     Attributes:
-        logits: its outputs in evaluation mode, (n, classes).
+        logits: its outputs in evaluation mode, (n, outputs).
         representation: the inputs of its classifier layer, R(x), (n, d).
         labels: the truth, (n,).
+        correct: where it predicts the truth, (n,); False where its outputs are not numbers.
     """
 
     logits: Tensor
     representation: Tensor
     labels: Tensor
+    correct: Tensor
 
 
 @dataclass(frozen=True)
@@ -40,11 +38,11 @@ class Prepared:
 
     Attributes:
         per_example: tensors with a row for each example; every batch gets its own rows.
-        metrics: scalars that are sent to the server with the update.
+        scalars: single numbers that are sent to the server with the update.
     """
 
     per_example: TensorState = field(default_factory=dict)
-    metrics: TensorState = field(default_factory=dict)
+    scalars: TensorState = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -52,13 +50,14 @@ class Step:
     """One batch of local training as a method sees it.
 
     Attributes:
-        logits: outputs of the local model, (b, classes).
+        logits: outputs of the local model, (b, outputs).
         representation: inputs of its classifier layer, (b, d).
         labels: the truth, (b,).
         parameters: the local model w, differentiable, (P,).
-        received: the global model w_t, (P,).
+        received: the global model w_t that training began with, (P,).
+        tensors: what the server sent besides the model.
         per_example: this batch's rows of what was prepared.
-        client_state: the client's memory.
+        memory: what this client remembers.
     """
 
     logits: Tensor
@@ -66,35 +65,112 @@ class Step:
     labels: Tensor
     parameters: Tensor
     received: Tensor
+    tensors: TensorState
     per_example: TensorState
-    client_state: TensorState
+    memory: TensorState
+
+
+Penalty: TypeAlias = Callable[[Step], Tensor | None]
+"""The term that is added to the mean loss of a batch, or None."""
 
 
 @dataclass(frozen=True)
-class ClientUpdate:
-    """What a client sends back. Its own memory stays with it."""
+class Training:
+    """What local training came to.
 
-    client_id: ClientId
+    Attributes:
+        model: the trained model.
+        trained: its parameters w_i, (P,), on the device where it was trained.
+        received: the parameters w_t that training began with, likewise.
+        steps: K, how many steps were taken.
+        lr: eta, the learning rate of these steps.
+        loss: the mean of the batches' losses, without penalties.
+    """
+
+    model: ModelState
+    trained: Tensor
+    received: Tensor
+    steps: int
+    lr: float
+    loss: float
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a client remembers, and what it sends besides its model.
+
+    Attributes:
+        memory: for its own next round.
+        tensors: flat vectors to send.
+        scalars: single numbers to send.
+    """
+
+    memory: TensorState
+    tensors: TensorState = field(default_factory=dict)
+    scalars: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a client makes of a round: what it sends, and what it remembers."""
+
+    message: Message
+    memory: TensorState
+
+
+class LocalClient(Protocol):
+    """A client in a round: what it has, and what it can do with a model and its own data.
+
+    Attributes:
+        received: what the server sent.
+        memory: what this client remembers.
+        num_examples: how many samples it has.
+        generator: its source of randomness in this round.
+    """
+
+    received: Message
+    memory: TensorState
     num_examples: int
-    state: ModelState
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    generator: torch.Generator
+
+    def view(self, model: ModelState) -> LocalView:
+        """What a model makes of the client's data; it costs a pass over them."""
+
+    def loss(self, model: ModelState) -> float:
+        """The mean loss of a model on the client's data; it costs a pass over them."""
+
+    def train(
+        self, model: ModelState, penalty: Penalty | None = None, prepared: Prepared | None = None
+    ) -> Training:
+        """Train a copy of a model on the client's data: the federation's epochs and optimiser."""
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """What the server has from round to round.
+
+    Attributes:
+        models: the global models, by name; most methods have one, called "model".
+        memory: what the method remembers.
+    """
+
+    models: Mapping[str, ModelState]
+    memory: TensorState = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ServerRound:
-    """What the server knows when the updates of a round are in.
+    """What the server knows in a round.
 
     Attributes:
         number: the round, from 1.
-        sent: the global model that was sent out.
-        head: where the classifier layer lies in ``sent.parameters``.
+        head: where the classifier layer lies in a model's parameters.
         num_clients: n, all clients of the federation.
         generator: the round's source of randomness.
         true_clusters: who really belongs together, where that is known; for oracles only.
     """
 
     number: int
-    sent: ModelState
     head: tuple[slice, ...]
     num_clients: int
     generator: torch.Generator
@@ -102,24 +178,36 @@ class ServerRound:
 
 
 @dataclass(frozen=True)
-class Aggregation:
-    """The new global model, the method's new memory, and why it came out so.
+class Weighing:
+    """How much each update counts.
 
     Attributes:
-        state: the new global model.
-        method_state: the server's memory for the next round.
-        weights: what each update weighed, sum 1, (k,).
-        clusters: a label per participant, for methods that look for clusters, (k,).
-        similarity: the participants' instance similarities, for the same, (k, k).
-        threshold: the threshold that was applied, for the same.
+        weights: not negative, sum 1, (k,).
+        memory: what the method remembers for the next round.
+        report: what the method tells about the round, as named arrays.
     """
 
-    state: ModelState
-    method_state: TensorState
     weights: Tensor
-    clusters: Tensor | None = None
-    similarity: Tensor | None = None
-    threshold: float | None = None
+    memory: TensorState
+    report: TensorState = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """The aggregated models, the method's new memory, and why they came out so.
+
+    Attributes:
+        models: the aggregated models by name; a model that is left out stays as it is.
+        memory: what the method remembers for the next round.
+        weights: what each update weighed in its model, (k,).
+        report: what the method tells about the round, as named arrays of numbers. An array with
+            one entry, row, or row and column a participant is in the order of the updates.
+    """
+
+    models: Mapping[str, ModelState]
+    memory: TensorState
+    weights: Tensor
+    report: TensorState = field(default_factory=dict)
 
 
 class Method(Protocol):
@@ -129,28 +217,29 @@ class Method(Protocol):
         name: as users type it.
         pools_clients: whether one client is to hold everybody's data (centralised training).
         compares_heads: whether the server looks at the updates of the classifier layer.
-        needs_metrics: names of the scalars that every update must come with.
+        needs_scalars: names of the scalars that every update must come with.
+        needs_tensors: names of the tensors that every update must come with.
     """
 
     name: ClassVar[str]
     pools_clients: ClassVar[bool]
     compares_heads: ClassVar[bool]
-    needs_metrics: ClassVar[tuple[str, ...]]
+    needs_scalars: ClassVar[tuple[str, ...]]
+    needs_tensors: ClassVar[tuple[str, ...]]
 
-    @property
-    def needs_view(self) -> bool:
-        """Whether :meth:`prepare` wants a :class:`LocalView`; it costs a pass over the data."""
+    def init(self, model: ModelState, generator: torch.Generator) -> ServerState:
+        """Server: the state before the first round, from the initial model."""
 
-    def prepare(self, view: LocalView) -> Prepared:
-        """Client: look at the received model and the own data before training."""
-
-    def penalty(self, step: Step) -> Tensor | None:
-        """Client: the term added to the mean cross-entropy of a batch, or None."""
-
-    def finish(self, trained: Tensor, received: Tensor, client_state: TensorState) -> TensorState:
-        """Client: its new memory, given w_i and w_t as flat parameters, (P,) each."""
+    def broadcast(self, server_round: ServerRound, state: ServerState, client: ClientId) -> Message:
+        """Server: what to send to one of the participants."""
 
     def aggregate(
-        self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: TensorState
+        self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> Aggregation:
-        """Server: the new global model from one or more finite updates."""
+        """Server: the aggregated models from one or more finite updates."""
+
+    def model_of(self, client: ClientId, state: ServerState) -> str:
+        """Server: the name of the model that a client uses, be it one that was never asked."""
+
+    def local(self, client: LocalClient) -> Reply:
+        """Client: train, and say what to send and what to remember."""

@@ -1,14 +1,14 @@
 """What is remembered of a round."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from math import isfinite, isnan
-from typing import ClassVar
+from math import isfinite
+from typing import Any, ClassVar, TypeAlias
 
 from torch import Tensor
 
-from cadis.core import ClientId, ModelState
-from cadis.methods import Aggregation, ClientUpdate, TensorState
+from cadis.core import ClientId, TensorState
+from cadis.methods import ServerState
 from cadis.runs.files import StoredFile
 from cadis.runs.shapes import STRICT
 from cadis.training import Evaluation
@@ -42,26 +42,54 @@ class Seconds:
 
 
 @dataclass(frozen=True)
+class ModelRecord:
+    """One of several global models after a round.
+
+    Attributes:
+        name: what the method calls it.
+        clients: how many clients of the federation use it.
+        accuracy: top-1 accuracy on the test set, None if nobody tested.
+        loss: its mean loss, None if that is infinite or unknown.
+    """
+
+    __pydantic_config__: ClassVar = STRICT
+    name: str
+    clients: int
+    accuracy: float | None
+    loss: float | None
+
+
+Number: TypeAlias = int | float | None
+"""An entry of a stored array; None stands for what is infinite or not a number."""
+
+
+@dataclass(frozen=True)
 class RoundRecord:
     """One line of ``history.jsonl``; numbers and lists only.
 
     Attributes:
         round: from 1.
         accuracy: top-1 accuracy of the new global model on the test set, None if none was tested.
-        loss: its mean cross-entropy, None if that is infinite or unknown.
+            Of several models: what the federation's clients get on the average, each by the model
+            that it uses.
+        loss: its mean loss, None if that is infinite or unknown.
         class_accuracy: accuracy on each class, None where there is no test example; empty if
             nobody tested by class.
         participants: whose updates were aggregated; the lists below are in this order.
-        clusters: their clusters, None for methods that look for none.
-        weights: their weights.
-        similarity: their instance similarities (rows), None for methods that measure none.
-        threshold: the threshold for neighbours, None for methods that have none.
+        weights: what each of them weighed in the model that it trained.
         rejected: who was left out, and why.
         seconds: where the time went.
-        client_accuracy: accuracy of the new global model on every client's own data, in the
+        client_accuracy: accuracy on every client's own data of the model that it uses, in the
             federation's order; None in rounds in which it was not measured.
         capped: which participants said that they have far more samples than the others, and were
             weighed as if they had fewer.
+        report: what the method told about the round, as named arrays. CADIS's are ``clusters``,
+            ``similarity``, ``threshold`` and ``gamma``.
+        measures: further measures of the task on the test set, such as ``auc``; None where one is
+            infinite or unknown.
+        client_loss: mean training loss of each participant, None if it did not tell.
+        models: each of the global models, if there are several.
+        client_models: which of these each participant trained, if there are several.
     """
 
     __pydantic_config__: ClassVar = STRICT
@@ -70,14 +98,16 @@ class RoundRecord:
     loss: float | None
     class_accuracy: list[float | None]
     participants: list[ClientId]
-    clusters: list[int] | None
     weights: list[float]
-    similarity: list[list[float]] | None
-    threshold: float | None
     rejected: list[Rejection]
     seconds: Seconds
     client_accuracy: list[float] | None = None
     capped: list[ClientId] = field(default_factory=list)
+    report: dict[str, Number | list[Number] | list[list[Number]]] = field(default_factory=dict)
+    measures: dict[str, float | None] = field(default_factory=dict)
+    client_loss: list[float | None] = field(default_factory=list)
+    models: list[ModelRecord] = field(default_factory=list)
+    client_models: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, object]:
         """A JSON object."""
@@ -148,16 +178,18 @@ class RunState:
 
     Attributes:
         round: rounds done.
-        model: the global model.
-        method_state: the method's memory on the server.
+        server: the global models, and what the method remembers.
+        sampler: what the sampler remembers.
+        server_optimizer: what the server optimiser remembers, for each model.
         client_files: by client number, the file that holds its memory, if it is kept here.
         run: a deployment's name for the run, by which clients find their memories.
         members: who is who in a deployment.
     """
 
     round: int
-    model: ModelState
-    method_state: TensorState
+    server: ServerState
+    sampler: TensorState = field(default_factory=dict)
+    server_optimizer: Mapping[str, TensorState] = field(default_factory=dict)
     client_files: Mapping[int, StoredFile] = field(default_factory=dict)
     run: str = ""
     members: tuple[Member, ...] = ()
@@ -165,46 +197,29 @@ class RunState:
 
 @dataclass(frozen=True)
 class RoundResult:
-    """A finished round: what to remember, and what to go on from."""
+    """A finished round: what to remember, and what to go on from.
+
+    Attributes:
+        record: what to remember of it.
+        evaluation: the test on the test set, None if there was none by class.
+        state: what to go on from.
+    """
 
     record: RoundRecord
-    evaluation: Evaluation
+    evaluation: Evaluation | None
     state: RunState
 
 
-def record_of(
-    number: int,
-    updates: Sequence[ClientUpdate],
-    aggregation: Aggregation,
-    evaluation: Evaluation | None,
-    rejected: list[Rejection],
-    seconds: Seconds,
-    client_accuracy: list[float] | None = None,
-) -> RoundRecord:
-    """A round in numbers and lists."""
-    similarity = aggregation.similarity
-    accuracy = loss = None
-    by_class: list[float | None] = []
-    if evaluation is not None:
-        accuracy = evaluation.accuracy
-        loss = evaluation.loss if isfinite(evaluation.loss) else None
-        by_class = [None if isnan(a) else a for a in evaluation.class_accuracy.tolist()]
-    return RoundRecord(
-        round=number,
-        accuracy=accuracy,
-        loss=loss,
-        class_accuracy=by_class,
-        participants=[update.client_id for update in updates],
-        clusters=None if aggregation.clusters is None else aggregation.clusters.tolist(),
-        weights=aggregation.weights.tolist(),
-        similarity=None if similarity is None else _rounded(similarity),
-        threshold=aggregation.threshold,
-        rejected=rejected,
-        seconds=seconds,
-        client_accuracy=client_accuracy,
-    )
+def numbers(array: Tensor) -> Any:
+    """An array as JSON can hold it; of a matrix, as many digits as are worth keeping."""
+    return _stored(array.tolist(), digits=6 if array.dim() > 1 else None)
 
 
-def _rounded(matrix: Tensor) -> list[list[float]]:
-    """Rows of numbers with as many digits as are worth keeping."""
-    return [[round(value, 6) for value in row] for row in matrix.tolist()]
+def _stored(value: Any, digits: int | None) -> Any:
+    if isinstance(value, list):
+        return [_stored(part, digits) for part in value]
+    if isinstance(value, int):  # a truth value, too
+        return int(value)
+    if not isfinite(value):
+        return None
+    return value if digits is None else round(value, digits)

@@ -1,0 +1,41 @@
+"""A federated algorithm: a method, and the parts that compose with every method."""
+
+from dataclasses import dataclass, field
+
+from cadis.core import CadisError
+from cadis.local_optimizers import SGD, LocalOptimizer
+from cadis.methods import FedAvg, Method
+from cadis.samplers import Sampler, Uniform
+from cadis.server_optimizers import Plain, ServerOptimizer
+from cadis.tasks import Classification, Task
+from cadis.transforms import Transform
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """How a federation learns.
+
+    Attributes:
+        method: what clients add to their loss, and how their models are aggregated.
+        sampler: who takes part in a round.
+        server_optimizer: from the aggregated model to the next global one.
+        transforms: what is done to updates, in this order.
+        task: loss, prediction and measures.
+        local_optimizer: how clients step.
+    """
+
+    method: Method = field(default_factory=FedAvg)
+    sampler: Sampler = field(default_factory=Uniform)
+    server_optimizer: ServerOptimizer = field(default_factory=Plain)
+    transforms: tuple[Transform, ...] = ()
+    task: Task = field(default_factory=Classification)
+    local_optimizer: LocalOptimizer = field(default_factory=SGD)
+
+    def __post_init__(self) -> None:
+        names = [transform.name for transform in self.transforms]
+        if len(set(names)) < len(names):
+            raise CadisError(f"A transform is given twice, of: {', '.join(names)}.")
+
+    def transforms_of(self, side: str) -> tuple[Transform, ...]:
+        """The transforms of the client's or the server's side."""
+        return tuple(transform for transform in self.transforms if transform.side == side)

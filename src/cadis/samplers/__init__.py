@@ -1,0 +1,8 @@
+"""Samplers: who takes part in a round. One file a sampler; it imports only the core."""
+
+from cadis.samplers.protocol import Sampler, SamplerRound
+from cadis.samplers.uniform import Uniform
+
+SAMPLERS: dict[str, type[Sampler]] = {sampler.name: sampler for sampler in (Uniform,)}
+
+__all__ = ["SAMPLERS", "Sampler", "SamplerRound", "Uniform"]

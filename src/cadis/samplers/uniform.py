@@ -1,0 +1,36 @@
+"""Everybody is as likely to take part as everybody else."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from cadis.core import ClientId, ClientUpdate, TensorState
+from cadis.samplers.protocol import SamplerRound
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """k of n without replacement, in the order of the clients."""
+
+    name: ClassVar[str] = "uniform"
+
+    def choose(
+        self,
+        server_round: SamplerRound,
+        memory: TensorState,  # noqa: ARG002
+    ) -> Sequence[ClientId]:
+        """Draw the participants."""
+        clients = server_round.available
+        order = torch.randperm(len(clients), generator=server_round.generator)
+        return [clients[place] for place in sorted(order[: server_round.wanted].tolist())]
+
+    def learn(
+        self,
+        updates: Sequence[ClientUpdate],  # noqa: ARG002
+        report: TensorState,  # noqa: ARG002
+        memory: TensorState,
+    ) -> TensorState:
+        """There is nothing to learn."""
+        return memory

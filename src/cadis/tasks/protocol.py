@@ -1,0 +1,36 @@
+"""What a task is: it owns the loss, the prediction and the measures."""
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal, Protocol
+
+from torch import Tensor
+
+
+class Task(Protocol):
+    """What the outputs of a model mean.
+
+    Attributes:
+        name: as users type it.
+        headline: the measure by which the best model is told, "accuracy" or one of
+            :meth:`measures`; larger is better.
+        needs_outputs: whether :meth:`measures` must see the outputs on the whole test set.
+    """
+
+    name: ClassVar[str]
+    headline: ClassVar[str]
+    needs_outputs: ClassVar[bool]
+
+    def num_outputs(self, num_classes: int) -> int:
+        """How many outputs a model needs to tell so many classes apart."""
+
+    def num_classes(self, num_outputs: int) -> int:
+        """How many classes a model with so many outputs tells apart."""
+
+    def loss(self, outputs: Tensor, labels: Tensor, reduction: Literal["mean", "sum"]) -> Tensor:
+        """The loss of a batch: its outputs, (b, outputs), and its labels, (b,)."""
+
+    def predict(self, outputs: Tensor) -> Tensor:
+        """The class that a model says, (n,), of its outputs, (n, outputs)."""
+
+    def measures(self, outputs: Tensor, labels: Tensor) -> Mapping[str, float]:
+        """Further measures on a whole test set, besides accuracy and loss, by name."""
