@@ -1,4 +1,4 @@
-"""What a worker does: train one client, or test the global model on some examples."""
+"""What a worker does: train one client, or test a global model on some examples."""
 
 import time
 import traceback
@@ -10,15 +10,15 @@ from typing import TypeAlias
 import torch
 from torch import nn
 
-from cadis.core import ModelState, RunError, generator_for
+from cadis.algorithm import Algorithm
+from cadis.core import RunError
 from cadis.data import Examples
 from cadis.engine.federation import Federation
 from cadis.engine.settings import EngineSettings
-from cadis.engine.sharing import overwrite
-from cadis.methods import Method
+from cadis.engine.sharing import Placed, SharedMemory, room_for
 from cadis.models import FlatModel
 from cadis.runs import StoredFile, read_tensors, store_tensors
-from cadis.training import Evaluation, evaluate, train_locally
+from cadis.training import Evaluation, evaluate, reply_to
 
 
 @dataclass(frozen=True)
@@ -28,29 +28,29 @@ class Job:
     Attributes:
         module: the model's architecture.
         head: name of its classifier layer.
-        method: whose client half is run.
+        algorithm: whose client half is run.
         federation: everybody's data.
         owned: each client's data to test on; not the same for a method that pools clients.
         settings: how to train.
         device: where to train.
-        sent: the global model; shared memory, written by the server between rounds.
-        slots: where trained models are put; shared memory.
+        sent: what the server sends; shared memory, written by the server between tasks.
+        slots: where clients put what they send back; shared memory.
     """
 
     module: nn.Module
     head: str
-    method: Method
+    algorithm: Algorithm
     federation: Federation
     owned: Sequence[Examples]
     settings: EngineSettings
     device: torch.device
-    sent: ModelState
-    slots: tuple[ModelState, ...]
+    sent: SharedMemory
+    slots: tuple[SharedMemory, ...]
 
 
 @dataclass(frozen=True)
 class TrainTask:
-    """Train client number ``client`` and put its model into slot ``slot``.
+    """Train client number ``client``, and put what it sends into slot ``slot``.
 
     The client's memory is read from and written to files: it is its own, may be as large as the
     model, and need not be in memory while others train.
@@ -58,7 +58,9 @@ class TrainTask:
     Attributes:
         round: the number of the round.
         client: the number of the client.
-        slot: where to put its model.
+        slot: where to put what it sends.
+        received: what the server sends it.
+        participants: how many clients take part in the round.
         memory: the client's memory before, None if it has none.
         memory_after: the file to put it into afterwards.
     """
@@ -66,22 +68,26 @@ class TrainTask:
     round: int
     client: int
     slot: int
+    received: Placed
+    participants: int
     memory: StoredFile | None
     memory_after: Path
 
 
 @dataclass(frozen=True)
 class TestTask:
-    """Test the global model on the test examples from ``start`` to ``stop``."""
+    """Test a global model on the test examples from ``start`` to ``stop``."""
 
+    model: Placed
     start: int
     stop: int
 
 
 @dataclass(frozen=True)
 class ClientTestTask:
-    """Test the global model on what client number ``client`` owns."""
+    """Test a global model on what client number ``client`` owns."""
 
+    model: Placed
     client: int
 
 
@@ -90,30 +96,35 @@ Task: TypeAlias = TrainTask | TestTask | ClientTestTask
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained client, besides its model.
+    """A client that has trained.
 
     Attributes:
-        metrics: scalars for the server.
-        finite: whether the model has only finite numbers.
+        sent: what it sends, which lies in its slot.
         memory: the file that the client's memory is in, None if it has none.
         seconds: the time it took.
     """
 
-    metrics: dict[str, float]
-    finite: bool
+    sent: Placed
     memory: StoredFile | None
     seconds: float
 
 
 @dataclass(frozen=True)
+class TooLarge:
+    """What a client sends does not fit into its slot; it takes so many bytes."""
+
+    size: int
+
+
+@dataclass(frozen=True)
 class Tested:
-    """The global model on a part of the test set, or on what a client owns."""
+    """A global model on a part of the test set, or on what a client owns."""
 
     evaluation: Evaluation
     seconds: float
 
 
-Result: TypeAlias = Trained | Tested
+Result: TypeAlias = Trained | TooLarge | Tested
 
 
 class Worker:
@@ -135,40 +146,37 @@ class Worker:
             failure.add_note(traceback.format_exc())  # survives the way through a pipe
             raise failure from error
 
-    def train(self, task: TrainTask) -> Trained:
+    def train(self, task: TrainTask) -> Trained | TooLarge:
         """Train one client."""
         started = time.perf_counter()
-        job = self.job
+        job, slot = self.job, self.job.slots[task.slot]
         before = read_tensors(task.memory_after.parent, task.memory) if task.memory else {}
-        client_id = job.federation.client_ids[task.client]
-        result = train_locally(
+        reply = reply_to(
+            job.sent.get(task.received),
             self.model,
-            job.method,
             job.federation.clients[task.client].to(job.device),
-            job.sent,
-            {name: tensor.to(job.device) for name, tensor in before.items()},
+            before,
+            job.algorithm,
             job.settings.local,
-            generator_for(job.settings.seed, "train", task.round, client_id),
+            job.settings.seed,
+            task.round,
+            job.federation.client_ids[task.client],
+            task.participants,
         )
-        trained = self.model.state()
-        overwrite(job.slots[task.slot], trained)
-        memory = None
-        if result.client_state:
-            memory = store_tensors(task.memory_after, result.client_state)
-        return Trained(
-            metrics=result.metrics,
-            finite=trained.is_finite(),
-            memory=memory,
-            seconds=time.perf_counter() - started,
-        )
+        size = room_for([reply.message])
+        if size > slot.size:
+            return TooLarge(size)
+        (sent,) = slot.put([reply.message])
+        memory = store_tensors(task.memory_after, reply.memory) if reply.memory else None
+        return Trained(sent, memory, time.perf_counter() - started)
 
     def test(self, task: TestTask | ClientTestTask) -> Tested:
-        """Test the global model on a part of the test set, or on what a client owns."""
+        """Test a global model on a part of the test set, or on what a client owns."""
         started = time.perf_counter()
-        self.model.load(self.job.sent)
+        self.model.load(self.job.sent.get(task.model).model)
         if isinstance(task, ClientTestTask):
             part = self.job.owned[task.client]
         else:
             part = self.job.federation.test.take(slice(task.start, task.stop))
-        evaluation = evaluate(self.model, part.to(self.job.device))
+        evaluation = evaluate(self.model, part.to(self.job.device), self.job.algorithm.task)
         return Tested(evaluation, time.perf_counter() - started)

@@ -23,16 +23,21 @@ class RunResult:
     """A finished run.
 
     Attributes:
-        model: the global model after the last round.
+        models: the global models after the last round, by name; most methods have one.
         history: a record for each round.
         summary: what ``summary.json`` holds, the confusion matrix included.
         folder: where everything is kept, if it is.
     """
 
-    model: nn.Module
+    models: dict[str, nn.Module]
     history: list[RoundRecord]
     summary: dict[str, Any]
     folder: Path | None
+
+    @property
+    def model(self) -> nn.Module:
+        """The global model after the last round; of several, the first."""
+        return next(iter(self.models.values()))
 
     @property
     def accuracy(self) -> float:
@@ -64,7 +69,7 @@ def run_experiment(
     engine = Engine(
         built.model,
         built.federation,
-        config.method,
+        config.algorithm,
         settings.for_engine(),
         folder.client_folder,
         settings.head or None,
@@ -92,15 +97,15 @@ def execute(
     """
     described = describe_federation(engine.given, engine.num_classes)
     evaluation = None
-    with closing(RunWriter(folder)) as writer:
+    with closing(RunWriter(folder, engine.algorithm, engine.layout)) as writer:
         state = writer.begin(engine.start, options, lambda _: described, resume, callbacks.say)
         with closing(engine.rounds(state, callbacks)) as rounds:
             for result in rounds:
                 state, evaluation = result.state, result.evaluation
-                writer.keep(result.record, state, lambda m: engine.model_of(m).state_dict())
+                writer.keep(result.record, state)
                 if on_round is not None:
                     on_round(result)
-        model = engine.model_of(state.model)
-        evaluation = evaluation or engine.test(state.model)  # a resumed run may have no round left
-        summary = writer.finish(engine.method, model.state_dict(), evaluation)
-    return RunResult(model, writer.history, summary, folder.path)
+        evaluation = evaluation or engine.test(state)  # a resumed run may have no round left
+        summary = writer.finish(state, evaluation)
+    models = {name: engine.model_of(model) for name, model in state.server.models.items()}
+    return RunResult(models, writer.history, summary, folder.path)

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from torch import nn
 
 from cadis.models.cnn import cnn, small_cnn
-from cadis.models.flat import FlatModel, Layout, channels_last
-from cadis.models.head import find_head, name_head
+from cadis.models.flat import FlatModel, channels_last
+from cadis.models.head import Head, find_head, name_head
+from cadis.models.layout import Layout, WrongTensorsError
 from cadis.models.mlp import mlp
 from cadis.models.own import own_model
 from cadis.models.resnet9 import resnet9
@@ -24,7 +25,9 @@ MODELS: dict[str, Callable[[int, int, int, int], nn.Module]] = {
 __all__ = [
     "MODELS",
     "FlatModel",
+    "Head",
     "Layout",
+    "WrongTensorsError",
     "channels_last",
     "cnn",
     "find_head",

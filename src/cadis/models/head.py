@@ -1,19 +1,56 @@
-"""The classifier layer ("penultimate layer" W in the paper) of any model."""
+"""The classifier layer ("penultimate layer" W in the paper) of any model.
 
+One rule: the layer that the user names; else, where the model can be tried, the linear layer that
+makes its output; else the last linear layer.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import torch
 from torch import Tensor, nn
 
 from cadis.core import CadisError
 
 
-def find_head(module: nn.Module, name: str | None = None) -> nn.Linear:
-    """The layer the user names, else the model's last ``nn.Linear``."""
-    linear = _linear_layers(module)
-    if name is None:
-        return list(linear.values())[-1]
-    if name not in linear:
-        choices = ", ".join(linear)
-        raise CadisError(f"The model has no nn.Linear layer '{name}'; it has: {choices}.")
-    return linear[name]
+@dataclass(frozen=True)
+class Head:
+    """A linear layer's tensors.
+
+    Attributes:
+        layer: its name in the model, empty if the tensors have no names of layers.
+        parts: names of its weight, (outputs, features), and of its bias, if it has one.
+    """
+
+    layer: str
+    parts: tuple[str, ...]
+
+
+def find_head(
+    shapes: Mapping[str, torch.Size],
+    layer: str | None = None,
+    linear: Collection[str] | None = None,
+) -> Head | None:
+    """The layer that the user names, else the last one with a two-dimensional weight.
+
+    Tensors of a ``state_dict`` are named ``<layer>.weight`` and ``<layer>.bias``; those of a plain
+    list are numbered, and a weight's bias is the next one.
+
+    Args:
+        shapes: of the tensors, in their order.
+        layer: what the user calls it.
+        linear: names of the linear layers, where the model's code is at hand; None is unknown.
+    """
+    found = _numbered(shapes) if all(name.isdigit() for name in shapes) else _named(shapes)
+    if linear is not None:
+        found = [head for head in found if head.layer in linear]
+    if layer is None:
+        return found[-1] if found else None
+    for head in found:
+        if layer in (head.layer, head.parts[0]):
+            return head
+    choices = ", ".join(head.layer or head.parts[0] for head in found)
+    raise CadisError(f"The model has no linear layer '{layer}'; it has: {choices or 'none'}.")
 
 
 def name_head(module: nn.Module, inputs: Tensor) -> str:
@@ -22,7 +59,7 @@ def name_head(module: nn.Module, inputs: Tensor) -> str:
     It is the last one in use whose output is as wide as the model's, whatever the order in
     which the layers were defined.
     """
-    linear = _linear_layers(module)
+    linear = linear_layers(module)
     used: list[str] = []
     handles = [
         layer.register_forward_hook(lambda *_, name=name: used.append(name))
@@ -46,7 +83,8 @@ def name_head(module: nn.Module, inputs: Tensor) -> str:
     return fitting[-1]
 
 
-def _linear_layers(module: nn.Module) -> dict[str, nn.Linear]:
+def linear_layers(module: nn.Module) -> dict[str, nn.Linear]:
+    """The model's linear layers by name; a model without any is refused."""
     linear = {n: m for n, m in module.named_modules() if isinstance(m, nn.Linear)}
     if not linear:
         kinds = ", ".join(
@@ -57,3 +95,25 @@ def _linear_layers(module: nn.Module) -> dict[str, nn.Linear]:
             f"{kinds or type(module).__name__}."
         )
     return linear
+
+
+def _named(shapes: Mapping[str, torch.Size]) -> list[Head]:
+    found = []
+    for name, shape in shapes.items():
+        layer, _, kind = name.rpartition(".")
+        if kind == "weight" and len(shape) == 2:
+            bias = f"{layer}.bias" if layer else "bias"
+            found.append(Head(layer, _with_bias(name, bias, shapes)))
+    return found
+
+
+def _numbered(shapes: Mapping[str, torch.Size]) -> list[Head]:
+    return [
+        Head("", _with_bias(name, str(int(name) + 1), shapes))
+        for name, shape in shapes.items()
+        if len(shape) == 2
+    ]
+
+
+def _with_bias(weight: str, bias: str, shapes: Mapping[str, torch.Size]) -> tuple[str, ...]:
+    return (weight, bias) if shapes.get(bias) == shapes[weight][:1] else (weight,)

@@ -16,12 +16,13 @@ from cadis.runs.measures import (
 )
 from cadis.runs.record import (
     Member,
+    ModelRecord,
     Rejection,
     RoundRecord,
     RoundResult,
     RunState,
     Seconds,
-    record_of,
+    numbers,
 )
 from cadis.runs.study import Study, StudyFolder, Variant
 from cadis.runs.toml import read_toml, to_toml
@@ -34,6 +35,7 @@ __all__ = [
     "HistoryWriter",
     "Lock",
     "Member",
+    "ModelRecord",
     "Rejection",
     "RoundRecord",
     "RoundResult",
@@ -52,10 +54,10 @@ __all__ = [
     "is_locked",
     "lock",
     "mean_accuracy",
+    "numbers",
     "rare_classes",
     "read_tensors",
     "read_toml",
-    "record_of",
     "replace_text",
     "replay",
     "store_tensors",

@@ -1,8 +1,8 @@
 """Stop at any time, go on exactly: the state after a round, in a folder, without pickle."""
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -10,6 +10,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from cadis.core import ModelState
+from cadis.methods import ServerState
 from cadis.runs.files import (
     DamagedError,
     StoredFile,
@@ -70,10 +71,9 @@ class Checkpoint:
         return Manifest.from_bytes(read_file(path), path)
 
     def save_state(self, state: RunState) -> StoredFile:
-        """Bring the model and the method's memory to the disk; they count with their manifest."""
-        tensors = {f"model.{key}": value for key, value in vars(state.model).items()}
-        tensors |= {f"method.{key}": value for key, value in state.method_state.items()}
-        return store_tensors(self._folder / f"round-{state.round}.safetensors", tensors)
+        """Bring the models and all memories to the disk; they count with their manifest."""
+        path = self._folder / f"round-{state.round}.safetensors"
+        return store_tensors(path, dict(_named_tensors(state)))
 
     def commit(self, manifest: Manifest) -> None:
         """Make a round the one to go on from, and drop what is older than the round before."""
@@ -89,12 +89,12 @@ class Checkpoint:
         tensors = read_tensors(self._folder, manifest.state)
         for stored in manifest.clients.values():
             read_stored(self.client_folder, stored)
-        return RunState(
-            manifest.round,
-            *_split(tensors, self._folder / manifest.state.name),
-            dict(manifest.clients),
-            manifest.run,
-            manifest.members,
+        state = _state_of(tensors, manifest.round, self._folder / manifest.state.name)
+        return replace(
+            state,
+            client_files=dict(manifest.clients),
+            run=manifest.run,
+            members=manifest.members,
         )
 
     def read_legacy(self) -> Manifest | None:
@@ -153,20 +153,51 @@ def read_tensors(folder: Path, stored: StoredFile) -> dict[str, Tensor]:
         raise DamagedError(f"{folder / stored.name} is damaged: {error}.") from None
 
 
-def _split(tensors: dict[str, Tensor], where: Path) -> tuple[ModelState, dict[str, Tensor]]:
-    """The model, and the method's memory."""
-    model, method = (
-        {
-            key.removeprefix(prefix): value
-            for key, value in tensors.items()
-            if key.startswith(prefix)
-        }
-        for prefix in ("model.", "method.")
-    )
+def _named_tensors(state: RunState) -> Iterator[tuple[str, Tensor]]:
+    """All tensors of a state, each under the name of the part that it belongs to."""
+    for name, model in state.server.models.items():
+        for field, tensor in vars(model).items():
+            yield f"models/{name}/{field}", tensor
+    for key, tensor in state.server.memory.items():
+        yield f"method/{key}", tensor
+    for key, tensor in state.sampler.items():
+        yield f"sampler/{key}", tensor
+    for name, memory in state.server_optimizer.items():
+        for key, tensor in memory.items():
+            yield f"server_optimizer/{name}/{key}", tensor
+
+
+def _state_of(tensors: Mapping[str, Tensor], number: int, where: Path) -> RunState:
+    """The inverse of :func:`_named_tensors`."""
+    parts: dict[str, dict[str, Tensor]] = {"method": {}, "sampler": {}}
+    nested: dict[str, dict[str, dict[str, Tensor]]] = {"models": {}, "server_optimizer": {}}
+    for path, tensor in tensors.items():
+        part, _, name = _modern(path).partition("/")
+        if part in nested:
+            owner, _, key = name.rpartition("/")
+            nested[part].setdefault(owner, {})[key] = tensor
+        else:
+            parts.setdefault(part, {})[name] = tensor
     try:
-        return ModelState(**model), method
+        models = {name: ModelState(**fields) for name, fields in nested["models"].items()}
     except TypeError:
-        raise DamagedError(f"{where} is damaged: it holds no model.") from None
+        models = {}
+    if not models:
+        raise DamagedError(f"{where} is damaged: it holds no model.")
+    return RunState(
+        number,
+        ServerState(models, parts["method"]),
+        parts["sampler"],
+        nested["server_optimizer"],
+    )
+
+
+def _modern(path: str) -> str:
+    """The name of a tensor, also if it was written when there was one model and no other part."""
+    for old, new in (("model.", "models/model/"), ("method.", "method/")):
+        if path.startswith(old):
+            return new + path.removeprefix(old)
+    return path
 
 
 def _as_it_is(folder: Path, name: str) -> StoredFile:

@@ -6,12 +6,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from torch import Tensor
-
-from cadis.core import CadisError, ModelState, RunError
+from cadis.algorithm import Algorithm
+from cadis.core import CadisError, RunError
 from cadis.data import NO_CALLBACKS
 from cadis.data.json_files import object_text
-from cadis.methods import Method
+from cadis.models import Layout
 from cadis.runs.files import DamagedError, digest_of, read_file
 from cadis.runs.folder import RunFolder, model_bytes
 from cadis.runs.history import HistoryWriter, check_history, mark_after, read_records
@@ -38,10 +37,14 @@ class RunWriter:
 
     Attributes:
         folder: where.
+        algorithm: how the run learns.
+        layout: what is where in its models.
         history: the rounds so far.
     """
 
     folder: RunFolder
+    algorithm: Algorithm
+    layout: Layout
     history: list[RoundRecord] = field(default_factory=list)
     _lock: Lock | None = field(default=None, init=False)
     _writer: HistoryWriter = field(init=False)
@@ -85,15 +88,12 @@ class RunWriter:
         if self._lock is not None:
             self._lock.close()
 
-    def keep(
-        self,
-        record: RoundRecord,
-        state: RunState,
-        state_dict_of: Callable[[ModelState], Mapping[str, Tensor]],
-    ) -> None:
-        """Keep a finished round; the global model's state dict is made only if it is the best."""
-        accuracies = [past.accuracy for past in self.history if past.accuracy is not None]
-        best = record.accuracy is not None and record.accuracy > max(accuracies, default=-1.0)
+    def keep(self, record: RoundRecord, state: RunState) -> None:
+        """Keep a finished round, and its model if it is the best."""
+        found, past = self._headline(record), map(self._headline, self.history)
+        best = found is not None and found > max(
+            (value for value in past if value is not None), default=-1.0
+        )
         with self._writing():
             stored = self.folder.checkpoint.save_state(state)
             self._writer.append(record)
@@ -106,29 +106,33 @@ class RunWriter:
                 run=state.run,
                 members=state.members,
             )
-            files = {_BEST: model_bytes(state_dict_of(state.model))} if best else {}
+            files = {_BEST: self._model_bytes(state)} if best else {}
             if state.members != self._manifest.members:
                 files[_FEDERATION] = self._who_has_what(state)
             self._commit(manifest, files)
         self.history.append(record)
 
-    def finish(
-        self,
-        method: Method,
-        model: Mapping[str, Tensor],
-        evaluation: Evaluation | None,
-    ) -> dict[str, Any]:
+    def finish(self, state: RunState, evaluation: Evaluation | None) -> dict[str, Any]:
         """Keep the last model and the summary; returns the latter."""
         federation = dict(self._federation(self._manifest.members))
-        summary = summarise(method, self.history, federation, evaluation)
+        method, headline = self.algorithm.method.name, self.algorithm.task.headline
+        summary = summarise(method, self.history, federation, evaluation, headline=headline)
         files = {
-            "model.safetensors": model_bytes(model),
+            "model.safetensors": self._model_bytes(state),
             "summary.json": object_text(summary).encode(),
         }
         with self._writing():
             self._commit(self._manifest, files)
         _check_best(self.folder.path / _BEST, self._manifest)
         return summary
+
+    def _headline(self, record: RoundRecord) -> float | None:
+        """What the best model is told by."""
+        headline = self.algorithm.task.headline
+        return record.accuracy if headline == "accuracy" else record.measures.get(headline)
+
+    def _model_bytes(self, state: RunState) -> bytes:
+        return model_bytes(self.layout.unpack_all(state.server.models))
 
     def _commit(self, manifest: Manifest, files: Mapping[str, bytes]) -> None:
         """Make these files, and what the manifest says besides, what the run now is."""
@@ -168,7 +172,7 @@ class RunWriter:
                 f"The run in {place} has other clients or data; put back what it began with, or "
                 "start a new one."
             )
-        if state.model.parameters.shape != start.model.parameters.shape:
+        if _sizes(state) != _sizes(start):
             raise CadisError(f"The run in {place} has a model of another size; start a new one.")
         if state.round > options["rounds"]:
             raise CadisError(
@@ -277,6 +281,11 @@ class _Stored:
             else {},
         )
         return folder.checkpoint.load(manifest) if kept else start, manifest
+
+
+def _sizes(state: RunState) -> set[int]:
+    """How many parameters the models have."""
+    return {len(model.parameters) for model in state.server.models.values()}
 
 
 def _check_best(path: Path, manifest: Manifest) -> None:

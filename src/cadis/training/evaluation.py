@@ -1,14 +1,15 @@
 """How good is a model on examples that nobody trained on?"""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from cadis.core import CadisError
 from cadis.data import Examples
 from cadis.models import FlatModel
+from cadis.tasks import Task
 from cadis.training.local import view_of
 
 
@@ -20,14 +21,27 @@ class Evaluation:
         confusion: examples by true (row) and predicted class, (classes, classes), int64. Where a
             model's outputs are not numbers it has predicted nothing, which counts as the class
             after the true one: it is wrong.
-        total_loss: cross-entropy, summed.
+        total_loss: the task's loss, summed.
+        outputs: the model's outputs, (n, outputs), where the task's measures need them all.
+        labels: the truth, (n,), likewise.
     """
 
     confusion: Tensor
     total_loss: float
+    outputs: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+    labels: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
 
     def __add__(self, other: "Evaluation") -> "Evaluation":
-        return Evaluation(self.confusion + other.confusion, self.total_loss + other.total_loss)
+        return Evaluation(
+            self.confusion + other.confusion,
+            self.total_loss + other.total_loss,
+            torch.cat([self.outputs, other.outputs]) if len(self.outputs) else other.outputs,
+            torch.cat([self.labels, other.labels]),
+        )
+
+    def times(self, number: int) -> "Evaluation":
+        """As if the same had been found so many times: a model counts for all who use it."""
+        return Evaluation(self.confusion * number, self.total_loss * number)
 
     @property
     def accuracy(self) -> float:
@@ -36,13 +50,19 @@ class Evaluation:
 
     @property
     def loss(self) -> float:
-        """Mean cross-entropy."""
+        """Mean loss."""
         return self.total_loss / int(self.confusion.sum())
 
     @property
     def class_accuracy(self) -> Tensor:
         """Accuracy on each class, NaN for a class that was not tested, (classes,)."""
         return self.confusion.diagonal().double() / self.confusion.sum(dim=1)
+
+    def measures(self, task: Task) -> Mapping[str, float]:
+        """The task's further measures, by name; none without the outputs that they are made of."""
+        if task.needs_outputs and not len(self.outputs):
+            return {}
+        return task.measures(self.outputs, self.labels)
 
 
 def check_labels(labels: Tensor, num_classes: int, owner: str) -> None:
@@ -55,18 +75,19 @@ def check_labels(labels: Tensor, num_classes: int, owner: str) -> None:
         )
 
 
-def evaluate(model: FlatModel, examples: Examples) -> Evaluation:
+def evaluate(model: FlatModel, examples: Examples, task: Task) -> Evaluation:
     """Test a model."""
-    view = view_of(model, examples)
-    classes = view.logits.shape[1]
-    check_labels(examples.labels, classes, "The test data")
+    view, labels = view_of(model, examples, task), examples.labels
+    classes = task.num_classes(view.logits.shape[1])
+    check_labels(labels, classes, "The test data")
     predicted = torch.where(
-        view.logits.isnan().any(dim=1),
-        (examples.labels + 1) % classes,
-        view.logits.argmax(dim=1),
+        view.logits.isnan().any(dim=1), (labels + 1) % classes, task.predict(view.logits)
     )
-    pairs = examples.labels * classes + predicted
+    pairs = labels * classes + predicted
     confusion = torch.bincount(pairs, minlength=classes**2).view(classes, classes).cpu()
     precise = torch.promote_types(view.logits.dtype, torch.float32)  # sums overflow in half
-    losses = F.cross_entropy(view.logits.to(precise), examples.labels, reduction="sum")
-    return Evaluation(confusion, float(losses))
+    logits = view.logits.to(precise)
+    total = float(task.loss(logits, labels, "sum"))
+    if not task.needs_outputs:
+        return Evaluation(confusion, total)
+    return Evaluation(confusion, total, logits.cpu(), labels.cpu())

@@ -1,18 +1,21 @@
-"""The one SGD loop, used by every method."""
+"""A client at work: the one loop that trains a model on a client's own data."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import torch
 from annotated_types import Gt
 from torch import Tensor
-from torch.nn import functional as F
 
-from cadis.core import ModelState
+from cadis.algorithm import Algorithm
+from cadis.core import Message, ModelState, TensorState
 from cadis.data import Examples
-from cadis.methods import LocalView, Method, Prepared, Step, TensorState
+from cadis.local_optimizers import LocalOptimizer
+from cadis.methods import LocalView, Penalty, Prepared, Step, Training
 from cadis.models import FlatModel, channels_last
+from cadis.tasks import Task
+from cadis.training.augmentation import augmented
 
 _LARGE_BATCH = 64
 """Examples that are evaluated at once: enough to be efficient, few enough for the cache."""
@@ -20,110 +23,161 @@ _LARGE_BATCH = 64
 
 @dataclass(frozen=True)
 class LocalSettings:
-    """How a client trains: plain SGD, as in the paper.
+    """How a client trains.
 
     Attributes:
         epochs: E, passes over the client's data.
         batch_size: b.
         lr: eta, the learning rate.
+        augment: what is done to pictures at random before a step, by name.
     """
 
     epochs: Annotated[int, Gt(0)] = 5
     batch_size: Annotated[int, Gt(0)] = 8
     lr: Annotated[float, Gt(0)] = 0.001
+    augment: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class LocalResult:
-    """What local training leaves behind besides the trained model itself."""
+@dataclass
+class Client:
+    """A client in a round, as :class:`cadis.methods.LocalClient` describes it.
 
-    metrics: dict[str, float]
-    client_state: TensorState
-
-
-def train_locally(
-    model: FlatModel,
-    method: Method,
-    examples: Examples,
-    received: ModelState,
-    client_state: TensorState,
-    settings: LocalSettings,
-    generator: torch.Generator,
-) -> LocalResult:
-    """Train the received global model on a client's examples; ``model`` holds the result.
-
-    Args:
+    Attributes:
         model: where to train; what it held before does not matter.
-        method: its client half.
-        examples: the client's own.
-        received: the global model w_t.
-        client_state: what the method remembered for this client.
+        examples: the client's own, on the model's device.
+        algorithm: whose task and local optimiser are used.
         settings: epochs, batch size, learning rate.
-        generator: shuffles the examples, and seeds dropout.
+        number: the round, from 1.
+        received: what the server sent.
+        memory: what this client remembers.
+        generator: shuffles the examples, and seeds dropout and augmentation.
     """
-    model.load(received)
-    start = model.vector.detach().clone()
-    prepared = method.prepare(view_of(model, examples)) if method.needs_view else Prepared()
-    model.module.train()
-    with torch.random.fork_rng(devices=[start.device] if start.is_cuda else []):
-        torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
-        for batch, per_example in _batches(examples, prepared, settings, generator):
-            logits, representation = model.forward(batch.scaled)
-            loss = F.cross_entropy(logits, batch.labels)
-            penalty = method.penalty(
-                Step(
+
+    model: FlatModel
+    examples: Examples
+    algorithm: Algorithm
+    settings: LocalSettings
+    number: int
+    received: Message
+    memory: TensorState
+    generator: torch.Generator = field(default_factory=torch.Generator)
+
+    def __post_init__(self) -> None:
+        device = self.model.vector.device
+        self.memory = {name: tensor.to(device) for name, tensor in self.memory.items()}
+        self._tensors = {name: t.to(device) for name, t in self.received.tensors.items()}
+
+    @property
+    def num_examples(self) -> int:
+        """How many samples it has."""
+        return len(self.examples)
+
+    def view(self, model: ModelState) -> LocalView:
+        """What a model makes of the client's data, in evaluation mode."""
+        self.model.load(model)
+        return view_of(self.model, self.examples, self.algorithm.task)
+
+    def loss(self, model: ModelState) -> float:
+        """The mean loss of a model on the client's data, in evaluation mode."""
+        view = self.view(model)
+        precise = torch.promote_types(view.logits.dtype, torch.float32)
+        return float(self.algorithm.task.loss(view.logits.to(precise), view.labels, "mean"))
+
+    def train(
+        self, model: ModelState, penalty: Penalty | None = None, prepared: Prepared | None = None
+    ) -> Training:
+        """Train a copy of a model on the client's data.
+
+        Args:
+            model: what to begin with.
+            penalty: the term that is added to the mean loss of a batch.
+            prepared: what was worked out before, of which each batch gets its own rows.
+        """
+        flat, task = self.model, self.algorithm.task
+        flat.load(model)
+        start = flat.vector.detach().clone()
+        stepper = _Stepper(flat, self.algorithm.local_optimizer, self.settings.lr, self.number)
+        losses, steps = torch.zeros((), device=start.device), 0
+        flat.module.train()
+        with torch.random.fork_rng(devices=[start.device] if start.is_cuda else []):
+            torch.manual_seed(int(torch.randint(2**62, (), generator=self.generator)))
+            for batch, per_example in self._batches(prepared or Prepared()):
+                logits, representation = flat.forward(batch.scaled)
+                loss = task.loss(logits, batch.labels, "mean")
+                step = Step(
                     logits=logits,
                     representation=representation,
                     labels=batch.labels,
-                    parameters=model.vector,
+                    parameters=flat.vector,
                     received=start,
+                    tensors=self._tensors,
                     per_example=per_example,
-                    client_state=client_state,
+                    memory=self.memory,
                 )
-            )
-            if penalty is None:
-                _descend(model.parameters, loss, settings.lr)
-            else:
-                leaves = [*model.parameters, model.vector]  # a penalty may be on either
-                _descend(leaves, loss + penalty, settings.lr)
-    new_state = method.finish(model.vector.detach(), start, client_state)
-    metrics = {name: float(value) for name, value in prepared.metrics.items()}
-    return LocalResult(metrics, new_state)
+                stepper.step(loss, penalty(step) if penalty is not None else None)
+                losses += loss.detach()
+                steps += 1
+        trained = flat.state()
+        own = trained.parameters if start.device.type == "cpu" else flat.vector.detach().clone()
+        return Training(trained, own, start, steps, stepper.lr, float(losses) / steps)
+
+    def _batches(self, prepared: Prepared) -> Iterator[tuple[Examples, TensorState]]:
+        """Shuffled batches of all epochs: gathered once an epoch, then views."""
+        examples, settings, generator = self.examples, self.settings, self.generator
+        chance = _own_generator(generator) if settings.augment else generator
+        sizes = batch_sizes(len(examples), settings.batch_size)
+        for _ in range(settings.epochs):
+            order = torch.randperm(len(examples), generator=generator)
+            shuffled = examples.inputs[order]
+            if settings.augment:
+                shuffled = augmented(shuffled, settings.augment, chance)
+            inputs = channels_last(shuffled).split(sizes)
+            labels = examples.labels[order].split(sizes)
+            extra = {n: rows[order].split(sizes) for n, rows in prepared.per_example.items()}
+            for number, pair in enumerate(zip(inputs, labels, strict=True)):
+                batch = Examples(*pair, examples.scaling)
+                yield batch, {name: parts[number] for name, parts in extra.items()}
 
 
-def view_of(model: FlatModel, examples: Examples) -> LocalView:
+class _Stepper:
+    """Steps along gradients; where a step is plain SGD, without gathering them first."""
+
+    def __init__(
+        self, model: FlatModel, optimizer: LocalOptimizer, lr: float, number: int
+    ) -> None:
+        self.model, self.optimizer = model, optimizer
+        self.lr = optimizer.lr_in_round(lr, number)
+        self.memory: dict[str, Tensor] = {}
+
+    def step(self, loss: Tensor, penalty: Tensor | None) -> None:
+        """One step along the gradient of the loss and its penalty."""
+        total = loss if penalty is None else loss + penalty
+        if not self.optimizer.is_plain:
+            gradient = self.model.gradient(total)
+            with torch.no_grad():
+                self.optimizer.step(self.model.vector, gradient, self.lr, self.memory)
+            return
+        leaves = self.model.parameters
+        if penalty is not None:
+            leaves = [*leaves, self.model.vector]  # a penalty may be on either
+        gradients = torch.autograd.grad(total, leaves, allow_unused=True)
+        with torch.no_grad():
+            for leaf, part in zip(leaves, gradients, strict=True):
+                if part is not None:
+                    leaf.add_(part, alpha=-self.lr)
+
+
+def view_of(model: FlatModel, examples: Examples, task: Task) -> LocalView:
     """Outputs of the model on all examples, in evaluation mode and large batches."""
     model.module.eval()
     parts = range(0, len(examples), _LARGE_BATCH)
     with torch.no_grad():
         batches = (examples.take(slice(start, start + _LARGE_BATCH)) for start in parts)
         outputs = [model.forward(channels_last(batch.scaled)) for batch in batches]
-    logits, representations = zip(*outputs, strict=True)
-    return LocalView(torch.cat(logits), torch.cat(representations), examples.labels)
-
-
-def _descend(leaves: list[Tensor], loss: Tensor, learning_rate: float) -> None:
-    """One step of SGD on the leaves that the loss depends on."""
-    gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
-    with torch.no_grad():
-        for leaf, gradient in zip(leaves, gradients, strict=True):
-            if gradient is not None:
-                leaf.add_(gradient, alpha=-learning_rate)
-
-
-def _batches(
-    examples: Examples, prepared: Prepared, settings: LocalSettings, generator: torch.Generator
-) -> Iterator[tuple[Examples, TensorState]]:
-    """Shuffled batches of all epochs: gathered once an epoch, then views."""
-    sizes = batch_sizes(len(examples), settings.batch_size)
-    for _ in range(settings.epochs):
-        order = torch.randperm(len(examples), generator=generator)
-        inputs = channels_last(examples.inputs[order]).split(sizes)
-        labels = examples.labels[order].split(sizes)
-        extra = {n: rows[order].split(sizes) for n, rows in prepared.per_example.items()}
-        for number, pair in enumerate(zip(inputs, labels, strict=True)):
-            batch = Examples(*pair, examples.scaling)
-            yield batch, {name: parts[number] for name, parts in extra.items()}
+    logits, representations = (torch.cat(parts) for parts in zip(*outputs, strict=True))
+    correct = task.predict(logits) == examples.labels
+    correct &= ~logits.isnan().any(dim=1)  # not the class that a prediction makes of them
+    return LocalView(logits, representations, examples.labels, correct)
 
 
 def batch_sizes(num_examples: int, batch_size: int) -> list[int]:
@@ -136,3 +190,9 @@ def batch_sizes(num_examples: int, batch_size: int) -> list[int]:
     if rest == 1 and whole:
         sizes[-2:] = [batch_size + 1]
     return sizes
+
+
+def _own_generator(generator: torch.Generator) -> torch.Generator:
+    """A generator whose draws leave those of the first alone."""
+    seed = int(torch.randint(2**62, (), generator=generator))
+    return torch.Generator().manual_seed(seed)

@@ -1,0 +1,129 @@
+"""The embedded engine: a federation on this machine."""
+
+from collections.abc import Generator
+from contextlib import closing
+from copy import deepcopy
+from pathlib import Path
+
+from torch import nn
+
+from cadis.algorithm import Algorithm
+from cadis.core import CadisError, ModelState, one_thread
+from cadis.data import NO_CALLBACKS, Callbacks
+from cadis.engine.federation import Federation
+from cadis.engine.settings import EngineSettings
+from cadis.engine.sharing import SharedMemory
+from cadis.engine.transport import PoolTransport
+from cadis.engine.worker import Job
+from cadis.models import FlatModel
+from cadis.runs import RoundResult, RunState
+from cadis.server import Server, together
+from cadis.training import Evaluation, check_fit, choose_device, evaluate, found_head
+
+
+class Engine:
+    """Runs a federation on this machine, round by round.
+
+    Attributes:
+        given: the federation as it was given.
+        algorithm: how it learns.
+        layout: what is where in a model's vectors.
+        num_classes: what the model tells apart.
+        start: the state before the first round.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        federation: Federation,
+        algorithm: Algorithm,
+        settings: EngineSettings,
+        client_folder: Path,
+        head: str | None = None,
+    ) -> None:
+        """Check that all fits together; nothing is trained yet.
+
+        Args:
+            module: the initial global model, which is copied.
+            federation: who takes part.
+            algorithm: how to learn.
+            settings: how to run.
+            client_folder: where the clients' memories are kept, for methods that have any.
+            head: name of the model's classifier layer; by default the one that is found.
+        """
+        self._module, self._settings, self._client_folder = deepcopy(module), settings, client_folder
+        self._head = head or found_head(module, federation.test)
+        model = FlatModel(deepcopy(module), self._head)
+        self.given, self.algorithm, self.layout = federation, algorithm, model.layout
+        self.num_classes = algorithm.task.num_classes(model.num_outputs)
+        federation.check(self.num_classes)
+        check_fit(model, federation.test, algorithm.task)
+        if not model.state().is_finite():
+            raise CadisError("The initial model has a number that is infinite or not a number.")
+        self._federation = federation.pooled() if algorithm.method.pools_clients else federation
+        truth = self._federation.true_clusters()
+        self._server = Server(algorithm, model.layout.head_slices, settings.seed, truth)
+        self.start = self._server.start(model.state())
+        self._device = choose_device(settings.device)
+        self._per_round = self._check_per_round()
+
+    def rounds(
+        self, state: RunState, callbacks: Callbacks = NO_CALLBACKS
+    ) -> Generator[RoundResult, None, None]:
+        """Run the rounds that follow ``state``, up to the number in the settings."""
+        transport = PoolTransport(
+            self._job,
+            self._federation,
+            self.given.client_ids,
+            self._settings,
+            self._per_round,
+            self._client_folder,
+            callbacks,
+        )
+        with one_thread(), closing(transport):
+            yield from self._server.rounds(state, transport, self._settings.rounds)
+
+    def model_of(self, state: ModelState) -> nn.Module:
+        """A model with these numbers."""
+        return self._loaded(state).module
+
+    def test(self, state: RunState) -> Evaluation | None:
+        """Test the global models on the whole test set, in this process, as clients get them."""
+        models = state.server.models
+        with one_thread():
+            found = {
+                name: evaluate(self._loaded(model), self.given.test, self.algorithm.task)
+                for name, model in models.items()
+            }
+        return together(found, self._server.users(state, self.given.client_ids))
+
+    def _loaded(self, state: ModelState) -> FlatModel:
+        model = FlatModel(deepcopy(self._module), self._head)
+        model.load(state)
+        return model
+
+    def _job(self, sent: SharedMemory, slots: tuple[SharedMemory, ...]) -> Job:
+        """What workers are to know."""
+        return Job(
+            module=deepcopy(self._module),
+            head=self._head,
+            algorithm=self.algorithm,
+            federation=self._federation,
+            owned=self.given.clients,
+            settings=self._settings,
+            device=self._device,
+            sent=sent,
+            slots=slots,
+        )
+
+    def _check_per_round(self) -> int:
+        """How many take part in a round, k."""
+        number, asked = len(self._federation.clients), self._settings.per_round
+        if self.algorithm.method.pools_clients or asked is None:
+            return number
+        if asked > number:
+            raise CadisError(
+                f"{asked} clients cannot take part in a round of a federation of {number}; "
+                f"ask for at most {number}."
+            )
+        return asked

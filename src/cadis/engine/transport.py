@@ -1,0 +1,199 @@
+"""The transport of the embedded engine: a pool of processes that share memory."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import TypeAlias
+
+import torch
+
+from cadis.core import ClientId, Message
+from cadis.data import NO_CALLBACKS, Callbacks
+from cadis.engine.federation import Federation
+from cadis.engine.pool import Pool, open_pool
+from cadis.engine.settings import EngineSettings, choose_workers
+from cadis.engine.sharing import Placed, SharedMemory, process_context, room_for
+from cadis.engine.worker import (
+    ClientTestTask,
+    Job,
+    Result,
+    TestTask,
+    TooLarge,
+    Trained,
+    TrainTask,
+)
+from cadis.engine.worker import Tested as TestedPart
+from cadis.runs import RunState
+from cadis.server import Answer, Answers, Plan, Presence, Tested
+from cadis.training import batch_sizes
+
+_TEST_PART = 256
+"""Examples of the test set that are tested as one task, at the most."""
+
+JobMaker: TypeAlias = Callable[[SharedMemory, tuple[SharedMemory, ...]], Job]
+"""What workers are to know, given what the server sends and where clients put their answers."""
+
+
+class PoolTransport:
+    """Delivers messages to workers on this machine. Nothing but names goes through pipes.
+
+    The pool is opened when it is known how large messages are, and anew if they grow.
+    """
+
+    def __init__(
+        self,
+        job_of: JobMaker,
+        federation: Federation,
+        owners: Sequence[ClientId],
+        settings: EngineSettings,
+        wanted: int,
+        client_folder: Path,
+        callbacks: Callbacks = NO_CALLBACKS,
+    ) -> None:
+        """Nothing is started yet.
+
+        Args:
+            job_of: makes what workers are to know.
+            federation: who takes part.
+            owners: whose data the global models are tested on.
+            settings: how to run.
+            wanted: k, how many take part in a round.
+            client_folder: where the clients' memories are kept.
+            callbacks: called as a round goes on.
+        """
+        self._job_of, self._federation, self._owners = job_of, federation, owners
+        self._settings, self._wanted = settings, wanted
+        self._client_folder, self._callbacks = client_folder, callbacks
+        self._place = {client: place for place, client in enumerate(federation.client_ids)}
+        self._sizes = federation.sizes()
+        self._steps = [len(batch_sizes(n, settings.local.batch_size)) for n in self._sizes]
+        self._job: Job | None = None
+        self._pool: Pool | None = None
+
+    def close(self) -> None:
+        """End the workers."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+    def presence(self) -> Presence:
+        """Everybody is there."""
+        clients = self._federation.client_ids
+        return Presence(clients, self._wanted, len(clients))
+
+    def everyone(self) -> Sequence[ClientId]:
+        """All clients that have data."""
+        return self._owners
+
+    def train(self, plan: Plan) -> Answers:
+        """Train the participants; answers are in the order of the plan."""
+        messages = list(plan.messages.values())
+        models = [Message({name: model}) for name, model in plan.state.server.models.items()]
+        sent = room_for([*messages, *models])
+        answer = max(room_for([message]) for message in [*messages, *models])
+        while answer:
+            job, pool = self._opened(sent, answer)
+            tasks = self._train_tasks(plan, job.sent.put(messages))
+            results = self._train(tasks, pool)
+            answer = max((r.size for r in results if isinstance(r, TooLarge)), default=0)
+        trained = [result for result in results if isinstance(result, Trained)]
+        good = [
+            Answer(
+                client,
+                self._sizes[self._place[client]],
+                job.slots[task.slot].get(result.sent),
+                result.memory,
+            )
+            for client, task, result in zip(plan.messages, tasks, trained, strict=True)
+        ]
+        return Answers(good, seconds=sum(result.seconds for result in trained))
+
+    def remember(self, state: RunState, accepted: Sequence[Answer]) -> RunState:
+        """Where the clients' memories are now."""
+        new = {self._place[a.client_id]: a.memory for a in accepted if a.memory is not None}
+        return replace(state, client_files={**state.client_files, **new})
+
+    def test(self, state: RunState, model_of: Callable[[ClientId], str]) -> Tested:
+        """Test all models on the test set and, when it is time, on every client's own data."""
+        models = [Message({name: model}) for name, model in state.server.models.items()]
+        job, pool = self._opened(room_for(models), 1)
+        placed = dict(zip(state.server.models, job.sent.put(models), strict=True))
+        parts = {
+            name: self._test(self._test_tasks(model), pool, "testing")
+            for name, model in placed.items()
+        }
+        tasks = [ClientTestTask(placed[model_of(self._owners[n])], n) for n in self._due(state)]
+        owned = self._test(tasks, pool, "testing on clients' data")
+        return Tested(
+            evaluations={
+                name: reduce(add, (part.evaluation for part in own)) for name, own in parts.items()
+            },
+            client_accuracy=[part.evaluation.accuracy for part in owned] or None,
+            seconds=sum(part.seconds for own in [*parts.values(), owned] for part in own),
+        )
+
+    def _opened(self, sent: int, answer: int) -> tuple[Job, Pool]:
+        """A pool whose memory holds messages of these sizes, in bytes."""
+        job, pool = self._job, self._pool
+        if job is not None and pool is not None:
+            if job.sent.size >= sent and job.slots[0].size >= answer:
+                return job, pool
+            sent, answer = max(sent, job.sent.size), max(answer, job.slots[0].size)
+        self.close()
+        context = process_context()
+        slots = tuple(SharedMemory(answer, context) for _ in range(self._wanted))
+        self._job = job = self._job_of(SharedMemory(sent, context), slots)
+        workers = choose_workers(self._settings.workers, job.device, self._wanted)
+        self._pool = pool = open_pool(job, workers, context)
+        return job, pool
+
+    def _train_tasks(self, plan: Plan, placed: Sequence[Placed]) -> list[TrainTask]:
+        """A task for each participant, in their order."""
+        clients = [self._place[client] for client in plan.messages]
+        return [
+            TrainTask(
+                round=plan.number,
+                client=client,
+                slot=slot,
+                received=message,
+                participants=len(clients),
+                memory=plan.state.client_files.get(client),
+                memory_after=self._client_folder / _file_name(plan.number, client),
+            )
+            for slot, (client, message) in enumerate(zip(clients, placed, strict=True))
+        ]
+
+    def _train(self, tasks: list[TrainTask], pool: Pool) -> list[Result]:
+        """Train, longest first; results are in the order of the tasks."""
+        order = sorted(range(len(tasks)), key=lambda place: -self._steps[tasks[place].client])
+        found = pool.run(
+            [tasks[place] for place in order],
+            lambda done: self._callbacks.progress("training clients", done, len(tasks)),
+        )
+        results = dict(zip(order, found, strict=True))
+        return [results[place] for place in range(len(tasks))]
+
+    def _test_tasks(self, model: Placed) -> list[TestTask]:
+        """Equal parts of the test set, whatever the number of workers."""
+        size = len(self._federation.test)
+        parts = torch.arange(size).tensor_split(-(-size // _TEST_PART))
+        return [TestTask(model, int(part[0]), int(part[-1]) + 1) for part in parts]
+
+    def _test(
+        self, tasks: Sequence[TestTask | ClientTestTask], pool: Pool, what: str
+    ) -> list[TestedPart]:
+        """Test a model; answers are in the order of the tasks."""
+        answers = pool.run(tasks, lambda done: self._callbacks.progress(what, done, len(tasks)))
+        return [answer for answer in answers if isinstance(answer, TestedPart)]
+
+    def _due(self, state: RunState) -> range:
+        """Numbers of the clients on whose data models are tested in this round."""
+        every, last = self._settings.test_clients, self._settings.rounds
+        due = every and (state.round % every == 0 or state.round == last)
+        return range(len(self._owners) if due else 0)
+
+
+def _file_name(number: int, client: int) -> str:
+    return f"client-{client}-round-{number}.safetensors"

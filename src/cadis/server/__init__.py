@@ -1,0 +1,20 @@
+"""The server: one round, written once, over any transport."""
+
+from cadis.server.checks import check_answer, limited_counts
+from cadis.server.driver import Server
+from cadis.server.record import Outcome, together
+from cadis.server.transport import Answer, Answers, Plan, Presence, Tested, Transport
+
+__all__ = [
+    "Answer",
+    "Answers",
+    "Outcome",
+    "Plan",
+    "Presence",
+    "Server",
+    "Tested",
+    "Transport",
+    "check_answer",
+    "limited_counts",
+    "together",
+]

@@ -1,0 +1,70 @@
+"""What an update must be like, whoever sent it and however it came."""
+
+from collections.abc import Iterable, Sequence
+from math import isfinite
+from statistics import median_low
+
+from torch import Tensor
+
+from cadis.core import Message
+from cadis.methods import Method, ServerState
+from cadis.server.transport import Answer
+
+NOT_FINITE = "its model is infinite or not a number"
+"""Why an update is left out that has diverged."""
+
+
+def check_answer(answer: Answer, method: Method, state: ServerState) -> str | None:
+    """Why an update cannot be used, as the end of a sentence about its sender; None if it can."""
+    message = answer.message
+    if answer.num_examples < 1:
+        return f"it says that it has {answer.num_examples} samples"
+    if not message.models:
+        return "it sent no model"
+    for name, model in message.models.items():
+        if name not in state.models:
+            return f"it sent a model '{name}', which there is not"
+        if _sizes(vars(model).values()) != _sizes(vars(state.models[name]).values()):
+            return "its model has another size than the global one"
+    return _lacking(message, method) or _not_finite(message)
+
+
+def limited_counts(counts: Sequence[int], limit: float | None) -> list[int]:
+    """What counts of samples are taken for: so many times their median, at the most.
+
+    Of an even number of counts, the lower of the middle two is the median, so that of two clients
+    neither can outweigh the other beyond the limit.
+    """
+    if limit is None or not counts:
+        return list(counts)
+    most = limit * median_low(counts)
+    return [count if count <= most else int(most) for count in counts]
+
+
+def _lacking(message: Message, method: Method) -> str | None:
+    """What the method needs and the update has not."""
+    lacking = [name for name in method.needs_scalars if name not in message.scalars]
+    lacking += [name for name in method.needs_tensors if name not in message.tensors]
+    if not lacking:
+        return None
+    return (
+        f"it did not send {lacking[0]}, which {method.name} needs; train it by "
+        "cadis.flower.local_train"
+    )
+
+
+def _not_finite(message: Message) -> str | None:
+    """Which part of the update is infinite or not a number."""
+    if not all(model.is_finite() for model in message.models.values()):
+        return NOT_FINITE
+    for name, tensor in message.tensors.items():
+        if not tensor.isfinite().all():
+            return f"its {name} is infinite or not a number"
+    for name, value in message.scalars.items():
+        if not isfinite(value) and name != "train_loss":
+            return f"its {name} is infinite or not a number"
+    return None
+
+
+def _sizes(vectors: Iterable[Tensor]) -> list[int]:
+    return [vector.numel() for vector in vectors]

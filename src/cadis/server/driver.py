@@ -1,0 +1,261 @@
+"""One round, written once: choose, send, train, check, aggregate, step, test, record.
+
+The way to the clients is a :class:`~cadis.server.transport.Transport`; all the rest is here.
+"""
+
+import time
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from torch import Tensor
+
+from cadis.algorithm import Algorithm
+from cadis.core import (
+    CadisError,
+    ClientId,
+    ClientUpdate,
+    ModelState,
+    RunError,
+    TensorState,
+    derive_seed,
+    generator_for,
+)
+from cadis.methods import Aggregation, ServerRound, ServerState
+from cadis.runs import Rejection, RoundResult, RunState, Seconds
+from cadis.samplers import SamplerRound
+from cadis.server.checks import NOT_FINITE, check_answer, limited_counts
+from cadis.server.record import Outcome, record_of
+from cadis.server.transport import Answer, Answers, Plan, Transport
+from cadis.transforms import apply_chain
+
+
+@dataclass(frozen=True)
+class Server:
+    """The server of a federation.
+
+    Attributes:
+        algorithm: how it learns.
+        head: where the classifier layer lies among a model's parameters.
+        seed: of everything random.
+        true_clusters: who really belongs together, where that is known.
+        count_limit: how many times the median of a round's counts of samples a client may count
+            for, where counts are what clients say; None where they were counted here.
+        min_updates: the fewest good updates to make a new global model of.
+        attempts: how often a round with too few good updates is tried.
+    """
+
+    algorithm: Algorithm
+    head: tuple[slice, ...]
+    seed: int
+    true_clusters: Mapping[ClientId, int] | None = None
+    count_limit: float | None = None
+    min_updates: int = 1
+    attempts: int = 1
+
+    def start(self, model: ModelState, run: str = "") -> RunState:
+        """The state before the first round, from the initial model."""
+        method = self.algorithm.method
+        return RunState(0, method.init(model, generator_for(self.seed, "init")), run=run)
+
+    def rounds(
+        self, state: RunState, transport: Transport, last: int
+    ) -> Generator[RoundResult, None, None]:
+        """Run the rounds that follow ``state``, up to the ``last``."""
+        for number in range(state.round + 1, last + 1):
+            result = self._round(number, state, transport)
+            yield result
+            state = result.state
+
+    def _round(self, number: int, state: RunState, transport: Transport) -> RoundResult:
+        started = time.perf_counter()
+        for attempt in range(self.attempts):
+            plan = self.plan(number, state, transport, attempt)
+            answers = transport.train(plan)
+            outcome = self.conclude(plan, answers, transport)
+            if outcome.state is not None and outcome.aggregation is not None:
+                break
+        else:
+            raise RunError(self._too_few(number, outcome))
+        model_of = partial(self._model_of, outcome.state.server)
+        tested = transport.test(outcome.state, model_of)
+        seconds = Seconds(
+            train=answers.seconds,
+            aggregate=outcome.seconds,
+            evaluate=tested.seconds,
+            total=time.perf_counter() - started,
+        )
+        users = self.users(outcome.state, transport.everyone())
+        record, evaluation = record_of(number, outcome, tested, seconds, users, self.algorithm.task)
+        return RoundResult(record, evaluation, outcome.state)
+
+    def users(self, state: RunState, clients: Sequence[ClientId]) -> list[str]:
+        """The model that each of the clients uses; nothing where there is only one."""
+        if len(state.server.models) < 2:
+            return []
+        return [self._model_of(state.server, client) for client in clients]
+
+    def _model_of(self, state: ServerState, client: ClientId) -> str:
+        name = self.algorithm.method.model_of(client, state)
+        if name not in state.models:
+            raise CadisError(f"{self.algorithm.method.name} has no model '{name}' for {client}.")
+        return name
+
+    def plan(self, number: int, state: RunState, transport: Transport, attempt: int = 0) -> Plan:
+        """Choose the participants, and what each of them is sent.
+
+        Args:
+            number: the round.
+            state: what it begins with.
+            transport: says who is there.
+            attempt: how often the round was tried before; every time others are chosen.
+        """
+        presence = transport.presence()
+        seed = derive_seed(self.seed, "again", attempt) if attempt else self.seed
+        chosen = self.algorithm.sampler.choose(
+            SamplerRound(
+                number,
+                presence.clients,
+                presence.wanted,
+                generator_for(seed, "participants", number),
+                state.server.memory,
+            ),
+            state.sampler,
+        )
+        self._check_chosen(chosen, presence.clients, presence.wanted)
+        server_round = self._server_round(number, presence.num_clients)
+        messages = {
+            client: self.algorithm.method.broadcast(server_round, state.server, client)
+            for client in chosen
+        }
+        return Plan(number, state, presence, messages)
+
+    def conclude(self, plan: Plan, answers: Answers, transport: Transport) -> Outcome:
+        """Make new global models of the good answers, if they are enough."""
+        started = time.perf_counter()
+        method, state = self.algorithm.method, plan.state
+        accepted, rejected = [], [*plan.presence.refused, *answers.failed]
+        for answer in answers.good:
+            reason = check_answer(answer, method, state.server)
+            if reason is None:
+                accepted.append(answer)
+            else:
+                rejected.append(Rejection(answer.client_id, reason))
+        updates, capped = self._updates(plan, accepted)
+        if len(updates) < self.min_updates:
+            return Outcome(updates, rejected, capped)
+        server_round = self._server_round(plan.number, plan.presence.num_clients)
+        aggregation = method.aggregate(server_round, updates, state.server)
+        aggregation = _apart_from(updates, aggregation)
+        models, optimizer = self._stepped(state, aggregation)
+        if not all(model.is_finite() for model in models.values()):
+            raise RunError(_diverged(plan.number, "the global model"))
+        learned = self.algorithm.sampler.learn(updates, aggregation.report, state.sampler)
+        new = replace(
+            state,
+            round=plan.number,
+            server=ServerState(models, aggregation.memory),
+            sampler=_copied(learned, _storages(updates)),
+            server_optimizer=optimizer,
+        )
+        new = transport.remember(new, accepted)
+        spent = time.perf_counter() - started
+        return Outcome(updates, rejected, capped, aggregation, new, spent)
+
+    def _updates(
+        self, plan: Plan, accepted: Sequence[Answer]
+    ) -> tuple[list[ClientUpdate], list[ClientId]]:
+        """The updates as they are aggregated, and whose count of samples was limited."""
+        counts = [answer.num_examples for answer in accepted]
+        limited = limited_counts(counts, self.count_limit)
+        transforms = self.algorithm.transforms_of("server")
+        updates = [
+            ClientUpdate(
+                answer.client_id,
+                count,
+                apply_chain(
+                    transforms,
+                    answer.message,
+                    plan.messages[answer.client_id],
+                    len(plan.messages),
+                    lambda name, who=answer.client_id: generator_for(  # type: ignore[misc]
+                        self.seed, "transform", name, plan.number, who
+                    ),
+                ),
+            )
+            for answer, count in zip(accepted, limited, strict=True)
+        ]
+        pairs = zip(accepted, limited, strict=True)
+        return updates, [answer.client_id for answer, n in pairs if n < answer.num_examples]
+
+    def _stepped(
+        self, state: RunState, aggregation: Aggregation
+    ) -> tuple[dict[str, ModelState], dict[str, TensorState]]:
+        """The next global models, and what the server optimiser remembers of each."""
+        models, memories = dict(state.server.models), dict(state.server_optimizer)
+        for name, aggregated in aggregation.models.items():
+            before = models.get(name, aggregated)  # a model may be new
+            parameters, memory = self.algorithm.server_optimizer.step(
+                before.parameters, aggregated.parameters, memories.get(name, {})
+            )
+            models[name] = replace(aggregated, parameters=parameters)
+            if memory:
+                memories[name] = memory
+        return models, memories
+
+    def _server_round(self, number: int, num_clients: int) -> ServerRound:
+        return ServerRound(
+            number=number,
+            head=self.head,
+            num_clients=num_clients,
+            generator=generator_for(self.seed, "aggregate", number),
+            true_clusters=self.true_clusters,
+        )
+
+    def _check_chosen(
+        self, chosen: Sequence[ClientId], present: Sequence[ClientId], wanted: int
+    ) -> None:
+        """Refuse what a sampler must not say."""
+        known = set(present)
+        fine = len(set(chosen)) == len(chosen) and all(client in known for client in chosen)
+        if not fine or not 1 <= len(chosen) <= wanted:
+            raise CadisError(
+                f"The sampler {self.algorithm.sampler.name} chose {len(chosen)} clients; it must "
+                f"choose 1 to {wanted} of those that are there, each once."
+            )
+
+    def _too_few(self, number: int, outcome: Outcome) -> str:
+        if outcome.rejected and all(r.reason == NOT_FINITE for r in outcome.rejected):
+            return _diverged(number, "every client's model")
+        reasons = "; ".join(f"{r.client}: {r.reason}" for r in outcome.rejected)
+        return (
+            f"Round {number} had {len(outcome.updates)} good updates of at least "
+            f"{self.min_updates}, {self.attempts} times ({reasons})."
+        )
+
+
+def _apart_from(updates: Sequence[ClientUpdate], aggregation: Aggregation) -> Aggregation:
+    """An aggregation that shares no memory with the updates: the next ones come to their place."""
+    taken = _storages(updates)
+    models = {
+        name: ModelState(**_copied(vars(model), taken))
+        for name, model in aggregation.models.items()
+    }
+    return replace(aggregation, models=models, memory=_copied(aggregation.memory, taken))
+
+
+def _storages(updates: Sequence[ClientUpdate]) -> set[int]:
+    vectors = (vector for update in updates for _, vector in update.message.vectors())
+    return {vector.untyped_storage().data_ptr() for vector in vectors}
+
+
+def _copied(tensors: TensorState, taken: set[int]) -> dict[str, Tensor]:
+    """The same tensors, of which those that lie in these storages are copied."""
+    return {
+        name: tensor.clone() if tensor.untyped_storage().data_ptr() in taken else tensor
+        for name, tensor in tensors.items()
+    }
+
+
+def _diverged(number: int, what: str) -> str:
+    return f"Round {number}: {what} became infinite or not a number; try a smaller learning rate."

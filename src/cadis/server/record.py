@@ -1,0 +1,128 @@
+"""A round in numbers and lists."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from math import isfinite, isnan
+from operator import add
+
+from cadis.core import ClientId, ClientUpdate
+from cadis.methods import Aggregation
+from cadis.runs import ModelRecord, Rejection, RoundRecord, RunState, Seconds, numbers
+from cadis.server.transport import Tested
+from cadis.tasks import Task
+from cadis.training import Evaluation
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a round's answers.
+
+    Attributes:
+        updates: those that can be used, in the order of the plan.
+        rejected: who was left out, and why.
+        capped: whose number of samples was taken for a smaller one.
+        aggregation: the aggregated models, and why; None if there are too few good updates.
+        state: what the next round depends on, likewise.
+        seconds: that aggregating took.
+    """
+
+    updates: Sequence[ClientUpdate]
+    rejected: Sequence[Rejection]
+    capped: Sequence[ClientId] = ()
+    aggregation: Aggregation | None = None
+    state: RunState | None = None
+    seconds: float = 0.0
+
+
+def record_of(
+    number: int,
+    outcome: Outcome,
+    tested: Tested,
+    seconds: Seconds,
+    users: Sequence[str],
+    task: Task,
+) -> tuple[RoundRecord, Evaluation | None]:
+    """A round's record, and the test of what clients get, if there was any by class.
+
+    Args:
+        number: the round.
+        outcome: what came of it; there is an aggregation.
+        tested: the new global models.
+        seconds: where the time went.
+        users: the model that each client of the federation uses, where there are several.
+        task: says what to measure.
+    """
+    updates, aggregation = outcome.updates, outcome.aggregation
+    assert aggregation is not None
+    clients = Counter(users or {*tested.accuracy, *tested.evaluations})
+    evaluation = together(tested.evaluations, users)
+    by_class: list[float | None] = []
+    if evaluation is not None:
+        by_class = [None if isnan(a) else a for a in evaluation.class_accuracy.tolist()]
+    accuracy = {n: e.accuracy for n, e in tested.evaluations.items()} or tested.accuracy
+    loss = {n: e.loss for n, e in tested.evaluations.items()} or tested.loss
+    several = bool(users)
+    record = RoundRecord(
+        round=number,
+        accuracy=evaluation.accuracy if evaluation else _mean(accuracy, clients),
+        loss=_finite(evaluation.loss if evaluation else _mean(loss, clients)),
+        class_accuracy=by_class,
+        participants=[update.client_id for update in updates],
+        weights=aggregation.weights.tolist(),
+        rejected=list(outcome.rejected),
+        seconds=seconds,
+        client_accuracy=tested.client_accuracy,
+        capped=list(outcome.capped),
+        report={name: numbers(array) for name, array in aggregation.report.items()},
+        measures=_measures(tested.evaluations, clients, task),
+        client_loss=[_finite(update.scalars.get("train_loss")) for update in updates],
+        models=[
+            ModelRecord(name, clients[name], accuracy.get(name), _finite(loss.get(name)))
+            for name in (sorted({*accuracy, *clients}) if several else ())
+        ],
+        client_models=[update.message.model_name for update in updates] if several else [],
+    )
+    return record, evaluation
+
+
+def together(evaluations: Mapping[str, Evaluation], users: Sequence[str]) -> Evaluation | None:
+    """What clients get: each model counts for all who use it; a single one as it is.
+
+    Args:
+        evaluations: by model.
+        users: the model that each client of the federation uses, where there are several.
+    """
+    if len(evaluations) < 2:
+        return next(iter(evaluations.values()), None)
+    clients = Counter(users)
+    used = [e.times(clients[name]) for name, e in evaluations.items() if clients[name]]
+    return reduce(add, used)
+
+
+def _measures(
+    evaluations: Mapping[str, Evaluation], clients: Mapping[str, int], task: Task
+) -> dict[str, float | None]:
+    """The task's measures, averaged over the clients by the model that each uses."""
+    found = {name: evaluation.measures(task) for name, evaluation in evaluations.items()}
+    names = dict.fromkeys(measure for measures in found.values() for measure in measures)
+    return {
+        measure: _finite(_mean({name: each[measure] for name, each in found.items()}, clients))
+        for measure in names
+    }
+
+
+def _mean(values: Mapping[str, float], clients: Mapping[str, int]) -> float | None:
+    """The mean over the clients of what each gets by its model; None if nothing is known."""
+    known = {name: value for name, value in values.items() if clients[name]}
+    if not known:
+        return None
+    if len(known) == 1:
+        return next(iter(known.values()))
+    total = sum(clients[name] for name in known)
+    return sum(value * clients[name] for name, value in known.items()) / total
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and isfinite(value) else None

@@ -1,0 +1,114 @@
+"""What a transport is: it delivers messages, and names who failed. It knows nothing of methods."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from cadis.core import ClientId, Message
+from cadis.runs import Rejection, RunState, StoredFile
+from cadis.training import Evaluation
+
+
+@dataclass(frozen=True)
+class Presence:
+    """Who could take part in a round.
+
+    Attributes:
+        clients: those that are there, always in the same order.
+        wanted: k, how many are to take part.
+        num_clients: n, all clients of the federation.
+        refused: who was not let in, and why.
+    """
+
+    clients: Sequence[ClientId]
+    wanted: int
+    num_clients: int
+    refused: Sequence[Rejection] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A round that is to be: who is sent what.
+
+    Attributes:
+        number: the round, from 1.
+        state: what the round begins with.
+        presence: who could have taken part.
+        messages: by participant, what it is sent.
+    """
+
+    number: int
+    state: RunState
+    presence: Presence
+    messages: Mapping[ClientId, Message]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a client has sent back.
+
+    Attributes:
+        client_id: who.
+        num_examples: how many samples it has trained on.
+        message: what it sent.
+        memory: the file that it has put its memory into, where the server keeps that.
+    """
+
+    client_id: ClientId
+    num_examples: int
+    message: Message
+    memory: StoredFile | None = None
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers to a plan, in the order of its participants.
+
+    Attributes:
+        good: what came back.
+        failed: whose answer is missing, late or not readable, and why.
+        seconds: that clients have trained, all together.
+    """
+
+    good: Sequence[Answer]
+    failed: Sequence[Rejection] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Tested:
+    """The global models after a round.
+
+    Attributes:
+        evaluations: by model, its test by class on the server's test set, where there is one.
+        accuracy: by model, its top-1 accuracy, where that is all that is known.
+        loss: by model, its mean loss, likewise.
+        client_accuracy: on every client's own data, in the federation's order; None if nobody
+            asked.
+        seconds: that it took, all together.
+    """
+
+    evaluations: Mapping[str, Evaluation] = field(default_factory=dict)
+    accuracy: Mapping[str, float] = field(default_factory=dict)
+    loss: Mapping[str, float] = field(default_factory=dict)
+    client_accuracy: list[float] | None = None
+    seconds: float = 0.0
+
+
+class Transport(Protocol):
+    """The way to the clients: processes on this machine, or Flower."""
+
+    def presence(self) -> Presence:
+        """Who could take part in a round now."""
+
+    def train(self, plan: Plan) -> Answers:
+        """Send every participant its message, and gather what comes back."""
+
+    def remember(self, state: RunState, accepted: Sequence[Answer]) -> RunState:
+        """A state with what the transport itself must know of its clients after a round."""
+
+    def everyone(self) -> Sequence[ClientId]:
+        """All clients of the federation that are known."""
+
+    def test(self, state: RunState, model_of: Callable[[ClientId], str]) -> Tested:
+        """Test the global models; each client uses the one that ``model_of`` names."""
