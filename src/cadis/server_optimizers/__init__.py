@@ -1,10 +1,20 @@
 """Server optimisers: from the aggregated model to the next. They import only the core."""
 
+from cadis.server_optimizers.adaptive import Adagrad, Adam, Yogi
+from cadis.server_optimizers.momentum import Momentum
 from cadis.server_optimizers.plain import Plain
 from cadis.server_optimizers.protocol import ServerOptimizer
 
-SERVER_OPTIMIZERS: dict[str, type[ServerOptimizer]] = {
-    optimizer.name: optimizer for optimizer in (Plain,)
-}
+_OURS: tuple[type[ServerOptimizer], ...] = (Plain, Momentum, Adam, Yogi, Adagrad)
 
-__all__ = ["SERVER_OPTIMIZERS", "Plain", "ServerOptimizer"]
+SERVER_OPTIMIZERS: dict[str, type[ServerOptimizer]] = {kind.name: kind for kind in _OURS}
+
+__all__ = [
+    "SERVER_OPTIMIZERS",
+    "Adagrad",
+    "Adam",
+    "Momentum",
+    "Plain",
+    "ServerOptimizer",
+    "Yogi",
+]
