@@ -8,7 +8,7 @@ from cadis.methods import FedAvg, Method
 from cadis.samplers import Sampler, Uniform
 from cadis.server_optimizers import Plain, ServerOptimizer
 from cadis.tasks import Classification, Task
-from cadis.transforms import Transform
+from cadis.transforms import Transform, check_chain
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Algorithm:
         names = [transform.name for transform in self.transforms]
         if len(set(names)) < len(names):
             raise CadisError(f"A transform is given twice, of: {', '.join(names)}.")
+        check_chain(self.transforms)
 
     def transforms_of(self, side: str) -> tuple[Transform, ...]:
         """The transforms of the client's or the server's side."""

@@ -1,8 +1,27 @@
 """Transforms of updates: one file a transform; it imports only the core."""
 
+from cadis.transforms.chain import apply_chain, check_chain
+from cadis.transforms.clip import Clip, NormBound
+from cadis.transforms.noise import Noise
 from cadis.transforms.protocol import Transform, TransformRound
+from cadis.transforms.top_k import TopK
+from cadis.transforms.update import differences, replaced
 
-TRANSFORMS: dict[str, type[Transform]] = {}
+_OURS: tuple[type[Transform], ...] = (TopK, Clip, Noise, NormBound)
+
+TRANSFORMS: dict[str, type[Transform]] = {kind.name: kind for kind in _OURS}
 """By name, in the order in which they are applied when a user names several."""
 
-__all__ = ["TRANSFORMS", "Transform", "TransformRound"]
+__all__ = [
+    "TRANSFORMS",
+    "Clip",
+    "Noise",
+    "NormBound",
+    "TopK",
+    "Transform",
+    "TransformRound",
+    "apply_chain",
+    "check_chain",
+    "differences",
+    "replaced",
+]

@@ -16,8 +16,8 @@ class TransformRound:
         received: what the client was sent; a model's update is its difference from the received
             model of the same name.
         participants: k, how many clients were asked in this round.
-        bound: the norm that transforms before this one have limited the update to, None if none
-            has.
+        bound: the norm that the transform before this one has limited the update to, None if it
+            has not.
         generator: the source of randomness of this client, round and transform.
     """
 
@@ -34,10 +34,12 @@ class Transform(Protocol):
         name: as users type it.
         side: where it is applied: by the client before it sends, or by the server before it
             aggregates.
+        needs_bound: whether the transform right before it must limit the norm of updates.
     """
 
     name: ClassVar[str]
     side: ClassVar[Literal["client", "server"]]
+    needs_bound: ClassVar[bool]
 
     @property
     def bound(self) -> float | None:

@@ -1,0 +1,73 @@
+"""A message as an update: by how much it changes what was received."""
+
+from collections.abc import Mapping
+from math import sqrt
+
+import torch
+from torch import Tensor
+
+from cadis.core import CadisError, Message
+
+
+def differences(update: Message, received: Message) -> dict[str, Tensor]:
+    """The numbers of an update in float64, by the paths of :meth:`Message.vectors`.
+
+    Of a model these are the floating parameters and buffers minus those of the received model of
+    the same name; of further floating tensors, the tensors as they are. Integers, such as batch
+    norm's counters, and scalars are no part of it.
+    """
+    return {
+        path: vector.double() - start.double()
+        for path, (vector, start) in pairs(update, received).items()
+    }
+
+
+def pairs(update: Message, received: Message) -> dict[str, tuple[Tensor, Tensor]]:
+    """Each floating vector of an update, and what it is the change of, by path."""
+    known = dict(received.vectors())
+    found = {}
+    for path, vector in update.vectors():
+        if not vector.is_floating_point():
+            continue
+        if path.startswith("tensors/"):
+            found[path] = (vector, torch.zeros_like(vector))
+        elif path in known:
+            found[path] = (vector, known[path])
+        else:
+            name = path.split("/", 1)[1].rpartition("/")[0]
+            raise CadisError(
+                f"The update of the model '{name}' cannot be told: no such model was received."
+            )
+    return found
+
+
+def replaced(update: Message, vectors: Mapping[str, Tensor]) -> Message:
+    """The message with some of its vectors replaced, by path; all else as it is."""
+    return Message.of_vectors({**dict(update.vectors()), **vectors}, update.scalars)
+
+
+def norm_of(numbers: Mapping[str, Tensor]) -> float:
+    """The L2 norm of all numbers together."""
+    return sqrt(sum(float(vector.double().square().sum()) for vector in numbers.values()))
+
+
+def limited(update: Message, received: Message, largest: float) -> Message:
+    """An update scaled down to a norm; one that is no longer than that comes back as it is.
+
+    Scaled numbers are rounded towards what was received, so that the norm holds also of the
+    numbers that are sent.
+    """
+    numbers = differences(update, received)
+    norm = norm_of(numbers)
+    if not norm > largest:  # nor if it is not a number, which is refused when it arrives
+        return update
+    starts = {path: start.to(vector) for path, (vector, start) in pairs(update, received).items()}
+    scale = largest / norm
+    return replaced(update, {path: _added(starts[path], numbers[path] * scale) for path in numbers})
+
+
+def _added(start: Tensor, change: Tensor) -> Tensor:
+    """Start + change in the type of the start, and no farther from it than the change is long."""
+    new = (start.double() + change).to(start.dtype)
+    too_far = (new.double() - start.double()).abs() > change.abs()
+    return torch.where(too_far, torch.nextafter(new, start), new)
