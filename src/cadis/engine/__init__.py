@@ -1,7 +1,7 @@
 """The embedded engine: the round loop and worker processes on one machine."""
 
-from cadis.engine.federation import Federation
 from cadis.engine.engine import Engine
+from cadis.engine.federation import Federation
 from cadis.engine.settings import EngineSettings
 
 __all__ = ["Engine", "EngineSettings", "Federation"]

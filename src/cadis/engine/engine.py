@@ -51,7 +51,11 @@ class Engine:
             client_folder: where the clients' memories are kept, for methods that have any.
             head: name of the model's classifier layer; by default the one that is found.
         """
-        self._module, self._settings, self._client_folder = deepcopy(module), settings, client_folder
+        self._module, self._settings, self._client_folder = (
+            deepcopy(module),
+            settings,
+            client_folder,
+        )
         self._head = head or found_head(module, federation.test)
         model = FlatModel(deepcopy(module), self._head)
         self.given, self.algorithm, self.layout = federation, algorithm, model.layout

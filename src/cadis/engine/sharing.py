@@ -103,4 +103,5 @@ def _anonymous(size: int) -> Tensor:
 
 
 def _shared_tensor(size: int) -> Tensor:
-    return torch.zeros(max(size, 1), dtype=torch.uint8).share_memory_()
+    shared: Tensor = torch.zeros(max(size, 1), dtype=torch.uint8).share_memory_()
+    return shared

@@ -7,13 +7,14 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from cadis.core import CadisError, RunError, generator_for, instance_similarity
+from cadis.algorithm import Algorithm
+from cadis.core import CadisError, ClientUpdate, RunError, generator_for, instance_similarity
 from cadis.data import NO_CALLBACKS, Callbacks, Dataset, Subsets
 from cadis.engine import Engine, Federation
 from cadis.experiment.build import build_model, load_dataset
 from cadis.experiment.config import ExperimentConfig
 from cadis.experiment.settings import Settings
-from cadis.methods import Aggregation, ClientUpdate, FedAvg, ServerRound, TensorState
+from cadis.methods import FedAvg, ServerRound, ServerState, Weighing
 from cadis.options import check_names
 
 _SAMPLES = 100  # what each model is trained on, where there are as many
@@ -104,16 +105,16 @@ class _Plan:
 class _Observed(FedAvg):
     """FedAvg whose server remembers the updates of the classifier layer: weight, then bias."""
 
-    def aggregate(
-        self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: TensorState
-    ) -> Aggregation:
-        """The plain mean; the updates are (k, size of the part) each."""
+    def weigh(
+        self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
+    ) -> Weighing:
+        """The plain weights; the updates are (k, size of the part) each."""
+        sent = state.models["model"].parameters
         kept = {
-            f"head-{number}": torch.stack([u.state.parameters[part] for u in updates])
-            - server_round.sent.parameters[part]
+            f"head-{number}": torch.stack([u.model.parameters[part] for u in updates]) - sent[part]
             for number, part in enumerate(server_round.head)
         }
-        return replace(super().aggregate(server_round, updates, state), method_state=kept)
+        return replace(super().weigh(server_round, updates, state), memory=kept)
 
 
 def observe_layer(
@@ -191,10 +192,10 @@ def _train(
             callbacks.progress(what, done, total)
 
     how = replace(settings.for_engine(), rounds=1, per_round=None, test_clients=0)
-    engine = Engine(model, federation, _Observed(), how, Path(), settings.head or None)
+    engine = Engine(model, federation, Algorithm(_Observed()), how, Path(), settings.head or None)
     (result,) = engine.rounds(engine.start, Callbacks(progress, callbacks.say))
     if gone := result.record.rejected:
         raise RunError(f"Of {gone[0].client}, {gone[0].reason}; try a smaller learning rate.")
-    parts = result.state.method_state.values()
+    parts = result.state.server.memory.values()
     shape = (len(federation.clients), engine.num_classes, -1)
     return torch.cat([part.view(shape) for part in parts], dim=2), len(parts) == 2

@@ -124,14 +124,16 @@ class LocalClient(Protocol):
     Attributes:
         received: what the server sent.
         memory: what this client remembers.
-        num_examples: how many samples it has.
         generator: its source of randomness in this round.
     """
 
     received: Message
     memory: TensorState
-    num_examples: int
     generator: torch.Generator
+
+    @property
+    def num_examples(self) -> int:
+        """How many samples it has."""
 
     def view(self, model: ModelState) -> LocalView:
         """What a model makes of the client's data; it costs a pass over them."""

@@ -142,9 +142,7 @@ class Client:
 class _Stepper:
     """Steps along gradients; where a step is plain SGD, without gathering them first."""
 
-    def __init__(
-        self, model: FlatModel, optimizer: LocalOptimizer, lr: float, number: int
-    ) -> None:
+    def __init__(self, model: FlatModel, optimizer: LocalOptimizer, lr: float, number: int) -> None:
         self.model, self.optimizer = model, optimizer
         self.lr = optimizer.lr_in_round(lr, number)
         self.memory: dict[str, Tensor] = {}
