@@ -1,7 +1,7 @@
 """The client's side, to be called from anybody's ClientApp."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -11,14 +11,16 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, 
 from flwr.app.typing import MetricRecordValues
 from torch import Tensor, nn
 
-from cadis.core import CadisError, generator_for
+from cadis.core import CadisError, TensorState
+from cadis.core import Message as CadisMessage
 from cadis.data import Examples, as_examples
 from cadis.flower.memory import Memory, memory_folder
+from cadis.flower.messages import METRICS, content_of, scalars_to_metrics, sent_by_server
 from cadis.flower.registry import IDENTITY_KEYS
 from cadis.flower.train_config import TrainConfig
 from cadis.methods import Method
-from cadis.models import FlatModel
-from cadis.training import check_fit, check_labels, evaluate, train_locally
+from cadis.models import FlatModel, WrongTensorsError
+from cadis.training import check_fit, check_labels, evaluate, reply_to
 
 Data: TypeAlias = Examples | tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
 """Examples, inputs and labels, or batches of them such as a DataLoader's."""
@@ -27,74 +29,94 @@ Data: TypeAlias = Examples | tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tens
 def local_train(
     model: nn.Module,
     data: Data,
-    global_arrays: ArrayRecord,
-    config: Mapping[str, Any],
+    content: RecordDict,
     *,
     method: Method | None = None,
+    own: Iterable[type[Any]] = (),
     memory: Path | None = None,
-) -> tuple[ArrayRecord, MetricRecord]:
-    """Train the global model on a client's own data, as the server's method has it.
+    arrays_key: str = "arrays",
+    config_key: str = "config",
+) -> RecordDict:
+    """Train the global model on a client's own data, as the server's algorithm has it.
 
     Trains on the device that the model is on. ``epochs``, ``batch-size`` and ``lr`` are read from
-    the config; :class:`~cadis.flower.MethodStrategy` adds to it which method, who the client is,
-    and the seed.
+    the config; :class:`~cadis.flower.MethodStrategy` adds to it which method and other parts, who
+    the client is, and the seed.
 
     Args:
         model: the architecture; it is not changed.
         data: the client's own.
-        global_arrays: the received global model, a ``state_dict``.
-        config: the received config.
+        content: of the message that the server sent.
         method: the client's half of this method, whatever the server says.
+        own: classes of methods, tasks, transforms and local optimisers that are not ours, which
+            the server may name.
         memory: folder for what methods remember of a client, by default ``$CADIS_STATE`` or the
             user's folder for such.
+        arrays_key: where in the message the model is.
+        config_key: where in the message the config is.
 
     Returns:
-        The trained model, and scalars: ``num-examples``, ``train-seconds``, and what the method's
-        server half needs. Nothing else is to leave the client.
+        The content of the answer: the trained model and what else the method sends, and scalars:
+        ``num-examples``, ``train-seconds``, and what the method's server half needs. Nothing else
+        is to leave the client.
     """
     started = time.perf_counter()
-    train_config = TrainConfig.read(config, method)
-    flat, examples = load_arrays(model, global_arrays, train_config.head), _checked(data)
-    check_labels(examples.labels, flat.num_classes, "This client")
-    check_fit(flat, examples.to(flat.vector.device))
-    if torch.bfloat16 in {tensor.dtype for tensor in flat.module.state_dict().values()}:
+    config = content.config_records.get(config_key, ConfigRecord())
+    told = TrainConfig.read(config, own, method)
+    flat, examples = _flat(model, told.head), _checked(data)
+    task, device = told.algorithm.task, flat.vector.device
+    if torch.bfloat16 in set(flat.layout.dtypes.values()):
         raise CadisError("Flower's messages cannot hold bfloat16; make the model float32.")
-    store = (
-        Memory(memory or memory_folder(), train_config.run, train_config.client)
-        if train_config.run
-        else None
-    )
-    before = store.load(train_config.memory_round) if store and train_config.memory_round else None
-    result = train_locally(
+    check_labels(examples.labels, task.num_classes(flat.num_outputs), "This client")
+    check_fit(flat, examples.to(device), task)
+    received = _received(content, flat, arrays_key, config)
+    remembered = _Remembered(told, memory)
+    reply = reply_to(
+        received,
         flat,
-        train_config.method,
-        examples.to(flat.vector.device),
-        flat.state(),
-        {name: tensor.to(flat.vector.device) for name, tensor in (before or {}).items()},
-        train_config.local,
-        generator_for(train_config.seed, "train", train_config.round, train_config.client),
+        examples.to(device),
+        remembered.before or {},
+        told.algorithm,
+        told.local,
+        told.seed,
+        told.round,
+        told.client,
+        told.participants,
     )
-    metrics: dict[str, MetricRecordValues] = {"num-examples": len(examples), **result.metrics}
-    if result.client_state:
-        if store is None:
-            raise CadisError(
-                f"Clients of {train_config.method.name} remember their last round; the server "
-                "needs a strategy of cadis.flower for that."
-            )
-        store.save(train_config.round, result.client_state, train_config.memory_round)
-        metrics["memory-lost"] = int(train_config.memory_round > 0 and before is None)
+    metrics: dict[str, MetricRecordValues] = {"num-examples": len(examples)}
+    metrics |= scalars_to_metrics(reply.message) | remembered.keep(reply.memory)
     metrics["train-seconds"] = time.perf_counter() - started
-    tensors = {name: tensor.detach().cpu() for name, tensor in flat.module.state_dict().items()}
-    return ArrayRecord(tensors), MetricRecord(metrics)
+    answer = content_of(reply.message, flat.layout, arrays_key)
+    answer[METRICS] = MetricRecord(metrics)
+    return answer
 
 
-def local_evaluate(model: nn.Module, data: Data, global_arrays: ArrayRecord) -> MetricRecord:
-    """Test the global model on a client's own data: ``num-examples``, ``accuracy``, ``loss``."""
-    flat, examples = load_arrays(model, global_arrays), _checked(data)
-    tested = evaluate(flat, examples.to(flat.vector.device))
-    return MetricRecord(
-        {"num-examples": len(examples), "accuracy": tested.accuracy, "loss": tested.loss}
-    )
+def local_evaluate(
+    model: nn.Module,
+    data: Data,
+    content: RecordDict,
+    *,
+    own: Iterable[type[Any]] = (),
+    arrays_key: str = "arrays",
+    config_key: str = "config",
+) -> RecordDict:
+    """Test the global model on a client's own data: ``num-examples``, ``accuracy``, ``loss``.
+
+    Arguments as those of :func:`local_train`. The task's further measures are told, too.
+    """
+    config = content.config_records.get(config_key, ConfigRecord())
+    told = TrainConfig.read(config, own)
+    task, examples = told.algorithm.task, _checked(data)
+    flat = _flat(model, told.head)
+    flat.load(_received(content, flat, arrays_key, config).model)
+    tested = evaluate(flat, examples.to(flat.vector.device), task)
+    metrics: dict[str, MetricRecordValues] = {
+        "num-examples": len(examples),
+        "accuracy": tested.accuracy,
+        "loss": tested.loss,
+        **tested.measures(task),
+    }
+    return RecordDict({METRICS: MetricRecord(metrics)})
 
 
 def introduce(message: Message, context: Context) -> Message:
@@ -117,6 +139,48 @@ def load_arrays(model: nn.Module, arrays: ArrayRecord, head: str = "") -> FlatMo
     except RuntimeError as error:
         raise CadisError(f"The global model does not fit this client's: {error}") from None
     return FlatModel(copy, head or None)
+
+
+class _Remembered:
+    """What this client remembers, on its own disk.
+
+    Attributes:
+        before: what it remembers of the round that the server says; None if that is lost.
+    """
+
+    def __init__(self, told: TrainConfig, folder: Path | None) -> None:
+        self._told = told
+        self._store = (
+            Memory(folder or memory_folder(), told.run, told.client) if told.run else None
+        )
+        wanted = self._store and told.memory_round
+        self.before = self._store.load(told.memory_round) if self._store and wanted else None
+
+    def keep(self, state: TensorState) -> dict[str, MetricRecordValues]:
+        """Keep what the client is to remember; tells whether what it remembered was lost."""
+        told = self._told
+        if not state:
+            return {}
+        if self._store is None:
+            raise CadisError(
+                f"Clients of {told.algorithm.method.name} remember their last round; the server "
+                "needs a strategy of cadis.flower for that."
+            )
+        self._store.save(told.round, state, told.memory_round)
+        return {"memory-lost": int(told.memory_round > 0 and self.before is None)}
+
+
+def _flat(model: nn.Module, head: str) -> FlatModel:
+    return FlatModel(deepcopy(model), head or None)
+
+
+def _received(
+    content: RecordDict, flat: FlatModel, arrays_key: str, config: ConfigRecord
+) -> CadisMessage:
+    try:
+        return sent_by_server(content, flat.layout, arrays_key, config)
+    except WrongTensorsError as error:
+        raise CadisError(f"The global model does not fit this client's: {error}.") from None
 
 
 def _checked(data: Data) -> Examples:

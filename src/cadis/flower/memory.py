@@ -9,8 +9,7 @@ from urllib.parse import quote
 
 from platformdirs import user_state_path
 
-from cadis.core import CadisError, ClientId
-from cadis.methods import TensorState
+from cadis.core import CadisError, ClientId, TensorState
 from cadis.runs import DamagedError, StoredFile, read_tensors, store_tensors, sync_folder
 
 _RUN = re.compile("[0-9a-f]{16}")

@@ -1,24 +1,36 @@
 """Any of our methods as a Flower strategy."""
 
-import time
-from collections.abc import Iterable
-from contextlib import closing
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
+from torch import Tensor
 
-from cadis.core import CadisError, RunError
-from cadis.flower.book import Book
+from cadis.algorithm import Algorithm
+from cadis.core import CadisError, ClientId, RunError
 from cadis.flower.gathering import LOGGER
-from cadis.flower.record import record_round, tell
-from cadis.flower.replies import Outcome, mean_metrics
-from cadis.flower.rounds import Rounds
-from cadis.flower.settings import MetricsFunction, StrategySettings
-from cadis.flower.testing import EvaluateFunction, Tests
+from cadis.flower.messages import arrays_of, models_in, tensors_in
+from cadis.flower.registry import ClientRegistry
+from cadis.flower.replies import mean_metrics
+from cadis.flower.settings import StrategySettings
+from cadis.flower.testing import EvaluateFunction, Testing, evaluations_in, tests_together
+from cadis.flower.transport import FlowerTransport
+from cadis.local_optimizers import LocalOptimizer
 from cadis.methods import Method
-from cadis.options import check_names, checked_method, names_of, validated
+from cadis.models import Layout, WrongTensorsError
+from cadis.options import check_names, given_algorithm, names_of, options_of, validated
+from cadis.runs import Member, RoundRecord, RunFolder, RunState, RunWriter
+from cadis.samplers import Sampler
+from cadis.server import Outcome, Plan, Server, together
+from cadis.server_optimizers import ServerOptimizer
+from cadis.tasks import Task
+from cadis.training import Evaluation
+from cadis.transforms import Transform
 
 
 class MethodStrategy(Strategy):
@@ -28,26 +40,52 @@ class MethodStrategy(Strategy):
     :func:`cadis.flower.local_train` in it, the method's client half is run, too.
 
     Attributes:
-        method: how the federation learns.
+        algorithm: how the federation learns.
         settings: all the rest.
     """
 
-    def __init__(self, method: Method, **settings: Any) -> None:
-        """Take a method, and what :class:`StrategySettings` has."""
-        self.method = checked_method(method)
-        if method.pools_clients:
+    def __init__(
+        self,
+        method: Method | str,
+        *,
+        sampler: Sampler | str = "uniform",
+        server_optimizer: ServerOptimizer | str = "plain",
+        transforms: Sequence[Transform | str] = (),
+        task: Task | str = "classification",
+        local_optimizer: LocalOptimizer | str = "sgd",
+        **settings: Any,
+    ) -> None:
+        """Take a method and the other parts of an algorithm, as they are or by name.
+
+        Args:
+            method: what clients add to their loss, and how their models are aggregated.
+            sampler: who takes part in a round.
+            server_optimizer: from the aggregated model to the next global one.
+            transforms: what is done to updates, in this order.
+            task: loss, prediction and measures.
+            local_optimizer: how clients step.
+            settings: what :class:`StrategySettings` has.
+        """
+        self.algorithm = given_algorithm(
+            method=method,
+            sampler=sampler,
+            server_optimizer=server_optimizer,
+            transforms=transforms,
+            task=task,
+            local_optimizer=local_optimizer,
+        )
+        if self.algorithm.method.pools_clients:
             raise CadisError(
-                f"{method.name} needs everybody's data in one place; run it by cadis.run."
+                f"{self.algorithm.method.name} needs everybody's data in one place; run it by "
+                "cadis.run."
             )
         check_names("option", settings, names_of(StrategySettings))
         self.settings = validated(StrategySettings, settings)
-        self._rounds: Rounds | None = None
-        self._outcome: Outcome | None = None
-        self._attempt = 0
+        self._steps: _Steps | None = None
 
     def summary(self) -> None:
         """Log what will be done."""
-        LOGGER.info("\t├──> Method: %s", self.method)
+        LOGGER.info("\t├──> Method: %s", self.algorithm.method)
         out = self.settings.out
         LOGGER.info("\t└──> Kept in: %s", "memory only" if out is None else out.resolve())
 
@@ -55,25 +93,23 @@ class MethodStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Choose clients, and tell each what to do and as whom."""
-        return self._begun(arrays).ask(server_round, arrays, config, grid, self._attempt)
+        return self._begun(arrays, grid).ask(server_round, arrays, config)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """The new global model; None if there are too few good updates."""
-        if self._rounds is None:
+        if self._steps is None or self._steps.plan is None:
             raise CadisError("Nobody was asked: call configure_train before aggregate_train.")
-        self._outcome = outcome = self._rounds.take(server_round, replies)
-        if outcome.aggregation is None:
-            return None, None
-        arrays = self._rounds.layout.to_arrays(outcome.aggregation.state)
-        return arrays, self._mean(outcome.replies, self.settings.train_metrics_aggr_fn)
+        if self._steps.plan.number != server_round:
+            raise CadisError(f"Nobody was asked in round {server_round}.")
+        return self._steps.take(replies)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Choose clients that test the global model."""
-        return self._begun(arrays).ask_to_test(server_round, arrays, config, grid)
+        return self._begun(arrays, grid).ask_to_test(server_round, arrays, config)
 
     def aggregate_evaluate(
         self,
@@ -81,8 +117,8 @@ class MethodStrategy(Strategy):
         replies: Iterable[Message],
     ) -> MetricRecord | None:
         """The mean of the clients' tests, of those that sent any."""
-        good = self._rounds.take_tests(replies) if self._rounds is not None else []
-        return self._mean(good, self.settings.evaluate_metrics_aggr_fn)
+        good = self._steps.transport.take_tests(replies) if self._steps is not None else []
+        return tests_together(good, self.settings)
 
     def start(
         self,
@@ -109,63 +145,233 @@ class MethodStrategy(Strategy):
             The last global model, and the metrics of the rounds that were run.
         """
         self.summary()
-        self._rounds = rounds = Rounds.begin(self.method, self.settings, initial_arrays)
-        rounds.timeout = timeout
+        self._steps = steps = _Steps(self.algorithm, self.settings, initial_arrays, grid)
         result = Result(arrays=initial_arrays)
-        tests = Tests(self, grid, evaluate_config or ConfigRecord(), evaluate_fn, timeout)
-        with closing(Book(self.settings, self.method, rounds.layout)) as book:
-            rounds.go_on(book.begin(rounds.state, num_rounds, train_config or {}))
-            result.arrays = rounds.layout.to_arrays(rounds.state.model)
-            first = rounds.state.round + 1
-            central = tests.central(rounds.state.round, result) if first == 1 else None
-            for number in range(first, num_rounds + 1):
-                started = time.perf_counter()
-                outcome = self._train(number, result, train_config or ConfigRecord(), grid)
-                testing = time.perf_counter()
-                federated = tests.federated(number, result)
-                central = tests.central(number, result)
-                spent = time.perf_counter() - testing, time.perf_counter() - started
-                record = record_round(number, outcome, [central, federated], *spent)
-                book.keep(record, rounds.state)
-                tell(record, num_rounds)
-            if first > num_rounds:  # a resumed run may have no round left
-                central = tests.central(rounds.state.round, result)
-            book.finish(rounds.state, central)
+        transport = steps.transport
+        transport.timeout, transport.config = timeout, train_config or {}
+        transport.testing = Testing(evaluate_fn, evaluate_config or {}, result)
+        with _kept(self.algorithm, self.settings, steps.layout) as writer:
+            state = _begun(writer, steps, self.settings, num_rounds, train_config or {})
+            transport.registry = ClientRegistry.of(state.members)
+            if not state.round:
+                transport.testing.central(transport, state)
+            state, evaluation = self._run(steps, state, num_rounds, writer, result)
+            if writer is not None and writer.history:
+                writer.finish(state, evaluation)
+        result.arrays = arrays_of(steps.layout, state.server.models)
         return result
 
-    def _begun(self, arrays: ArrayRecord) -> Rounds:
-        """What is known from round to round, also if someone else's loop runs them."""
-        if self._rounds is None:
-            self._rounds = Rounds.begin(self.method, self.settings, arrays)
-        return self._rounds
+    def _run(
+        self,
+        steps: "_Steps",
+        state: RunState,
+        last: int,
+        writer: RunWriter | None,
+        result: Result,
+    ) -> tuple[RunState, Evaluation | None]:
+        """Run the rounds that follow a state, and keep each as it ends.
 
-    def _train(self, number: int, result: Result, config: ConfigRecord, grid: Grid) -> Outcome:
-        """A round, tried again if too few answers are good."""
-        for attempt in range(self.settings.attempts):
-            self._attempt = attempt
-            messages = self.configure_train(number, result.arrays, config, grid)
-            replies = grid.send_and_receive(messages, timeout=self._begun(result.arrays).timeout)
-            arrays, metrics = self.aggregate_train(number, replies)
-            assert self._outcome is not None
-            if arrays is not None:
-                self._attempt, result.arrays = 0, arrays
+        Returns:
+            The last state, and its test by class, if there was any.
+        """
+        evaluation = None
+        try:
+            for done in steps.server.rounds(state, steps.transport, last):
+                state, evaluation = done.state, done.evaluation
+                metrics = steps.train_metrics(done.record.participants)
                 if metrics is not None:
-                    result.train_metrics_clientapp[number] = metrics
-                return self._outcome
-            LOGGER.warning("Round %d has too few good updates.", number)
-        raise RunError(self._too_few(number))
+                    result.train_metrics_clientapp[state.round] = metrics
+                if writer is not None:
+                    writer.keep(done.record, state)
+                _tell_round(done.record, last)
+        except RunError as error:
+            kept = f" The rounds before are kept in {self.settings.out}; resume it from there."
+            raise RunError(f"{error}{kept if self.settings.out else ''}") from error
+        if state.round and state.round not in result.train_metrics_clientapp:
+            evaluation = steps.tested(state)  # a resumed run may have no round left
+        return state, evaluation
 
-    def _too_few(self, number: int) -> str:
-        assert self._outcome is not None
-        reasons = "; ".join(f"{r.client}: {r.reason}" for r in self._outcome.rejected)
-        kept = f" The rounds before are kept in {self.settings.out}; resume it from there."
-        return (
-            f"Round {number} had {len(self._outcome.updates)} good updates of at least "
-            f"{self.settings.min_replies}, {self.settings.attempts} times ({reasons})."
-            f"{kept if self.settings.out else ''}"
+    def _begun(self, arrays: ArrayRecord, grid: Grid) -> "_Steps":
+        """What is known from round to round, also if someone else's loop runs them."""
+        if self._steps is None:
+            self._steps = _Steps(self.algorithm, self.settings, arrays, grid)
+        return self._steps
+
+
+class _Steps:
+    """A round in steps, for loops of Flower's; the same server and transport run whole rounds.
+
+    Attributes:
+        layout: names and shapes of the model's arrays.
+        server: the round itself.
+        transport: the way to the clients.
+        state: what the next round depends on.
+        plan: the round that is under way.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        settings: StrategySettings,
+        arrays: ArrayRecord,
+        grid: Grid,
+    ) -> None:
+        self.layout = layout = Layout.of_tensors(_initial(arrays), settings.head)
+        if algorithm.method.compares_heads and layout.head is None:
+            raise CadisError(
+                f"{algorithm.method.name} compares the classifier layers, but none of the model's "
+                "arrays is the weight of a linear one; name it as head."
+            )
+        self.server = Server(
+            algorithm,
+            layout.head_slices,
+            settings.seed,
+            count_limit=settings.count_limit,
+            min_updates=settings.min_replies,
+            attempts=settings.attempts,
+            on_outcome=_tell_outcome,
         )
+        self.state = self.server.start(layout.pack(_initial(arrays)), run=secrets.token_hex(8))
+        self.transport = FlowerTransport(grid, algorithm, settings, layout, ClientRegistry())
+        self.plan: Plan | None = None
+        self._settings = settings
 
-    def _mean(self, replies: list[Message], given: MetricsFunction | None) -> MetricRecord | None:
+    def ask(self, number: int, arrays: ArrayRecord, config: Mapping[str, Any]) -> list[Message]:
+        """The messages of a round that begins with these arrays."""
+        self.transport.config = config
+        self.plan = self.server.plan(number, self._with(arrays), self.transport)
+        return self.transport.messages(self.plan)
+
+    def take(self, replies: Iterable[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """The new global model and the mean of what clients told; None if there are too few."""
+        assert self.plan is not None
+        answers = self.transport.answers(self.plan, replies)
+        outcome = self.server.conclude(self.plan, answers, self.transport)
+        if outcome.state is None:
+            return None, None
+        self.state = outcome.state
+        metrics = self.train_metrics([update.client_id for update in outcome.updates])
+        return arrays_of(self.layout, self.state.server.models), metrics
+
+    def ask_to_test(
+        self, number: int, arrays: ArrayRecord, config: Mapping[str, Any]
+    ) -> list[Message]:
+        """The messages to clients that are to test."""
+        state = replace(self._with(arrays), round=number)
+        model_of = self.server.algorithm.method.model_of
+        return self.transport.ask_to_test(state, lambda who: model_of(who, state.server), config)
+
+    def train_metrics(self, clients: Iterable[ClientId]) -> MetricRecord | None:
+        """One record of what these clients told of their training."""
+        replies = [self.transport.replies[client] for client in clients]
+        given, key = self._settings.train_metrics_aggr_fn, self._settings.weighted_by_key
         if given is not None and replies:
-            return given([reply.content for reply in replies], self.settings.weighted_by_key)
-        return mean_metrics(replies, self.settings.weighted_by_key, self.settings.count_limit)
+            return given([reply.content for reply in replies], key)
+        return mean_metrics(replies, key, self._settings.count_limit)
+
+    def tested(self, state: RunState) -> Evaluation | None:
+        """The test of the global models on the server, by class."""
+        central = self.transport.testing.central(self.transport, state)
+        users = self.server.users(state, self.transport.everyone())
+        return together(evaluations_in(central), users)
+
+    def _with(self, arrays: ArrayRecord) -> RunState:
+        """The state with the models that the loop holds, which may have been changed there."""
+        models = models_in(arrays, self.layout, self.state.server.models)
+        return replace(self.state, server=replace(self.state.server, models=models))
+
+
+def _initial(arrays: ArrayRecord) -> dict[str, Tensor]:
+    try:
+        return tensors_in(arrays)
+    except WrongTensorsError as error:
+        raise CadisError(f"The initial arrays cannot be used: {error}.") from None
+
+
+@contextmanager
+def _kept(
+    algorithm: Algorithm, settings: StrategySettings, layout: Layout
+) -> Iterator[RunWriter | None]:
+    """What keeps the run, if there is a folder for it."""
+    if settings.out is None:
+        if settings.resume:
+            raise CadisError("Give the folder of the run to resume as out.")
+        yield None
+        return
+    with closing(RunWriter(RunFolder(settings.out), algorithm, layout)) as writer:
+        yield writer
+
+
+def _begun(
+    writer: RunWriter | None,
+    steps: _Steps,
+    settings: StrategySettings,
+    rounds: int,
+    config: Mapping[str, Any],
+) -> RunState:
+    """What to go on from: the start, or where the run in the folder stopped."""
+    if writer is None:
+        return steps.state
+    scalars = {k.replace("-", "_"): v for k, v in config.items() if not _holds_bytes(v)}
+    described = {
+        "runner": "flower",
+        "rounds": rounds,
+        "seed": settings.seed,
+        "per_round": settings.per_round,
+        "fraction_train": settings.fraction_train,
+        "num_clients": settings.num_clients,
+    }
+    options = options_of(writer.algorithm, {**scalars, **settings.notes, **described})
+    classes = writer.algorithm.task.num_classes(steps.layout.num_outputs)
+
+    def federation(members: Iterable[Member]) -> dict[str, Any]:
+        return _who_has_what(settings.federation, members, classes)
+
+    return writer.begin(steps.state, options, federation, settings.resume, LOGGER.warning)
+
+
+def _who_has_what(
+    told: Mapping[str, Any] | None, members: Iterable[Member], classes: int
+) -> dict[str, Any]:
+    """What ``federation.json`` holds: what the server was told, and who else was ever there."""
+    told = told or {"classes": [str(number) for number in range(classes)], "clients": []}
+    known = {client["id"] for client in told["clients"]}
+    others = [
+        {"id": member.client, "cluster": None, "samples": None}
+        for member in members
+        if member.client not in known
+    ]
+    return {**told, "clients": [*told["clients"], *others]}
+
+
+def _holds_bytes(value: object) -> bool:
+    """Whether this is nothing that a file of options can hold."""
+    return isinstance(value, bytes) or (
+        isinstance(value, list) and any(isinstance(part, bytes) for part in value)
+    )
+
+
+def _tell_outcome(outcome: Outcome) -> None:
+    """Log who was left out of a round, and why."""
+    for rejection in outcome.rejected:
+        LOGGER.warning("Left out client %s: %s.", rejection.client, rejection.reason)
+    for client in outcome.capped:
+        LOGGER.warning(
+            "Client %s says that it has far more samples than the others, and counts for fewer.",
+            client,
+        )
+    for update in outcome.updates:
+        if update.scalars.get("memory-lost"):
+            LOGGER.warning("Client %s has lost its memory and begins anew.", update.client_id)
+    if outcome.state is None:
+        LOGGER.warning("The round has too few good updates.")
+
+
+def _tell_round(record: RoundRecord, rounds: int) -> None:
+    """Log a round in one line."""
+    clusters = record.report.get("clusters")
+    found = f", clusters: {len(set(clusters))}" if isinstance(clusters, list) else ""
+    quality = "" if record.accuracy is None else f", accuracy: {record.accuracy:.3f}"
+    LOGGER.info(
+        "[ROUND %d/%d] updates: %d%s%s", record.round, rounds, len(record.weights), found, quality
+    )

@@ -1,27 +1,37 @@
-"""What a server tells a client besides the model, and how the client reads it."""
+"""What a server tells a client besides its message, and how the client reads it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from flwr.app import ConfigRecord
 
-from cadis.core import ClientId
+from cadis.algorithm import Algorithm
+from cadis.core import CadisError, ClientId
+from cadis.local_optimizers import LOCAL_OPTIMIZERS, SGD
 from cadis.methods import METHODS, FedAvg, Method
 from cadis.options import check_names, parameters_of, validated
+from cadis.tasks import TASKS, Classification
 from cadis.training import LocalSettings
+from cadis.transforms import TRANSFORMS, Transform
 
-_METHOD = "cadis.method"
-_PARAMETER = "cadis.method."
 _ENTRIES = {
     "round": "server-round",
     "client": "cadis.client-id",
     "seed": "cadis.seed",
+    "participants": "cadis.participants",
     "head": "cadis.head",
     "run": "cadis.run",
     "memory_round": "cadis.memory-round",
 }
-_LOCAL = {"epochs": "epochs", "batch_size": "batch-size", "lr": "lr"}
+_LOCAL = {"epochs": "epochs", "batch_size": "batch-size", "lr": "lr", "augment": "augment"}
+_TRANSFORMS = "cadis.transforms"
+_PARTS: dict[str, tuple[Mapping[str, type[Any]], str]] = {
+    "method": (METHODS, FedAvg.name),
+    "task": (TASKS, Classification.name),
+    "local_optimizer": (LOCAL_OPTIMIZERS, SGD.name),
+}
+"""The parts of an algorithm that a client runs: where they are found, and which it is unless told."""
 
 
 @dataclass(frozen=True)
@@ -30,53 +40,97 @@ class TrainConfig:
 
     Attributes:
         round: the round, from 1.
-        method: whose client half to run.
-        local: epochs, batch size, learning rate.
+        algorithm: whose client half to run.
+        local: epochs, batch size, learning rate, augmentation.
         client: who the receiver is.
         seed: of everything random.
+        participants: how many clients take part in the round.
         head: name of the classifier layer, empty for the last linear one.
         run: name of the run, by which a client finds its memory.
         memory_round: the round whose memory is to be gone on from, 0 for none.
     """
 
     round: int = 1
-    method: Method = field(default_factory=FedAvg)
+    algorithm: Algorithm = field(default_factory=Algorithm)
     local: LocalSettings = field(default_factory=LocalSettings)
     client: ClientId = 0
     seed: int = 0
+    participants: int = 1
     head: str = ""
     run: str = ""
     memory_round: int = 0
 
     def config(self, given: Mapping[str, Any]) -> ConfigRecord:
-        """The config to send: what the user gives, and the train_config."""
-        entries = {key: getattr(self, name) for name, key in _ENTRIES.items()}
-        parameters = {f"{_PARAMETER}{n}": v for n, v in parameters_of(self.method).items()}
-        return ConfigRecord({**given, **entries, _METHOD: self.method.name, **parameters})
+        """The config to send: what the user gives, and the rest."""
+        entries: dict[str, Any] = {key: getattr(self, name) for name, key in _ENTRIES.items()}
+        for kind in _PARTS:
+            entries |= _entries(f"cadis.{kind}", getattr(self.algorithm, kind))
+        transforms = self.algorithm.transforms_of("client")
+        if transforms:
+            entries[_TRANSFORMS] = [transform.name for transform in transforms]
+        for transform in transforms:
+            entries |= _entries(f"cadis.transform.{transform.name}", transform)
+        return ConfigRecord({**given, **entries})
 
     @classmethod
-    def read(cls, config: Mapping[str, Any], method: Method | None = None) -> "TrainConfig":
-        """The train_config in a config.
+    def read(
+        cls,
+        config: Mapping[str, Any],
+        own: Iterable[type[Any]] = (),
+        method: Method | None = None,
+    ) -> "TrainConfig":
+        """What a config says.
 
         Args:
-            config: as received; without train_config in it, those of plain federated averaging.
+            config: as received; without anything of ours in it, plain federated averaging.
+            own: parts that are not ours, which the server may name.
             method: the client's own choice instead of the server's.
         """
+        kinds = {kind.name: kind for kind in own}
         local = {name: config[key] for name, key in _LOCAL.items() if key in config}
+        parts = {
+            kind: _part(config, f"cadis.{kind}", {**ours, **kinds}, default)
+            for kind, (ours, default) in _PARTS.items()
+            if kind != "method" or method is None
+        }
+        if method is not None:
+            parts["method"] = method
+        transforms: tuple[Transform, ...] = tuple(
+            _part(config, f"cadis.transform.{name}", {**TRANSFORMS, **kinds}, name)
+            for name in config.get(_TRANSFORMS, ())
+        )
         return cls(
-            method=method or _method_in(config),
+            algorithm=Algorithm(**parts, transforms=transforms),
             local=validated(LocalSettings, local),
             **{name: config[key] for name, key in _ENTRIES.items() if key in config},
         )
 
 
-def _method_in(config: Mapping[str, Any]) -> Method:
-    name = str(config.get(_METHOD, FedAvg.name))
-    check_names("method", [name], METHODS)
+def _entries(prefix: str, part: Any) -> dict[str, Any]:
+    """A part's name and its parameters, but those that have no value."""
+    told = {f"{prefix}.{name}": value for name, value in parameters_of(part).items()}
+    return {prefix: part.name, **{key: _plain(v) for key, v in told.items() if v is not None}}
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _part(
+    config: Mapping[str, Any], prefix: str, known: Mapping[str, type[Any]], default: str
+) -> Any:
+    """The part that a config names, with the parameters that it has there."""
+    name = str(config.get(prefix, default))
+    if name not in known and prefix in config:
+        kind = prefix.removeprefix("cadis.").partition(".")[0].replace("_", " ")
+        raise CadisError(
+            f"This client has no {kind} '{name}'; if it is one of your own, give its class to "
+            "local_train as own."
+        )
+    check_names("part", [name], known)
     parameters = {
-        key.removeprefix(_PARAMETER): value
+        key.removeprefix(f"{prefix}."): value
         for key, value in config.items()
-        if key.startswith(_PARAMETER)
+        if key.startswith(f"{prefix}.")
     }
-    method: Method = validated(METHODS[name], parameters)
-    return method
+    return validated(known[name], parameters)

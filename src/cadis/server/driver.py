@@ -4,7 +4,7 @@ The way to the clients is a :class:`~cadis.server.transport.Transport`; all the 
 """
 
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -30,6 +30,10 @@ from cadis.server.transport import Answer, Answers, Plan, Transport
 from cadis.transforms import apply_chain
 
 
+def _ignore(_outcome: Outcome) -> None:
+    """The default of the callback: it does nothing."""
+
+
 @dataclass(frozen=True)
 class Server:
     """The server of a federation.
@@ -43,6 +47,7 @@ class Server:
             for, where counts are what clients say; None where they were counted here.
         min_updates: the fewest good updates to make a new global model of.
         attempts: how often a round with too few good updates is tried.
+        on_outcome: called with what came of the answers of a round, also of a failed attempt.
     """
 
     algorithm: Algorithm
@@ -52,6 +57,7 @@ class Server:
     count_limit: float | None = None
     min_updates: int = 1
     attempts: int = 1
+    on_outcome: Callable[[Outcome], None] = _ignore
 
     def start(self, model: ModelState, run: str = "") -> RunState:
         """The state before the first round, from the initial model."""
@@ -132,6 +138,11 @@ class Server:
 
     def conclude(self, plan: Plan, answers: Answers, transport: Transport) -> Outcome:
         """Make new global models of the good answers, if they are enough."""
+        outcome = self._concluded(plan, answers, transport)
+        self.on_outcome(outcome)
+        return outcome
+
+    def _concluded(self, plan: Plan, answers: Answers, transport: Transport) -> Outcome:
         started = time.perf_counter()
         method, state = self.algorithm.method, plan.state
         accepted, rejected = [], [*plan.presence.refused, *answers.failed]

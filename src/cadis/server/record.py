@@ -56,18 +56,15 @@ def record_of(
     """
     updates, aggregation = outcome.updates, outcome.aggregation
     assert aggregation is not None
-    clients = Counter(users or {*tested.accuracy, *tested.evaluations})
-    evaluation = together(tested.evaluations, users)
+    assert outcome.state is not None
+    evaluation, clients = together(tested.evaluations, users), Counter(users)
     by_class: list[float | None] = []
     if evaluation is not None:
         by_class = [None if isnan(a) else a for a in evaluation.class_accuracy.tolist()]
-    accuracy = {n: e.accuracy for n, e in tested.evaluations.items()} or tested.accuracy
-    loss = {n: e.loss for n, e in tested.evaluations.items()} or tested.loss
-    several = bool(users)
     record = RoundRecord(
         round=number,
-        accuracy=evaluation.accuracy if evaluation else _mean(accuracy, clients),
-        loss=_finite(evaluation.loss if evaluation else _mean(loss, clients)),
+        accuracy=evaluation.accuracy if evaluation else tested.accuracy,
+        loss=_finite(evaluation.loss if evaluation else tested.loss),
         class_accuracy=by_class,
         participants=[update.client_id for update in updates],
         weights=aggregation.weights.tolist(),
@@ -76,15 +73,21 @@ def record_of(
         client_accuracy=tested.client_accuracy,
         capped=list(outcome.capped),
         report={name: numbers(array) for name, array in aggregation.report.items()},
-        measures=_measures(tested.evaluations, clients, task),
+        measures=_measures(tested, clients, task),
         client_loss=[_finite(update.scalars.get("train_loss")) for update in updates],
         models=[
-            ModelRecord(name, clients[name], accuracy.get(name), _finite(loss.get(name)))
-            for name in (sorted({*accuracy, *clients}) if several else ())
+            _model_record(name, clients[name], tested.evaluations.get(name))
+            for name in (outcome.state.server.models if users else ())
         ],
-        client_models=[update.message.model_name for update in updates] if several else [],
+        client_models=[update.message.model_name for update in updates] if users else [],
     )
     return record, evaluation
+
+
+def _model_record(name: str, clients: int, evaluation: Evaluation | None) -> ModelRecord:
+    if evaluation is None:
+        return ModelRecord(name, clients, None, None)
+    return ModelRecord(name, clients, evaluation.accuracy, _finite(evaluation.loss))
 
 
 def together(evaluations: Mapping[str, Evaluation], users: Sequence[str]) -> Evaluation | None:
@@ -102,26 +105,20 @@ def together(evaluations: Mapping[str, Evaluation], users: Sequence[str]) -> Eva
 
 
 def _measures(
-    evaluations: Mapping[str, Evaluation], clients: Mapping[str, int], task: Task
+    tested: Tested, clients: Mapping[str, int], task: Task
 ) -> dict[str, float | None]:
     """The task's measures, averaged over the clients by the model that each uses."""
-    found = {name: evaluation.measures(task) for name, evaluation in evaluations.items()}
-    names = dict.fromkeys(measure for measures in found.values() for measure in measures)
+    found = {name: evaluation.measures(task) for name, evaluation in tested.evaluations.items()}
+    if not any(found.values()):
+        return {name: _finite(value) for name, value in tested.measures.items()}
+    shares = {name: clients.get(name, 0) if clients else 1 for name in found}
     return {
-        measure: _finite(_mean({name: each[measure] for name, each in found.items()}, clients))
-        for measure in names
+        measure: _finite(
+            sum(each[measure] * shares[name] for name, each in found.items())
+            / sum(shares.values())
+        )
+        for measure in next(iter(found.values()))
     }
-
-
-def _mean(values: Mapping[str, float], clients: Mapping[str, int]) -> float | None:
-    """The mean over the clients of what each gets by its model; None if nothing is known."""
-    known = {name: value for name, value in values.items() if clients[name]}
-    if not known:
-        return None
-    if len(known) == 1:
-        return next(iter(known.values()))
-    total = sum(clients[name] for name in known)
-    return sum(value * clients[name] for name, value in known.items()) / total
 
 
 def _finite(value: float | None) -> float | None:

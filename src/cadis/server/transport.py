@@ -81,16 +81,18 @@ class Tested:
 
     Attributes:
         evaluations: by model, its test by class on the server's test set, where there is one.
-        accuracy: by model, its top-1 accuracy, where that is all that is known.
-        loss: by model, its mean loss, likewise.
+        accuracy: what clients get on the average, where that is all that is known.
+        loss: the same of the loss.
+        measures: the same of the task's measures.
         client_accuracy: on every client's own data, in the federation's order; None if nobody
             asked.
         seconds: that it took, all together.
     """
 
     evaluations: Mapping[str, Evaluation] = field(default_factory=dict)
-    accuracy: Mapping[str, float] = field(default_factory=dict)
-    loss: Mapping[str, float] = field(default_factory=dict)
+    accuracy: float | None = None
+    loss: float | None = None
+    measures: Mapping[str, float] = field(default_factory=dict)
     client_accuracy: list[float] | None = None
     seconds: float = 0.0
 

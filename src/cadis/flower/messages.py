@@ -1,0 +1,133 @@
+"""Our messages as Flower's records, and back.
+
+A message with one model has it where Flower's own apps look for it, as a ``state_dict``; so a
+client app that knows nothing of us can be trained. Several models, and further tensors, have
+records of their own.
+"""
+
+from collections.abc import Iterable, Mapping
+from math import isfinite
+
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.app.typing import MetricRecordValues
+from torch import Tensor
+
+from cadis.core import Message, ModelState
+from cadis.models import Layout, WrongTensorsError
+
+_MODEL = "cadis.model."
+_TENSORS = "cadis.tensors"
+_SCALAR = "cadis.scalar."
+METRICS = "metrics"
+"""Where a client puts its scalars."""
+
+
+def tensors_in(arrays: ArrayRecord) -> dict[str, Tensor]:
+    """Named tensors; bytes that are no array are the end of a sentence about who sent them."""
+    return {name: _tensor(name, array) for name, array in arrays.items()}
+
+
+def arrays_of(layout: Layout, models: Mapping[str, ModelState]) -> ArrayRecord:
+    """All models as one record: a ``state_dict``, of several with the model's name before it."""
+    return ArrayRecord(layout.unpack_all(models))
+
+
+def models_in(arrays: ArrayRecord, layout: Layout, names: Iterable[str]) -> dict[str, ModelState]:
+    """The inverse of :func:`arrays_of`."""
+    tensors, known = tensors_in(arrays), list(names)
+    if len(known) == 1:
+        return {known[0]: layout.pack(tensors)}
+    parts: dict[str, dict[str, Tensor]] = {name: {} for name in known}
+    for path, tensor in tensors.items():
+        model, _, name = path.partition("/")
+        parts.setdefault(model, {})[name] = tensor
+    return {model: layout.pack(part) for model, part in parts.items()}
+
+
+def content_of(message: Message, layout: Layout, arrays_key: str) -> RecordDict:
+    """A message's models and tensors as records."""
+    content = RecordDict()
+    for name, model in message.models.items():
+        content[_key(name, message.models, arrays_key)] = ArrayRecord(layout.unpack(model))
+    if message.tensors:
+        content[_TENSORS] = ArrayRecord({n: t.contiguous() for n, t in message.tensors.items()})
+    return content
+
+
+def scalars_to_config(message: Message) -> dict[str, float]:
+    """What the server says in numbers, as entries of the config that it sends."""
+    return {f"{_SCALAR}{name}": value for name, value in message.scalars.items()}
+
+
+def scalars_to_metrics(message: Message) -> dict[str, MetricRecordValues]:
+    """What a client says in numbers."""
+    return dict(message.scalars)
+
+
+def sent_by_server(
+    content: RecordDict, layout: Layout, arrays_key: str, config: ConfigRecord
+) -> Message:
+    """The message in what a client has received."""
+    scalars = {
+        key.removeprefix(_SCALAR): float(value)
+        for key, value in config.items()
+        if key.startswith(_SCALAR) and isinstance(value, int | float)
+    }
+    return Message(_models(content, layout, arrays_key, "model"), _tensors(content), scalars)
+
+
+def sent_by_client(content: RecordDict, layout: Layout, sent: Message) -> Message:
+    """The message in what a client has answered; ``sent`` is what it was sent.
+
+    Raises:
+        WrongTensorsError: if the answer holds no models that fit; it ends a sentence about it.
+    """
+    others = [key for key in content.array_records if not key.startswith("cadis.")]
+    named = [key for key in content.array_records if key.startswith(_MODEL)]
+    if len(others) + len(named) != 1 and not named:
+        raise WrongTensorsError(f"it sent {len(others)} models, not one")
+    single = next(iter(sent.models)) if len(sent.models) == 1 else ""
+    arrays_key = others[0] if others else ""
+    models = _models(content, layout, arrays_key, single)
+    return Message(models, _tensors(content), scalars_in(content))
+
+
+def scalars_in(content: RecordDict) -> dict[str, float]:
+    """All finite scalars of a client's answer."""
+    return {
+        name: value
+        for record in content.metric_records.values()
+        for name, value in record.items()
+        if isinstance(value, int) or (isinstance(value, float) and isfinite(value))
+    }
+
+
+def _key(name: str, models: Mapping[str, ModelState], arrays_key: str) -> str:
+    """Where a model goes: the usual place, if it is the only one and has the usual name."""
+    return arrays_key if len(models) == 1 and name == "model" else f"{_MODEL}{name}"
+
+
+def _models(
+    content: RecordDict, layout: Layout, arrays_key: str, single: str
+) -> dict[str, ModelState]:
+    models = {
+        key.removeprefix(_MODEL): layout.pack(tensors_in(arrays))
+        for key, arrays in content.array_records.items()
+        if key.startswith(_MODEL)
+    }
+    if arrays_key in content.array_records:
+        models[single] = layout.pack(tensors_in(content.array_records[arrays_key]))
+    return models
+
+
+def _tensors(content: RecordDict) -> dict[str, Tensor]:
+    records = content.array_records
+    return tensors_in(records[_TENSORS]) if _TENSORS in records else {}
+
+
+def _tensor(name: str, array: Array) -> Tensor:
+    try:
+        return torch.from_numpy(array.numpy())
+    except Exception as error:  # whatever foreign bytes may raise
+        raise WrongTensorsError(f"its {name} cannot be read ({error})") from None

@@ -1,0 +1,188 @@
+"""The transport of Flower: messages to nodes, and who is who among them."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from flwr.app import ConfigRecord, Message, MessageType
+from flwr.serverapp import Grid
+
+from cadis.algorithm import Algorithm
+from cadis.core import ClientId, derive_seed, generator_for
+from cadis.core import Message as CadisMessage
+from cadis.flower.gathering import LOGGER, gather
+from cadis.flower.messages import content_of, scalars_to_config, sent_by_client
+from cadis.flower.registry import ClientRegistry
+from cadis.flower.replies import count_in, match
+from cadis.flower.settings import StrategySettings
+from cadis.flower.testing import Testing
+from cadis.flower.train_config import TrainConfig
+from cadis.models import Layout, WrongTensorsError
+from cadis.runs import Rejection, RunState
+from cadis.samplers import SamplerRound, Uniform
+from cadis.server import Answer, Answers, Plan, Presence, Tested
+
+
+@dataclass
+class FlowerTransport:
+    """Delivers messages to Flower's nodes, each as the client that it is.
+
+    Attributes:
+        grid: Flower's connection to the nodes.
+        algorithm: what clients are told to run.
+        settings: how to go about it.
+        layout: names and shapes of the model's arrays.
+        registry: who is who.
+        config: what the user wants clients to know when they train.
+        timeout: seconds to wait for answers.
+        testing: how the global models are tested.
+        replies: by client, the messages that the last good answers came in.
+    """
+
+    grid: Grid
+    algorithm: Algorithm
+    settings: StrategySettings
+    layout: Layout
+    registry: ClientRegistry
+    config: Mapping[str, Any] = field(default_factory=dict)
+    timeout: float = 3600.0
+    testing: Testing = field(default_factory=Testing)
+    replies: dict[ClientId, Message] = field(default_factory=dict, init=False)
+    _nodes: Mapping[ClientId, int] = field(default_factory=dict, init=False)
+    _begun: bool = field(default=False, init=False)
+    _asked: Mapping[ClientId, Message] = field(default_factory=dict, init=False)
+    _asked_at: float = field(default=0.0, init=False)
+    _testers: Mapping[ClientId, Message] = field(default_factory=dict, init=False)
+
+    def presence(self) -> Presence:
+        """Who is there; before the first round, everybody is waited for."""
+        settings, needed = self.settings, self.settings.min_available_nodes
+        wanted = needed if self._begun else max(needed, settings.num_clients or 0)
+        self._begun = True
+        self._nodes, refused = gather(self.grid, self.registry, wanted, needed, settings.patience)
+        return Presence(
+            clients=list(self._nodes),
+            wanted=settings.trainers(len(self._nodes)),
+            num_clients=settings.num_clients or len(self.registry.members),
+            refused=refused,
+        )
+
+    def everyone(self) -> Sequence[ClientId]:
+        """All clients that were ever there."""
+        return list(self.registry.members)
+
+    def train(self, plan: Plan) -> Answers:
+        """Send every participant its message, and gather what comes back."""
+        messages = self.messages(plan)
+        return self.answers(plan, self.grid.send_and_receive(messages, timeout=self.timeout))
+
+    def messages(self, plan: Plan) -> list[Message]:
+        """What the participants are sent: each is told what to do, and as whom."""
+        present = len(plan.presence.clients)
+        LOGGER.info(
+            "Round %d: %d of %d clients train.", plan.number, len(plan.messages), present
+        )
+        self._asked = {client: self._message(plan, client) for client in plan.messages}
+        self._asked_at = time.perf_counter()
+        return list(self._asked.values())
+
+    def answers(self, plan: Plan, replies: Iterable[Message]) -> Answers:
+        """What the participants answered, and whose answer is missing or cannot be read."""
+        matched = match(self._asked, replies, self.timeout)
+        waited = time.perf_counter() - self._asked_at
+        good, failed = [], list(matched.rejected)
+        for client, reply in matched.good.items():
+            try:
+                good.append(self._answer(plan, client, reply))
+            except WrongTensorsError as error:
+                failed.append(Rejection(client, str(error)))
+        self.replies = matched.good
+        told = [answer.message.scalars.get("train-seconds") for answer in good]
+        seconds = waited if None in told else sum(s for s in told if s is not None)
+        return Answers(good, failed, seconds)
+
+    def remember(self, state: RunState, accepted: Sequence[Answer]) -> RunState:
+        """Who is who, and whose memory of this round counts."""
+        self.registry.take_part([answer.client_id for answer in accepted], state.round)
+        return replace(state, members=tuple(self.registry.members.values()))
+
+    def test(self, state: RunState, model_of: Callable[[ClientId], str]) -> Tested:
+        """Test on the server, on clients, or both, as the user wants it."""
+        return self.testing.test(self, state, model_of)
+
+    def ask_to_test(
+        self, state: RunState, model_of: Callable[[ClientId], str], config: Mapping[str, Any]
+    ) -> list[Message]:
+        """Choose clients from those present that test the models that they use."""
+        settings = self.settings
+        nodes = self.grid.get_nodes() if settings.fraction_evaluate else []
+        present, _ = self.registry.call(nodes)
+        wanted = settings.testers(len(present))
+        seed = derive_seed(settings.seed, "testers")
+        generator = generator_for(seed, "participants", state.round)
+        among = SamplerRound(state.round, list(present), wanted, generator, {})
+        self._testers = {
+            client: self._test_message(state, client, present[client], model_of(client), config)
+            for client in (Uniform().choose(among, {}) if wanted else ())
+        }
+        return list(self._testers.values())
+
+    def take_tests(self, replies: Iterable[Message]) -> list[Message]:
+        """The answers of clients that have tested a global model."""
+        matched = match(self._testers, replies, self.timeout)
+        good, rejected = [], list(matched.rejected)
+        for client, message in matched.good.items():
+            try:
+                count_in(message, self.settings.weighted_by_key)
+                good.append(message)
+            except WrongTensorsError as error:
+                rejected.append(Rejection(client, str(error)))
+        for rejection in rejected:
+            LOGGER.warning("Client %s has not tested: %s.", rejection.client, rejection.reason)
+        return good
+
+    def _answer(self, plan: Plan, client: ClientId, reply: Message) -> Answer:
+        examples = count_in(reply, self.settings.weighted_by_key)
+        message = sent_by_client(reply.content, self.layout, plan.messages[client])
+        scalars = {
+            name: value
+            for name, value in message.scalars.items()
+            if name != self.settings.weighted_by_key
+        }
+        return Answer(client, examples, replace(message, scalars=scalars))
+
+    def _message(self, plan: Plan, client: ClientId) -> Message:
+        settings, message = self.settings, plan.messages[client]
+        told = self._train_config(plan.number, client, plan.state.run, len(plan.messages))
+        content = content_of(message, self.layout, settings.arrayrecord_key)
+        config = told.config({**self.config, **scalars_to_config(message)})
+        content[settings.configrecord_key] = config
+        return Message(content, self._nodes[client], MessageType.TRAIN, ttl=self.timeout)
+
+    def _train_config(
+        self, number: int, client: ClientId, run: str, participants: int
+    ) -> TrainConfig:
+        return TrainConfig(
+            round=number,
+            algorithm=self.algorithm,
+            client=client,
+            seed=self.settings.seed,
+            participants=participants,
+            head=self.layout.head.layer if self.layout.head else "",
+            run=run,
+            memory_round=self.registry.members[client].last_round,
+        )
+
+    def _test_message(
+        self, state: RunState, client: ClientId, node: int, model: str, config: Mapping[str, Any]
+    ) -> Message:
+        """What a client is sent to test: the model that it uses, where the usual one would be."""
+        settings = self.settings
+        sent = CadisMessage({"model": state.server.models[model]})
+        content = content_of(sent, self.layout, settings.arrayrecord_key)
+        told = self._train_config(state.round, client, state.run, 1)
+        content[settings.configrecord_key] = ConfigRecord(
+            {**told.config(config), "server-round": state.round}
+        )
+        return Message(content, node, MessageType.EVALUATE, ttl=self.timeout)
