@@ -1,8 +1,11 @@
 """Tasks: what a model's outputs mean. One file a task; it imports only the core."""
 
+from cadis.tasks.binary import Binary
 from cadis.tasks.classification import Classification
 from cadis.tasks.protocol import Task
 
-TASKS: dict[str, type[Task]] = {task.name: task for task in (Classification,)}
+_OURS: tuple[type[Task], ...] = (Classification, Binary)
 
-__all__ = ["TASKS", "Classification", "Task"]
+TASKS: dict[str, type[Task]] = {kind.name: kind for kind in _OURS}
+
+__all__ = ["TASKS", "Binary", "Classification", "Task"]

@@ -1,0 +1,155 @@
+"""The binary task, by hand and against scikit-learn."""
+
+from math import exp, isnan, log
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import balanced_accuracy_score, f1_score, log_loss, roc_auc_score
+from torch import Tensor
+
+from cadis.core import CadisError
+from cadis.tasks import Binary
+
+NAN = float("nan")
+
+cases = st.lists(
+    st.tuples(st.sampled_from([-30.0, -1.5, -0.5, 0.0, 0.25, 2.0, 40.0]), st.integers(0, 1)),
+    min_size=1,
+    max_size=30,
+)
+
+
+def column(*numbers: float) -> Tensor:
+    return torch.tensor(numbers)[:, None]
+
+
+def sigmoid(number: float) -> float:
+    return 1 / (1 + exp(-number))
+
+
+def test_loss_by_hand() -> None:
+    outputs, labels = column(2.0, -1.0), torch.tensor([1, 0])
+    first, second = -log(sigmoid(2.0)), -log(1 - sigmoid(-1.0))
+    assert Binary().loss(outputs, labels, "sum").item() == pytest.approx(first + second)
+    assert Binary().loss(outputs, labels, "mean").item() == pytest.approx((first + second) / 2)
+    weighted = Binary(positive_weight=3.0).loss(outputs, labels, "sum").item()
+    assert weighted == pytest.approx(3 * first + second)
+
+
+def test_gradients_are_those_of_the_formula() -> None:
+    """Of -log p for label 1 it is weight * (p - 1), of -log (1 - p) for label 0 it is p."""
+    outputs = column(0.3, 0.3).requires_grad_()
+    Binary(positive_weight=2.0).loss(outputs, torch.tensor([1, 0]), "sum").backward()
+    assert outputs.grad is not None
+    p = sigmoid(0.3)
+    assert outputs.grad[:, 0].tolist() == pytest.approx([2 * (p - 1), p])
+
+
+def test_predictions() -> None:
+    found = Binary().predict(column(2.0, -1.0, 0.0, NAN))
+    assert found.tolist() == [1, 0, 0, 0]
+    assert found.dtype == torch.int64
+
+
+def test_measures_by_hand() -> None:
+    """Positives score 3, 1, -1; negatives 1, -2."""
+    outputs, labels = column(3.0, 1.0, -1.0, 1.0, -2.0), torch.tensor([1, 1, 1, 0, 0])
+    found = Binary().measures(outputs, labels)
+    above = (1 + 1) + (0.5 + 1) + (0 + 1)  # of each positive over each negative
+    assert found["auc"] == pytest.approx(above / (3 * 2))
+    precision, recall = 2 / 3, 2 / 3
+    assert found["f1"] == pytest.approx(2 * precision * recall / (precision + recall))
+    assert found["balanced_accuracy"] == pytest.approx((2 / 3 + 1 / 2) / 2)
+    odds = [3.0, 1.0, -1.0, -1.0, 2.0]  # of the truth
+    assert found["log_loss"] == pytest.approx(-sum(log(sigmoid(z)) for z in odds) / 5)
+
+
+@given(cases)
+def test_measures_are_those_of_scikit_learn(pairs: list[tuple[float, int]]) -> None:
+    scores, labels = [score for score, _ in pairs], [label for _, label in pairs]
+    found = Binary().measures(
+        torch.tensor(scores, dtype=torch.float64)[:, None], torch.tensor(labels)
+    )
+    predicted = [int(score > 0) for score in scores]
+    if len(set(labels)) == 2:
+        assert found["auc"] == pytest.approx(roc_auc_score(labels, scores))
+        assert found["balanced_accuracy"] == pytest.approx(
+            balanced_accuracy_score(labels, predicted)
+        )
+    else:
+        assert isnan(found["auc"])
+        assert isnan(found["balanced_accuracy"])
+    if any(labels) or any(predicted):
+        assert found["f1"] == pytest.approx(f1_score(labels, predicted))
+    else:
+        assert isnan(found["f1"])
+    chances = [sigmoid(score) for score in scores]
+    if max(chances) < 1:  # beyond, scikit-learn cuts them off
+        assert found["log_loss"] == pytest.approx(log_loss(labels, chances, labels=[0, 1]))
+
+
+def test_the_log_loss_is_not_weighted() -> None:
+    outputs, labels = column(3.0, 1.0), torch.tensor([1, 0])
+    weighted = Binary(positive_weight=5.0).measures(outputs, labels)
+    assert weighted == Binary().measures(outputs, labels)
+
+
+def test_outputs_that_are_no_numbers_are_wrong() -> None:
+    found = Binary().measures(column(NAN, 2.0, NAN, -2.0), torch.tensor([1, 1, 0, 0]))
+    assert found["auc"] == 1 / 4  # only the pair of numbers is in order
+    assert found["f1"] == 2 * 1 / (2 * 1 + 1 + 1)
+    assert found["balanced_accuracy"] == 1 / 2
+    assert isnan(found["log_loss"])
+
+
+def test_half_precision_and_infinite_outputs() -> None:
+    outputs = column(60000.0, -60000.0, torch.inf, -torch.inf).half()
+    found = Binary().measures(outputs, torch.tensor([1, 0, 1, 0]))
+    assert found["auc"] == found["f1"] == found["balanced_accuracy"] == 1
+    assert Binary().loss(outputs[:2], torch.tensor([1, 0]), "sum").dtype == torch.float16
+
+
+def test_outputs_and_classes() -> None:
+    assert Binary().num_outputs(2) == 1
+    assert Binary().num_classes(1) == 2
+
+
+@pytest.mark.parametrize("classes", [1, 3, 10])
+def test_other_numbers_of_classes_are_refused(classes: int) -> None:
+    with pytest.raises(CadisError, match=f"tells two classes apart, not {classes}; choose"):
+        Binary().num_outputs(classes)
+
+
+@pytest.mark.parametrize("outputs", [0, 2, 10])
+def test_other_numbers_of_outputs_are_refused(outputs: int) -> None:
+    sentence = f"needs a model with one output, not {outputs}; change"
+    with pytest.raises(CadisError, match=sentence):
+        Binary().num_classes(outputs)
+    with pytest.raises(CadisError, match=sentence):
+        Binary().loss(torch.zeros(3, outputs), torch.zeros(3).long(), "mean")
+
+
+def test_a_logistic_regression_learns_it() -> None:
+    """The best fit of scikit-learn's is found by descending this loss."""
+    from sklearn.linear_model import LogisticRegression
+
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(80, 2, generator=generator, dtype=torch.float64)
+    noise = torch.randn(80, generator=generator, dtype=torch.float64)
+    labels = (inputs[:, 0] - 0.5 * inputs[:, 1] + noise > 0.4).long()
+    weights = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([weights], max_iter=100, line_search_fn="strong_wolfe")
+
+    def closure() -> float:
+        optimizer.zero_grad()
+        outputs = (inputs @ weights[:2] + weights[2])[:, None]
+        loss = Binary(positive_weight=4.0).loss(outputs, labels, "mean")
+        loss.backward()
+        return loss.item()
+
+    optimizer.step(closure)
+    oracle = LogisticRegression(C=1e9, tol=1e-8, class_weight={0: 1, 1: 4}).fit(inputs, labels)
+    expected = [*oracle.coef_[0], oracle.intercept_[0]]
+    assert weights.tolist() == pytest.approx(expected, rel=1e-3)
