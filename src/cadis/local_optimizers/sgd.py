@@ -44,5 +44,5 @@ class SGD:
             if "velocity" in memory:
                 gradient = memory["velocity"].mul_(self.momentum).add_(gradient)
             else:
-                memory["velocity"] = gradient
+                memory["velocity"] = gradient.clone()
         parameters.sub_(gradient, alpha=lr)

@@ -1,0 +1,113 @@
+"""Our SGD against that of torch, step by step."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from cadis.local_optimizers import SGD
+
+seeds = st.integers(0, 10**6)
+momenta = st.sampled_from([0.0, 0.5, 0.9])
+decays = st.sampled_from([0.0, 5e-4, 0.1])
+
+
+@given(seeds, momenta, decays, st.sampled_from([torch.float32, torch.float64]))
+def test_every_step_is_that_of_torch(
+    seed: int, momentum: float, weight_decay: float, dtype: torch.dtype
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    ours = torch.randn(6, generator=generator, dtype=dtype)
+    theirs = ours.clone().requires_grad_()
+    oracle = torch.optim.SGD([theirs], lr=0.1, momentum=momentum, weight_decay=weight_decay)
+    optimizer, memory = SGD(momentum, weight_decay), dict[str, Tensor]()
+    for _ in range(5):
+        gradient = torch.randn(6, generator=generator, dtype=dtype)
+        theirs.grad = gradient.clone()
+        oracle.step()
+        optimizer.step(ours, gradient, 0.1, memory)
+        torch.testing.assert_close(ours, theirs.detach())
+
+
+@given(seeds, momenta, decays)
+def test_on_a_loss_that_depends_on_the_model(
+    seed: int, momentum: float, weight_decay: float
+) -> None:
+    """Least squares, the gradient being that at the parameters of this step."""
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(8, 3, generator=generator, dtype=torch.float64)
+    truth = torch.randn(8, generator=generator, dtype=torch.float64)
+    weights = [torch.zeros(3, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    oracle = torch.optim.SGD([weights[1]], lr=0.05, momentum=momentum, weight_decay=weight_decay)
+    memory: dict[str, Tensor] = {}
+    for _ in range(6):
+        for weight in weights:
+            weight.grad = torch.autograd.grad((inputs @ weight - truth).square().mean(), weight)[0]
+        oracle.step()
+        with torch.no_grad():
+            assert weights[0].grad is not None
+            SGD(momentum, weight_decay).step(weights[0], weights[0].grad, 0.05, memory)
+        torch.testing.assert_close(weights[0].detach(), weights[1].detach())
+
+
+def test_two_steps_by_hand() -> None:
+    weight, memory = torch.tensor([1.0], dtype=torch.float64), dict[str, Tensor]()
+    optimizer = SGD(momentum=0.5, weight_decay=0.1)
+    optimizer.step(weight, torch.tensor([2.0], dtype=torch.float64), 0.1, memory)
+    v_1 = 2 + 0.1 * 1
+    w_1 = 1 - 0.1 * v_1
+    assert weight.item() == pytest.approx(w_1)
+    optimizer.step(weight, torch.tensor([-1.0], dtype=torch.float64), 0.1, memory)
+    v_2 = 0.5 * v_1 + (-1 + 0.1 * w_1)
+    assert weight.item() == pytest.approx(w_1 - 0.1 * v_2)
+
+
+def test_a_client_begins_without_velocity() -> None:
+    """Two rounds with a fresh memory each are two first steps."""
+    weight, gradient = torch.tensor([1.0]), torch.tensor([1.0])
+    for _ in range(2):
+        SGD(momentum=0.9).step(weight, gradient.clone(), 0.25, {})
+    assert weight.item() == 1 - 0.25 - 0.25
+
+
+def test_memory_is_that_of_its_own_training() -> None:
+    """Two clients that take turns do not see each other's velocity."""
+    alone, taking_turns = torch.tensor([1.0]), [torch.tensor([1.0]), torch.tensor([5.0])]
+    memory: dict[str, Tensor] = {}
+    memories: list[dict[str, Tensor]] = [{}, {}]
+    optimizer = SGD(momentum=0.9)
+    for number in range(3):
+        gradient = torch.tensor([1.0 + number])
+        optimizer.step(alone, gradient.clone(), 0.1, memory)
+        for weight, own in zip(taking_turns, memories, strict=True):
+            optimizer.step(weight, gradient.clone(), 0.1, own)
+    assert torch.equal(alone, taking_turns[0])
+
+
+def test_what_is_plain() -> None:
+    assert SGD().is_plain
+    assert SGD(lr_decay=0.9).is_plain
+    assert not SGD(momentum=0.9).is_plain
+    assert not SGD(weight_decay=1e-4).is_plain
+
+
+def test_a_plain_step_is_w_minus_lr_times_gradient() -> None:
+    weight, memory = torch.tensor([1.0, 2.0]), dict[str, Tensor]()
+    SGD().step(weight, torch.tensor([4.0, -4.0]), 0.25, memory)
+    assert weight.tolist() == [1 - 0.25 * 4, 2 + 0.25 * 4]
+    assert not memory
+
+
+def test_the_learning_rate_of_a_round() -> None:
+    optimizer = SGD(lr_decay=0.5)
+    assert [optimizer.lr_in_round(0.8, number) for number in (1, 2, 3)] == [0.8, 0.4, 0.2]
+    assert SGD().lr_in_round(0.8, 1000) == 0.8
+
+
+def test_the_gradient_may_lie_in_the_same_memory_at_every_step() -> None:
+    weight, buffer = torch.tensor([1.0]), torch.zeros(1)
+    memory: dict[str, Tensor] = {}
+    for number in (1.0, 2.0):
+        SGD(momentum=0.5).step(weight, buffer.fill_(number), 0.25, memory)
+    assert weight.item() == 1 - 0.25 * 1 - 0.25 * (0.5 * 1 + 2)
