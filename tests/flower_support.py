@@ -1,8 +1,9 @@
 """A client app on the small federation, and a grid that calls it in this process."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
@@ -30,7 +31,10 @@ SMALL = {"epochs": 2, "batch-size": 4, "lr": 0.1}
 
 
 def small_app(
-    memory: Path, federation: Federation | None = None, model: nn.Module | None = None
+    memory: Path,
+    federation: Federation | None = None,
+    model: nn.Module | None = None,
+    own: Sequence[type[Any]] = (),
 ) -> ClientApp:
     """The clients of a small federation, each by its partition id."""
     app, owned, module = ClientApp(), federation or small_federation(), model or small_model()
@@ -38,24 +42,22 @@ def small_app(
     @app.train()
     def train(message: Message, context: Context) -> Message:
         data = owned.clients[int(context.node_config["partition-id"])]
-        content = message.content
-        arrays, config = content.array_records["arrays"], content.config_records["config"]
-        trained, metrics = local_train(module, data, arrays, config, memory=memory)
-        return Message(RecordDict({"arrays": trained, "metrics": metrics}), reply_to=message)
+        content = local_train(module, data, message.content, own=own, memory=memory)
+        return Message(content, reply_to=message)
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
         data = owned.clients[int(context.node_config["partition-id"])]
-        metrics = local_evaluate(module, data, message.content.array_records["arrays"])
-        return Message(RecordDict({"metrics": metrics}), reply_to=message)
+        content = local_evaluate(module, data, message.content, own=own)
+        return Message(content, reply_to=message)
 
     app.query()(introduce)
     return app
 
 
-def train_small(method: Method, grid: Grid, model: nn.Module) -> ArrayRecord:
+def train_small(method: Method, grid: Grid, model: nn.Module, **parts: Any) -> ArrayRecord:
     """Three rounds of three clients, as ``run_rounds`` has them; the last global model."""
-    strategy = MethodStrategy(method, per_round=3, seed=7, fraction_evaluate=0)
+    strategy = MethodStrategy(method, per_round=3, seed=7, fraction_evaluate=0, **parts)
     config = ConfigRecord(dict(SMALL))
     return strategy.start(grid, small_arrays(model), 3, train_config=config).arrays
 

@@ -8,11 +8,17 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from cadis.algorithm import Algorithm
+from cadis.core import ClientId, ClientUpdate, Message, ModelState, TensorState
 from cadis.data import Examples
 from cadis.engine import Engine, EngineSettings, Federation
-from cadis.methods import METHODS, Method
+from cadis.methods import METHODS, LocalView, Method, Reply, ServerState, Step
+from cadis.models import FlatModel
 from cadis.runs import RoundResult, RunState
-from cadis.training import LocalSettings
+from cadis.tasks import Classification
+from cadis.training import Client, Evaluation, LocalSettings
+from cadis.training import evaluate as evaluate_task
+from cadis.training import view_of as view_of_task
 
 ALL_METHODS = [kind() for kind in METHODS.values()]
 
@@ -56,16 +62,69 @@ def small_settings(rounds: int = 3, workers: int = 1, per_round: int | None = 3)
     )
 
 
-def run_rounds(
+def train_locally(
+    model: FlatModel,
     method: Method,
+    examples: Examples,
+    received: ModelState,
+    memory: TensorState,
+    settings: LocalSettings,
+    generator: torch.Generator,
+) -> Reply:
+    """A client's half of the first round; ``model`` holds the result."""
+    message = Message({"model": received})
+    parts = Algorithm(method), settings, 1, message, memory, generator
+    return method.local(Client(model, examples, *parts))
+
+
+def evaluate(model: FlatModel, examples: Examples) -> Evaluation:
+    """Test a model that tells classes apart."""
+    return evaluate_task(model, examples, Classification())
+
+
+def view_of(model: FlatModel, examples: Examples) -> LocalView:
+    """What a model that tells classes apart makes of examples."""
+    return view_of_task(model, examples, Classification())
+
+
+def view(logits: Tensor, representation: Tensor, labels: Tensor) -> LocalView:
+    """What a model with these outputs makes of examples."""
+    correct = (logits.argmax(dim=-1) == labels) & ~logits.isnan().any(dim=-1)
+    return LocalView(logits, representation, labels, correct)
+
+
+def step_of(parameters: Tensor, received: Tensor, memory: TensorState | None = None) -> Step:
+    """A step as penalties on parameters see it."""
+    unused = torch.zeros(1)
+    return Step(unused, unused, unused, parameters, received, {}, {}, memory or {})
+
+
+def update_of(client: ClientId, examples: int, model: ModelState, **scalars: float) -> ClientUpdate:
+    """An update with the only model there is."""
+    return ClientUpdate(client, examples, Message({"model": model}, {}, scalars))
+
+
+def state_of(model: ModelState, memory: TensorState | None = None) -> ServerState:
+    """A server with one model."""
+    return ServerState({"model": model}, memory or {})
+
+
+def model_after(result: RoundResult) -> ModelState:
+    """The only global model after a round."""
+    return result.state.server.models["model"]
+
+
+def run_rounds(
+    method: Method | Algorithm,
     folder: Path,
     settings: EngineSettings | None = None,
     model: nn.Module | None = None,
     start: RunState | None = None,
 ) -> list[RoundResult]:
     """Run the small federation; the results of all rounds."""
+    algorithm = method if isinstance(method, Algorithm) else Algorithm(method)
     engine = Engine(
-        model or small_model(), small_federation(), method, settings or small_settings(), folder
+        model or small_model(), small_federation(), algorithm, settings or small_settings(), folder
     )
     return list(engine.rounds(start or engine.start))
 

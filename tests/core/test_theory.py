@@ -22,7 +22,8 @@ from cadis.core import (
 from cadis.data import Examples, digits
 from cadis.methods import FedAvg
 from cadis.models import FlatModel, small_cnn
-from cadis.training import LocalSettings, train_locally
+from cadis.training import LocalSettings
+from support import train_locally
 
 
 def exact_expected_rounds(n: int, k: int) -> Fraction:
@@ -169,7 +170,7 @@ def head_update_after_training(classes: list[int], seed: int) -> Tensor:
         LocalSettings(epochs=3, batch_size=8, lr=0.05),
         generator_for(seed),
     )
-    weight, bias = model.layout.head
+    weight, bias = model.layout.head_slices
     update = model.state().parameters - before.parameters
     return torch.cat([update[weight].view(10, 64), update[bias].view(10, 1)], dim=1)
 

@@ -10,6 +10,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from cadis.algorithm import Algorithm
 from cadis.core import CadisError
 from cadis.data import Examples
 from cadis.flower import introduce, local_evaluate, local_train
@@ -24,8 +25,15 @@ OWN = blobs(9, [0, 1], seed=0)
 LOADER = DataLoader(TensorDataset(OWN.inputs, OWN.labels), batch_size=4)
 
 
+def content(arrays: ArrayRecord | None = None, config: object = ()) -> RecordDict:
+    """What a server sends."""
+    sent = small_arrays() if arrays is None else arrays
+    return RecordDict({"arrays": sent, "config": ConfigRecord(dict(config))})  # type: ignore[call-overload]
+
+
 def trained(config: ConfigRecord, data: object = OWN, memory: Path | None = None) -> ArrayRecord:
-    return local_train(small_model(), data, small_arrays(), config, memory=memory)[0]  # type: ignore[arg-type]
+    answer = local_train(small_model(), data, content(config=config), memory=memory)  # type: ignore[arg-type]
+    return answer.array_records["arrays"]
 
 
 def equal(first: ArrayRecord, second: ArrayRecord) -> bool:
@@ -35,10 +43,10 @@ def equal(first: ArrayRecord, second: ArrayRecord) -> bool:
 
 def test_orders_survive_the_way() -> None:
     given = TrainConfig(
-        3, CADIS(threshold=0.5, bandwidth=2.0), client="north", seed=4, head="7", run=RUN
+        3, Algorithm(CADIS(threshold=0.5, bandwidth=2.0)), client="north", seed=4, head="7", run=RUN
     )
     read = TrainConfig.read(given.config({**SMALL, "mine": "kept"}))
-    assert read.method == given.method
+    assert read.algorithm == given.algorithm
     assert (read.round, read.client, read.seed, read.head, read.run) == (3, "north", 4, "7", RUN)
     assert (read.local.epochs, read.local.batch_size, read.local.lr) == (2, 4, 0.1)
     assert given.config({"mine": "kept"})["mine"] == "kept"
@@ -46,8 +54,8 @@ def test_orders_survive_the_way() -> None:
 
 def test_without_orders_it_is_plain_averaging() -> None:
     assert TrainConfig.read({}) == TrainConfig()
-    assert TrainConfig.read({}, FedProx(0.5)).method == FedProx(0.5)
-    with pytest.raises(CadisError, match="no method 'fedavgg'; did you mean 'fedavg'"):
+    assert TrainConfig.read({}, method=FedProx(0.5)).algorithm.method == FedProx(0.5)
+    with pytest.raises(CadisError, match="no method 'fedavgg'; if it is one of your own"):
         TrainConfig.read({"cadis.method": "fedavgg"})
     with pytest.raises(CadisError, match="lr should be a finite number"):
         TrainConfig.read({"lr": float("inf")})
@@ -65,18 +73,20 @@ def test_all_kinds_of_data_are_the_same() -> None:
 
 
 def test_what_leaves_a_client() -> None:
-    config = TrainConfig(method=CADIS()).config(SMALL)
-    arrays, metrics = local_train(small_model(), OWN, small_arrays(), config)
-    assert set(metrics) == {"num-examples", "train-seconds"}
+    config = TrainConfig(algorithm=Algorithm(CADIS())).config(SMALL)
+    answer = local_train(small_model(), OWN, content(config=config))
+    metrics = answer.metric_records["metrics"]
+    assert set(answer) == {"arrays", "metrics"}
+    assert set(metrics) == {"num-examples", "train-seconds", "train_loss"}
     assert metrics["num-examples"] == 9
-    assert arrays.keys() == small_model().state_dict().keys()
-    tested = local_evaluate(small_model(), OWN, arrays)
-    assert set(tested) == {"num-examples", "accuracy", "loss"}
+    assert answer.array_records["arrays"].keys() == small_model().state_dict().keys()
+    tested = local_evaluate(small_model(), OWN, content(answer.array_records["arrays"]))
+    assert set(tested.metric_records["metrics"]) == {"num-examples", "accuracy", "loss"}
 
 
 def test_the_model_given_is_not_changed() -> None:
     model, before = small_model(), small_model().state_dict()
-    local_train(model, OWN, small_arrays(), TrainConfig().config(SMALL))
+    local_train(model, OWN, content(config=TrainConfig().config(SMALL)))
     assert all(same(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert not model.get_submodule("7")._forward_pre_hooks
 
@@ -104,22 +114,22 @@ def test_data_that_cannot_be_used(data: object, sentence: str) -> None:
 def test_models_that_cannot_be_used() -> None:
     words = nn.Sequential(nn.Flatten(1, 2), nn.Linear(4, 5), nn.AvgPool2d((4, 1)), nn.Flatten())
     with pytest.raises(CadisError, match="for 2 samples, not one vector for each; pool"):
-        local_train(words, OWN, small_arrays(words), {})
+        local_train(words, OWN, content(small_arrays(words)))
     half, own = small_model().bfloat16(), Examples(OWN.inputs.bfloat16(), OWN.labels)
     with pytest.raises(CadisError, match="cannot hold bfloat16; make the model float32"):
-        local_train(half, own, small_arrays(), {})
+        local_train(half, own, content())
 
 
 def test_a_global_model_of_another_kind() -> None:
     with pytest.raises(CadisError, match="The global model does not fit this client's"):
-        local_train(small_model(batch_norm=True), OWN, small_arrays(), {})
+        local_train(small_model(batch_norm=True), OWN, content())
 
 
 def test_a_client_remembers_by_round(tmp_path: Path) -> None:
     """A round that is asked for again begins with the memory that it began with before."""
 
     def go(number: int, remembered: int) -> ArrayRecord:
-        train_config = TrainConfig(number, FedDyn(), client="a/b", run=RUN, memory_round=remembered)
+        train_config = TrainConfig(number, Algorithm(FedDyn()), client="a/b", run=RUN, memory_round=remembered)
         return trained(train_config.config(SMALL), memory=tmp_path)
 
     first, second = go(1, 0), go(2, 1)
@@ -132,17 +142,18 @@ def test_a_client_remembers_by_round(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [RUN]
 
 
+def lost(told: TrainConfig, memory: Path) -> object:
+    answer = local_train(
+        small_model(), OWN, content(config=told.config(SMALL)), memory=memory
+    )
+    return answer.metric_records["metrics"]["memory-lost"]
+
+
 def test_a_lost_memory_is_told(tmp_path: Path) -> None:
-    train_config = TrainConfig(5, FedDyn(), client=1, run=RUN, memory_round=4)
-    _, metrics = local_train(
-        small_model(), OWN, small_arrays(), train_config.config(SMALL), memory=tmp_path
-    )
-    assert metrics["memory-lost"] == 1
-    train_config = TrainConfig(6, FedDyn(), client=1, run=RUN, memory_round=5)
-    _, metrics = local_train(
-        small_model(), OWN, small_arrays(), train_config.config(SMALL), memory=tmp_path
-    )
-    assert metrics["memory-lost"] == 0
+    train_config = TrainConfig(5, Algorithm(FedDyn()), client=1, run=RUN, memory_round=4)
+    assert lost(train_config, tmp_path) == 1
+    train_config = TrainConfig(6, Algorithm(FedDyn()), client=1, run=RUN, memory_round=5)
+    assert lost(train_config, tmp_path) == 0
 
 
 def test_memories_are_kept_apart_and_names_are_no_paths(tmp_path: Path) -> None:
@@ -172,7 +183,7 @@ def test_where_memories_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 def test_a_method_that_remembers_needs_our_server() -> None:
     with pytest.raises(CadisError, match="Clients of feddyn remember"):
-        local_train(small_model(), OWN, small_arrays(), SMALL, method=FedDyn())
+        local_train(small_model(), OWN, content(config=SMALL), method=FedDyn())
 
 
 def test_a_client_introduces_itself() -> None:
@@ -198,9 +209,10 @@ def test_testing_needs_no_head() -> None:
 
     arrays = ArrayRecord(Odd().state_dict())
     data = blobs(10, [3, 4], seed=0)
-    assert local_evaluate(Odd(), data, arrays)["num-examples"] == 10
-    local_train(Odd(), data, arrays, TrainConfig(head="fc").config(SMALL))
+    tested = local_evaluate(Odd(), data, content(arrays)).metric_records["metrics"]
+    assert tested["num-examples"] == 10
+    local_train(Odd(), data, content(arrays, TrainConfig(head="fc").config(SMALL)))
     with pytest.raises(CadisError, match="This client has label 4, but the model tells only 4"):
-        local_train(Odd(), data, arrays, SMALL)
+        local_train(Odd(), data, content(arrays, SMALL))
     with pytest.raises(CadisError, match="The test data has label 5"):
-        local_evaluate(Odd(), (data.inputs, data.labels + 1), arrays)
+        local_evaluate(Odd(), (data.inputs, data.labels + 1), content(arrays))

@@ -13,7 +13,7 @@ from cadis.methods import Method
 from cadis.models import FlatModel
 from flower_support import FEDERATED, LocalGrid, small_app, train_small
 from processes import processes
-from support import run_rounds, small_model
+from support import model_after, run_rounds, small_model
 
 TOLERANCE = 1e-7
 """The largest difference of two parameters; they differ only by the order of sums."""
@@ -23,7 +23,7 @@ def check_like_embedded(
     found: Mapping[str, Tensor], method: Method, batch_norm: bool, folder: Path
 ) -> None:
     flat = FlatModel(small_model(batch_norm))
-    flat.load(run_rounds(method, folder, model=small_model(batch_norm))[-1].state.model)
+    flat.load(model_after(run_rounds(method, folder, model=small_model(batch_norm))[-1]))
     expected = flat.module.state_dict()
     assert found.keys() == expected.keys()
     for name, tensor in expected.items():

@@ -14,7 +14,7 @@ from torch import nn
 
 import cadis
 from cadis.analysis import read_results
-from cadis.core import CadisError, RunError, sample_participants
+from cadis.core import CadisError, RunError, generator_for
 from cadis.flower import CADIS, FedAvg, FedDyn, FedFA, FedProx, MethodStrategy
 from cadis.report import draw_figures, page_data, summary_text
 from cadis.runs import RunFolder
@@ -61,7 +61,8 @@ def test_the_checkpoint_knows_who_is_who(tmp_path: Path) -> None:
     checkpoint = RunFolder(tmp_path / "run").checkpoint
     state = checkpoint.read(checkpoint.manifests()[0])
     chosen = [1, 2, 3, 4, "north"]
-    taken = [chosen[place] for place in sample_participants(7, 1, 5, 3)]
+    order = torch.randperm(5, generator=generator_for(7, "participants", 1))
+    taken = [chosen[place] for place in order[:3]]
     expected = {client: int(client in taken) for client in chosen}
     assert {member.client: member.last_round for member in state.members} == expected
     assert {member.client: member.node for member in state.members}["north"] == 1000
@@ -128,7 +129,7 @@ def test_a_users_plain_app_gets_clusters_by_changing_one_line(tmp_path: Path) ->
     assert (counter.dtype.name, int(counter)) == ("int64", 15)
     assert set(result.train_metrics_clientapp) == {1, 2, 3}
     record = RunFolder(tmp_path / "run").read_history()[-1]
-    assert record.clusters == [0, 0, 0, 1, 2]
+    assert record.report["clusters"] == [0, 0, 0, 1, 2]
     assert record.accuracy == pytest.approx(result.evaluate_metrics_clientapp[3]["eval_acc"])
     weights = dict(zip(record.participants, record.weights, strict=True))
     samples = [len(client) for client in small_federation().clients]

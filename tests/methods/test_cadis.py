@@ -5,29 +5,43 @@ import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score
 
-from cadis.core import CadisError, ModelState, distillation_loss, generator_for
+from cadis.algorithm import Algorithm
+from cadis.core import CadisError, ClientUpdate, ModelState, distillation_loss, generator_for
 from cadis.engine import Engine
 from cadis.experiment import build_experiment, resolve
-from cadis.methods import CADIS, ClientUpdate, FedAvg, LocalView, ServerRound, Step
+from cadis.methods import CADIS, FedAvg, ServerRound, Step
 from cadis.methods.cadis import signatures
 from cadis.models import FlatModel
-from cadis.training import LocalSettings, train_locally, view_of
-from support import blobs, run_rounds, same, small_model
+from cadis.training import LocalSettings
+from support import (
+    blobs,
+    model_after,
+    run_rounds,
+    same,
+    small_model,
+    state_of,
+    train_locally,
+    update_of,
+    view,
+    view_of,
+)
 
 NOTHING, ZERO = torch.zeros(0), torch.zeros(0).long()
 
 
+SENT = state_of(ModelState(torch.tensor([5.0, 1.0, 1.0]), NOTHING, ZERO))
+
+
 def server_round(number: int = 1) -> ServerRound:
-    sent = ModelState(torch.tensor([5.0, 1.0, 1.0]), NOTHING, ZERO)
-    return ServerRound(number, sent, (slice(1, 3),), 6, generator_for(0))
+    return ServerRound(number, (slice(1, 3),), 6, generator_for(0))
 
 
 def update(client: str, parameters: list[float], examples: int = 10) -> ClientUpdate:
-    return ClientUpdate(client, examples, ModelState(torch.tensor(parameters), NOTHING, ZERO))
+    return update_of(client, examples, ModelState(torch.tensor(parameters), NOTHING, ZERO))
 
 
 def test_signature_is_the_update_of_the_head() -> None:
-    taken = signatures(server_round(), [update("a", [9.0, 3.0, 0.0])])
+    taken = signatures(server_round(), [update("a", [9.0, 3.0, 0.0])], SENT)
     assert taken.tolist() == [[3.0 - 1.0, 0.0 - 1.0]]
 
 
@@ -38,19 +52,20 @@ def test_round_by_hand() -> None:
         update("b", [0.0, 3.0, 1.1], 30),
         update("c", [0.0, 1.0, 4.0], 20),
     ]
-    result = CADIS(threshold=0.7).aggregate(server_round(), updates, {})
-    assert result.clusters is not None
-    assert result.clusters.tolist() == [0, 0, 1]
+    result = CADIS(threshold=0.7).aggregate(server_round(), updates, SENT)
+    assert result.report["clusters"].tolist() == [0, 0, 1]
     alpha = [10 / 2, 30 / 2, 20 / 1]
     assert result.weights.tolist() == pytest.approx([a / sum(alpha) for a in alpha])
     expected = (5 * 2.0 + 15 * 3.0 + 20 * 1.0) / 40
-    assert result.state.parameters[1].item() == pytest.approx(expected)
+    assert result.models["model"].parameters[1].item() == pytest.approx(expected)
 
 
 def test_threshold_rises_round_by_round() -> None:
     method = CADIS(threshold=0.5, threshold_growth=0.1, threshold_max=0.6)
     thresholds = [
-        method.aggregate(server_round(n), [update("a", [0.0, 2.0, 1.0])], {}).threshold
+        method.aggregate(server_round(n), [update("a", [0.0, 2.0, 1.0])], SENT)
+        .report["threshold"]
+        .item()
         for n in (1, 2, 3)
     ]
     assert thresholds == pytest.approx([0.5, 0.55, 0.6])
@@ -61,20 +76,20 @@ def test_scope_of_the_federation_counts_the_absent() -> None:
     method = CADIS(scope="federation")
     first = [update(name, [0.0, 2.0, 1.0 + n / 99]) for n, name in enumerate("ab")]
     first.append(update("c", [0.0, 1.0, 4.0]))
-    state = method.aggregate(server_round(1), first, {}).method_state
+    memory = method.aggregate(server_round(1), first, SENT).memory
     second = [update("a", [0.0, 2.0, 1.0]), update("c", [0.0, 1.0, 4.0])]
-    result = method.aggregate(server_round(2), second, state)
+    result = method.aggregate(server_round(2), second, replace(SENT, memory=memory))
     assert result.weights.tolist() == pytest.approx([1 / 3, 2 / 3])
-    alone = CADIS(scope="round").aggregate(server_round(2), second, state)
+    alone = CADIS(scope="round").aggregate(server_round(2), second, replace(SENT, memory=memory))
     assert alone.weights.tolist() == pytest.approx([1 / 2, 1 / 2])
 
 
 def test_penalty_is_the_distillation_loss_per_sample() -> None:
     student, teacher = torch.rand(5, 3), torch.rand(5, 3)
     labels = torch.zeros(5).long()
-    prepared = CADIS().prepare(LocalView(teacher, teacher, labels))
+    prepared = CADIS().prepare(view(teacher, teacher, labels))
     unused = torch.zeros(1)
-    step = Step(unused, student, labels, unused, unused, prepared.per_example, {})
+    step = Step(unused, student, labels, unused, unused, {}, prepared.per_example, {})
     penalty = CADIS(distillation=0.3).penalty(step)
     assert penalty is not None
     assert penalty.item() == pytest.approx(0.3 * distillation_loss(student, teacher).item() / 5)
@@ -83,9 +98,9 @@ def test_penalty_is_the_distillation_loss_per_sample() -> None:
 def test_with_singletons_and_no_distillation_it_is_fedavg(tmp_path: Path) -> None:
     alone = CADIS(threshold=1.0, threshold_max=1.0, distillation=0)
     results = run_rounds(alone, tmp_path)
-    assert all(len(set(r.record.clusters or [])) == 3 for r in results)
+    assert all(len(set(r.record.report["clusters"])) == 3 for r in results)
     fedavg = run_rounds(FedAvg(), tmp_path)
-    assert same(results[-1].state.model.parameters, fedavg[-1].state.model.parameters)
+    assert same(model_after(results[-1]).parameters, model_after(fedavg[-1]).parameters)
 
 
 def test_distillation_keeps_the_received_geometry() -> None:
@@ -112,20 +127,19 @@ def test_recovers_the_clusters_of_the_digits(seed: int, tmp_path: Path) -> None:
     """Multi-cluster digits at the default threshold: perfect from the first round on."""
     built = build_experiment(resolve({}, {"seed": seed, "rounds": 3}))
     settings = built.config.settings.for_engine()
-    engine = Engine(built.model, built.federation, CADIS(), settings, tmp_path)
+    engine = Engine(built.model, built.federation, Algorithm(CADIS()), settings, tmp_path)
     truth = built.federation.cluster_of_client
     assert truth is not None
     for result in engine.rounds(engine.start):
         present = [int(client) for client in result.record.participants]
-        assert adjusted_rand_score(truth[present], result.record.clusters) == 1.0
+        assert adjusted_rand_score(truth[present], result.record.report["clusters"]) == 1.0
 
 
 def test_without_clustering_the_weights_are_fedavgs() -> None:
     updates = [update("a", [0.0, 2.0, 1.0], 10), update("b", [0.0, 3.0, 1.1], 30)]
-    alone = CADIS(threshold=0.7, clusters="none").aggregate(server_round(), updates, {})
+    alone = CADIS(threshold=0.7, clusters="none").aggregate(server_round(), updates, SENT)
     assert alone.weights.tolist() == pytest.approx([0.25, 0.75])
-    assert alone.clusters is not None
-    assert alone.clusters.tolist() == [0, 1]
+    assert alone.report["clusters"].tolist() == [0, 1]
 
 
 def test_an_oracle_takes_the_true_clusters_whatever_the_updates_say() -> None:
@@ -135,16 +149,15 @@ def test_an_oracle_takes_the_true_clusters_whatever_the_updates_say() -> None:
         update("c", [0.0, 1.0, 4.0], 20),
     ]
     told = replace(server_round(), true_clusters={"a": 5, "b": 2, "c": 5, "absent": 2})
-    result = CADIS(clusters="true").aggregate(told, updates, {})
-    assert result.clusters is not None
-    assert result.clusters.tolist() == [1, 0, 1]
+    result = CADIS(clusters="true").aggregate(told, updates, SENT)
+    assert result.report["clusters"].tolist() == [1, 0, 1]
     alpha = [10 / 2, 30 / 1, 20 / 2]
     assert result.weights.tolist() == pytest.approx([a / sum(alpha) for a in alpha])
     with pytest.raises(CadisError, match="true clusters of this federation are not known"):
-        CADIS(clusters="true").aggregate(server_round(), updates, {})
+        CADIS(clusters="true").aggregate(server_round(), updates, SENT)
 
 
 def test_an_oracle_in_the_engine(tmp_path: Path) -> None:
     for result in run_rounds(CADIS(clusters="true", threshold=0.1), tmp_path):
         truth = [(0, 0, 0, 1, 2)[int(client)] for client in result.record.participants]
-        assert adjusted_rand_score(truth, result.record.clusters) == 1
+        assert adjusted_rand_score(truth, result.record.report["clusters"]) == 1

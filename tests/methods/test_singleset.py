@@ -5,8 +5,15 @@ import torch
 from cadis.core import generator_for
 from cadis.methods import FedAvg, SingleSet
 from cadis.models import FlatModel
-from cadis.training import train_locally
-from support import run_rounds, same, small_federation, small_model, small_settings
+from support import (
+    model_after,
+    run_rounds,
+    same,
+    small_federation,
+    small_model,
+    small_settings,
+    train_locally,
+)
 
 
 def test_is_plain_sgd_on_everybodys_data(tmp_path: Path) -> None:
@@ -15,7 +22,7 @@ def test_is_plain_sgd_on_everybodys_data(tmp_path: Path) -> None:
     pooled = small_federation().pooled().clients[0]
     generator = generator_for(7, "train", 1, "everyone")
     train_locally(model, FedAvg(), pooled, model.state(), {}, small_settings().local, generator)
-    assert same(result.state.model.parameters, model.state().parameters)
+    assert same(model_after(result).parameters, model.state().parameters)
     assert len(pooled) == sum(small_federation().sizes())
     assert result.record.participants == ["everyone"]
     assert torch.tensor(result.record.weights).tolist() == [1]

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from cadis.core import CadisError
-from cadis.models import FlatModel, cnn, find_head
+from cadis.models import FlatModel, cnn
 from support import small_model
 
 
@@ -34,11 +34,12 @@ def test_taking_over_changes_no_output(build: "type[nn.Module]") -> None:
     plain, taken = build(), build()
     taken.load_state_dict(plain.state_dict())
     flat = FlatModel(taken)
-    channels, size = next(plain.parameters()).shape[1], 4 if flat.num_classes == 5 else 8
+    channels, size = next(plain.parameters()).shape[1], 4 if flat.num_outputs == 5 else 8
     inputs = torch.randn(6, channels, size, size)
     logits, representation = flat.forward(inputs)
     torch.testing.assert_close(logits, plain(inputs), rtol=1e-4, atol=1e-5)
-    head = find_head(taken)
+    assert flat.layout.head is not None
+    head = taken.get_submodule(flat.layout.head.layer)
     torch.testing.assert_close(head(representation), logits)
 
 
@@ -78,8 +79,8 @@ def test_vector_and_parameters_share_memory_but_not_gradients() -> None:
 
 def test_head_lies_where_the_layout_says() -> None:
     model = FlatModel(small_model())
-    head = find_head(model.module)
-    weight, bias = (model.vector[part] for part in model.layout.head)
+    head = model.module[-1]
+    weight, bias = (model.vector[part] for part in model.layout.head_slices)
     assert torch.equal(weight, head.weight.flatten())
     assert torch.equal(bias, head.bias)
 
@@ -88,7 +89,7 @@ def test_tied_frozen_and_odd_tensors() -> None:
     module = Tied()
     model = FlatModel(module)
     assert model.vector.numel() == 16 + 8  # the shared weight once, and the head
-    assert len(model.layout.head) == 1
+    assert len(model.layout.head_slices) == 1
     state = model.state()
     assert state.buffers.numel() == 16 + 4 + 3
     assert state.counters.tolist() == [1, 0]
@@ -104,10 +105,10 @@ def test_models_that_cannot_be_trained() -> None:
     with pytest.raises(CadisError, match="no trainable parameters"):
         FlatModel(small_model().requires_grad_(False))
     frozen_head = small_model()
-    find_head(frozen_head).requires_grad_(False)
+    frozen_head[-1].requires_grad_(False)
     with pytest.raises(CadisError, match="frozen"):
         FlatModel(frozen_head)
     mixed = small_model()
-    find_head(mixed).double()
+    mixed[-1].double()
     with pytest.raises(CadisError, match="several types"):
         FlatModel(mixed)

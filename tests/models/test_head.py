@@ -3,19 +3,17 @@ import torch
 from torch import nn
 
 from cadis.core import CadisError
-from cadis.models import find_head, name_head
+from cadis.models import FlatModel, Head, name_head
 from support import small_model
 
 
 def test_finding_the_head() -> None:
-    model = small_model()
-    linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
-    assert find_head(model) is linear[1]
-    assert find_head(model, "5") is linear[0]
-    with pytest.raises(CadisError, match=r"no nn.Linear layer 'top'; it has: 5, 7"):
-        find_head(model, "top")
+    assert FlatModel(small_model()).layout.head == Head("7", ("7.weight", "7.bias"))
+    assert FlatModel(small_model(), "5").layout.head == Head("5", ("5.weight", "5.bias"))
+    with pytest.raises(CadisError, match=r"no linear layer 'top'; it has: 5, 7"):
+        FlatModel(small_model(), "top")
     with pytest.raises(CadisError, match=r"no nn.Linear layer that could be.*it has: 0 \(Conv2d\)"):
-        find_head(nn.Sequential(nn.Conv2d(1, 1, 1)))
+        FlatModel(nn.Sequential(nn.Conv2d(1, 1, 1)))
 
 
 class Auxiliary(nn.Module):

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from cadis.models import MODELS, cnn, find_head, mlp, resnet9, resnet18
+from cadis.models import MODELS, FlatModel, cnn, mlp, resnet9, resnet18
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,9 @@ def test_resnet9_by_hand() -> None:
     expected = sum(9 * a * b + 2 * b for a, b in channels) + 256 * 10 + 10
     model = resnet9(3, 32, 32, 10)
     assert sum(p.numel() for p in model.parameters()) == expected
-    assert find_head(model).in_features == 256
+    layout = FlatModel(model).layout
+    assert layout.head is not None
+    assert layout.shapes[layout.head.parts[0]] == (10, 256)
 
 
 def test_resnets_add_their_shortcuts() -> None:

@@ -5,12 +5,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from cadis.core import generator_for
+from cadis.core import TensorState, generator_for
 from cadis.data import Examples, Scaling
-from cadis.methods import CADIS, FedAvg, FedDyn, FedProx, Method, TensorState
+from cadis.methods import CADIS, FedAvg, FedDyn, FedProx, Method
 from cadis.models import FlatModel
-from cadis.training import LocalSettings, batch_sizes, evaluate, train_locally
-from support import blobs, small_model
+from cadis.training import LocalSettings, batch_sizes
+from support import blobs, evaluate, small_model, train_locally
 
 SETTINGS = LocalSettings(epochs=3, batch_size=4, lr=0.05)
 

@@ -355,12 +355,15 @@ def _tell_outcome(outcome: Outcome) -> None:
     """Log who was left out of a round, and why."""
     for rejection in outcome.rejected:
         LOGGER.warning("Left out client %s: %s.", rejection.client, rejection.reason)
-    for client in outcome.capped:
-        LOGGER.warning(
-            "Client %s says that it has far more samples than the others, and counts for fewer.",
-            client,
-        )
     for update in outcome.updates:
+        if update.client_id in outcome.capped:
+            LOGGER.warning(
+                "Client %s says that it has %d samples, and counts as if it had %d: far more than "
+                "the others are not believed.",
+                update.client_id,
+                outcome.capped[update.client_id],
+                update.num_examples,
+            )
         if update.scalars.get("memory-lost"):
             LOGGER.warning("Client %s has lost its memory and begins anew.", update.client_id)
     if outcome.state is None:

@@ -175,8 +175,8 @@ class Server:
 
     def _updates(
         self, plan: Plan, accepted: Sequence[Answer]
-    ) -> tuple[list[ClientUpdate], list[ClientId]]:
-        """The updates as they are aggregated, and whose count of samples was limited."""
+    ) -> tuple[list[ClientUpdate], dict[ClientId, int]]:
+        """The updates as they are aggregated, and what those said whose count was limited."""
         counts = [answer.num_examples for answer in accepted]
         limited = limited_counts(counts, self.count_limit)
         transforms = self.algorithm.transforms_of("server")
@@ -197,7 +197,7 @@ class Server:
             for answer, count in zip(accepted, limited, strict=True)
         ]
         pairs = zip(accepted, limited, strict=True)
-        return updates, [answer.client_id for answer, n in pairs if n < answer.num_examples]
+        return updates, {a.client_id: a.num_examples for a, n in pairs if n < a.num_examples}
 
     def _stepped(
         self, state: RunState, aggregation: Aggregation

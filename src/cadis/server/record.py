@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from math import isfinite, isnan
 from operator import add
@@ -22,7 +22,7 @@ class Outcome:
     Attributes:
         updates: those that can be used, in the order of the plan.
         rejected: who was left out, and why.
-        capped: whose number of samples was taken for a smaller one.
+        capped: what those said of their number of samples that count for fewer.
         aggregation: the aggregated models, and why; None if there are too few good updates.
         state: what the next round depends on, likewise.
         seconds: that aggregating took.
@@ -30,7 +30,7 @@ class Outcome:
 
     updates: Sequence[ClientUpdate]
     rejected: Sequence[Rejection]
-    capped: Sequence[ClientId] = ()
+    capped: Mapping[ClientId, int] = field(default_factory=dict)
     aggregation: Aggregation | None = None
     state: RunState | None = None
     seconds: float = 0.0

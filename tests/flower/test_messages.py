@@ -7,9 +7,13 @@ from flwr.app import Array, ArrayRecord
 from torch import nn
 
 from cadis.core import CadisError
-from cadis.flower.arrays import ArrayLayout, WrongArraysError
-from cadis.flower.head import find_head_arrays
+from cadis.flower.messages import tensors_in
+from cadis.models import Head, Layout, WrongTensorsError, find_head
 from support import same, small_model
+
+
+def layout_of(arrays: ArrayRecord, head: str | None = None) -> Layout:
+    return Layout.of_tensors(tensors_in(arrays), head)
 
 
 def record(**arrays: object) -> ArrayRecord:
@@ -22,31 +26,31 @@ def test_there_and_back_is_bit_for_bit() -> None:
     model.flags = nn.Buffer(torch.tensor([True, False]))
     model.wide = nn.Parameter(torch.randn(2, dtype=torch.float64))
     arrays = ArrayRecord(model.state_dict())
-    layout = ArrayLayout.of(arrays)
-    back = layout.to_arrays(layout.to_state(arrays)).to_torch_state_dict()
+    layout = layout_of(arrays)
+    back = layout.unpack(layout.pack(tensors_in(arrays)))
     assert list(back) == list(model.state_dict())
     for name, tensor in model.state_dict().items():
         assert same(back[name], tensor)
 
 
 def test_statistics_are_not_parameters_and_integers_are_not_floats() -> None:
-    layout = ArrayLayout.of(ArrayRecord(small_model(batch_norm=True).state_dict()))
+    layout = layout_of(ArrayRecord(small_model(batch_norm=True).state_dict()))
     assert layout.buffers == ("1.running_mean", "1.running_var")
     assert layout.counters == ("1.num_batches_tracked",)
-    state = layout.to_state(ArrayRecord(small_model(batch_norm=True).state_dict()))
+    state = layout.pack(small_model(batch_norm=True).state_dict())
     assert state.counters.dtype == torch.int64
     assert len(state.buffers) == 6
 
 
 def test_the_head_lies_where_its_arrays_lie() -> None:
     arrays = ArrayRecord(small_model().state_dict())
-    layout = ArrayLayout.of(arrays)
-    weight, bias = (layout.to_state(arrays).parameters[part] for part in layout.head)
+    layout = layout_of(arrays)
+    weight, bias = (layout.pack(tensors_in(arrays)).parameters[part] for part in layout.head_slices)
     assert same(weight, small_model().state_dict()["7.weight"].flatten())
     assert same(bias, small_model().state_dict()["7.bias"])
-    assert (layout.head_name, layout.num_classes) == ("7", 5)
-    other = ArrayLayout.of(arrays, "5")
-    assert (other.head_name, other.num_classes) == ("5", 7)
+    assert (layout.head, layout.num_outputs) == (Head("7", ("7.weight", "7.bias")), 5)
+    other = layout_of(arrays, "5")
+    assert (other.head, other.num_outputs) == (Head("5", ("5.weight", "5.bias")), 7)
 
 
 @pytest.mark.parametrize(
@@ -62,20 +66,20 @@ def test_the_head_lies_where_its_arrays_lie() -> None:
 def test_the_head_is_found_by_names(
     shapes: dict[str, tuple[int, ...]], parts: tuple[str, ...], layer: str
 ) -> None:
-    found = find_head_arrays({name: torch.Size(shape) for name, shape in shapes.items()})
+    found = find_head({name: torch.Size(shape) for name, shape in shapes.items()})
     assert found is not None
     assert (found.parts, found.layer) == (parts, layer)
 
 
 def test_a_head_that_there_is_not() -> None:
     shapes = {"conv.weight": torch.Size((4, 3, 3, 3))}
-    assert find_head_arrays(shapes) is None
+    assert find_head(shapes) is None
     with pytest.raises(CadisError, match="no linear layer 'fc'; it has: none"):
-        find_head_arrays(shapes, "fc")
+        find_head(shapes, "fc")
     with pytest.raises(CadisError, match="it has: a"):
-        find_head_arrays({"a.weight": torch.Size((4, 3))}, "fc")
+        find_head({"a.weight": torch.Size((4, 3))}, "fc")
     with pytest.raises(CadisError, match="hold no floating numbers"):
-        ArrayLayout.of(record(a=[1, 2]))
+        layout_of(record(a=[1, 2]))
 
 
 @pytest.mark.parametrize(
@@ -89,17 +93,17 @@ def test_a_head_that_there_is_not() -> None:
     ],
 )
 def test_arrays_that_do_not_fit(arrays: ArrayRecord, reason: str) -> None:
-    with pytest.raises(WrongArraysError, match=reason):
-        ArrayLayout.of(record(a=[1.0, 2.0], b=[1])).to_state(arrays)
+    with pytest.raises(WrongTensorsError, match=reason):
+        layout_of(record(a=[1.0, 2.0], b=[1])).pack(tensors_in(arrays))
 
 
 def test_foreign_bytes_are_never_unpickled() -> None:
-    layout = ArrayLayout.of(record(a=[1.0, 2.0]))
+    layout = layout_of(record(a=[1.0, 2.0]))
     objects = Array(np.array([1.0, 2.0]))
     objects.data = b"\x93NUMPY\x01\x00v\x00{'descr': '|O', 'fortran_order': False, 'shape': (2,)}"
     for array in (objects, Array("float32", (2,), "numpy.ndarray", b"rubbish")):
-        with pytest.raises(WrongArraysError, match="its a cannot be read"):
-            layout.to_state(ArrayRecord({"a": array}))
+        with pytest.raises(WrongTensorsError, match="its a cannot be read"):
+            layout.pack(tensors_in(ArrayRecord({"a": array})))
     pickled = Array("float32", (2,), "pickle", b"")
-    with pytest.raises(WrongArraysError, match="its a cannot be read"):
-        layout.to_state(ArrayRecord({"a": pickled}))
+    with pytest.raises(WrongTensorsError, match="its a cannot be read"):
+        layout.pack(tensors_in(ArrayRecord({"a": pickled})))
