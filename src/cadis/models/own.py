@@ -1,10 +1,7 @@
-"""``module:function``: a user's own model."""
+"""``module:function`` or ``file.py:function``: a user's own model."""
 
 import inspect
-import sys
 from collections.abc import Callable
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,15 +9,16 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from cadis.core import CadisError
+from cadis.core.user_code import load_user_code, one_line
 
 
 def own_model(name: str, **facts: int) -> nn.Module:
-    """Import and call what makes a model, such as ``mymodels:Net``.
+    """Load and call what makes a model, such as ``mymodels:Net`` or ``models/mine.py:net``.
 
     It is called with those of the facts (channels, height, width, num_classes) that it has a
-    parameter for. The current folder is searched first.
+    parameter for.
     """
-    build = _imported(name)
+    build = _builder(name)
     try:
         model = build(**_wanted(build, facts))
         if isinstance(model, nn.Module) and any(map(is_lazy, model.parameters())):
@@ -29,7 +27,7 @@ def own_model(name: str, **facts: int) -> nn.Module:
         raise
     except BaseException as error:  # whatever a user's code may raise, SystemExit too
         raise CadisError(
-            f"{name} could not make a model: {_one_line(error)}. It is given those "
+            f"{name} could not make a model: {one_line(error)}. It is given those "
             f"of {', '.join(facts)} that it has a parameter for."
         ) from error
     if not isinstance(model, nn.Module):
@@ -45,30 +43,10 @@ def _wanted(build: Callable[..., Any], facts: dict[str, int]) -> dict[str, int]:
     return {key: value for key, value in facts.items() if key in parameters}
 
 
-def _imported(name: str) -> Callable[..., Any]:
-    module_name, _, attribute = name.partition(":")
-    if module_name.endswith(".py") or "/" in module_name:
-        dotted = module_name.removesuffix(".py").replace("/", ".")
-        raise CadisError(f"Write {dotted}:{attribute}, as in an import, not {name}.")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        module = import_module(module_name)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # whatever a user's code may raise, SystemExit too
-        missing = isinstance(error, ModuleNotFoundError) and error.name == module_name
-        hint = "; start from the folder that it is in" if missing else ""
-        problem = f"{_one_line(error)}{hint}"
-        raise CadisError(f"The module {module_name} could not be imported: {problem}.") from error
-    build = getattr(module, attribute, None)
+def _builder(name: str) -> Callable[..., Any]:
+    build = load_user_code(name)
     if isinstance(build, nn.Module):
         raise CadisError(f"{name} is a model; name a function or class that makes one.")
     if not callable(build):
-        raise CadisError(f"The module {module_name} has no function or class '{attribute}'.")
+        raise CadisError(f"{name} is no function or class that makes a model.")
     return build  # type: ignore[no-any-return]
-
-
-def _one_line(error: BaseException) -> str:
-    """What was raised, on one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"

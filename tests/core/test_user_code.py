@@ -1,0 +1,100 @@
+"""Users' own code by name, from files and modules, in this process and in others."""
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cadis.core import CadisError, user_code
+from cadis.core.user_code import is_user_code, load_user_code, search_folder
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A current folder of its own, and what is searched as before afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(user_code, "_folders", [])
+    return tmp_path
+
+
+def test_names_of_ours_are_not_taken_for_code() -> None:
+    assert is_user_code("mine.py:Mine")
+    assert is_user_code("package.module:Mine")
+    assert is_user_code("mine.py")
+    assert not is_user_code("small-cnn")
+
+
+def test_files_are_found_from_the_current_folder(here: Path) -> None:
+    (here / "sub").mkdir()
+    (here / "sub" / "beside.py").write_text("seven = 7")
+    (here / "sub" / "mine.py").write_text("from beside import seven\nclass Net: x = seven")
+    found = load_user_code("sub/mine.py:Net")
+    assert found.x == 7
+    assert load_user_code(str(here / "sub" / "mine.py") + ":Net") is found  # loaded once
+
+
+def test_files_of_one_name_and_of_one_like_ours_are_told_apart(here: Path) -> None:
+    for folder in ("a", "b"):
+        (here / folder).mkdir()
+        (here / folder / "random.py").write_text(f"class Net: x = '{folder}'")
+    assert [load_user_code(f"{folder}/random.py:Net").x for folder in "ab"] == ["a", "b"]
+    import random
+
+    assert random.random() < 1
+
+
+def test_modules_are_found_in_the_current_folder(here: Path) -> None:
+    (here / "own_package_7").mkdir()
+    (here / "own_package_7" / "inner.py").write_text("class Net: x = 7")
+    assert load_user_code("own_package_7.inner:Net").x == 7
+
+
+def test_further_folders_are_searched_first(here: Path) -> None:
+    (here / "app").mkdir()
+    (here / "app" / "first.py").write_text("where = 'app'")
+    (here / "first.py").write_text("where = 'here'")
+    (here / "second.py").write_text("where = 'here'")
+    search_folder(here / "app")
+    assert load_user_code("first.py:where") == "app"
+    assert load_user_code("second.py:where") == "here"
+
+
+def test_what_is_loaded_from_a_file_goes_to_processes_that_are_started_anew(here: Path) -> None:
+    (here / "mine.py").write_text("class Mine:\n  def __init__(self): self.x = 7\n")
+    (here / "pickled").write_bytes(pickle.dumps(load_user_code("mine.py:Mine")()))
+    check = (
+        "import pickle, sys, cadis.core.user_code; "
+        f"print(pickle.load(open({str(here / 'pickled')!r}, 'rb')).x)"
+    )
+    command = [sys.executable, "-c", check]
+    shown = subprocess.run(command, check=True, cwd="/", capture_output=True, text=True)
+    assert shown.stdout == "7\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "sentence"),
+    [
+        ("none.py:Net", "", "There is no file none.py; give its path from the current folder."),
+        ("sub/mine:Net", "", "sub/mine is no Python file; write sub/mine.py:Net."),
+        ("mine.py", "", "'mine.py' names no class or function; write mine.py:NAME."),
+        ("mine.py:", "", "'mine.py:' names no class or function; write mine.py:NAME."),
+        (":Net", "", "':Net' names no class or function; write Net:NAME."),
+        ("mine.py:Net", "class Other: pass", "The file mine.py has no function or class 'Net'."),
+        ("nowhere_7:Net", "", "; start from the folder that it is in."),
+        ("mine.py:Net", "def (", "The file mine.py could not be imported: SyntaxError"),
+        ("mine.py:Net", "raise SystemExit(3)", "mine.py could not be imported: SystemExit: 3."),
+        ("mine.py:Net", "raise ValueError('a\\nb')", "could not be imported: ValueError: a b."),
+        ("mine.py:Net", "import nowhere_7", "No module named 'nowhere_7'."),
+        (f"{'x' * 999}.py:Net", "", "There is no file xxx"),
+        ("a\0b.py:Net", "", "There is no file a"),
+    ],
+)
+def test_mistakes_are_one_sentence(name: str, body: str, sentence: str, here: Path) -> None:
+    (here / "mine.py").write_text(body)
+    with pytest.raises(CadisError) as caught:
+        load_user_code(name)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
