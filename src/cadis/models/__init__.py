@@ -1,33 +1,32 @@
 """Models, and finding the classifier layer of any model."""
 
-from collections.abc import Callable
-
-from torch import nn
-
 from cadis.models.cnn import cnn, small_cnn
 from cadis.models.flat import FlatModel, channels_last
 from cadis.models.head import Head, find_head, name_head
 from cadis.models.layout import Layout, WrongTensorsError
 from cadis.models.mlp import mlp
 from cadis.models.own import own_model
+from cadis.models.rates import Builder, auto_lr
 from cadis.models.resnet9 import resnet9
 from cadis.models.resnet18 import resnet18
 
-MODELS: dict[str, Callable[[int, int, int, int], nn.Module]] = {
+MODELS: dict[str, Builder] = {
     "small-cnn": small_cnn,
     "cnn": cnn,
     "mlp": mlp,
     "resnet9": resnet9,
     "resnet18": resnet18,
 }
-"""Builders, called with channels, height, width and number of classes."""
+"""Builders, called with channels, height, width and number of outputs."""
 
 __all__ = [
     "MODELS",
+    "Builder",
     "FlatModel",
     "Head",
     "Layout",
     "WrongTensorsError",
+    "auto_lr",
     "channels_last",
     "cnn",
     "find_head",

@@ -2,6 +2,8 @@
 
 from torch import nn
 
+from cadis.models.rates import trains_at
+
 
 def cnn(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
     """The CNN of the FedAvg paper: 5 x 5 convolutions of 32 and 64 channels, 512 hidden units."""
@@ -19,6 +21,7 @@ def cnn(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
     )
 
 
+@trains_at(0.1)
 def small_cnn(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
     """A CNN for pictures as tiny as the embedded digits: 3 x 3 convolutions, 64 hidden units."""
     return nn.Sequential(

@@ -2,7 +2,10 @@
 
 from torch import nn
 
+from cadis.models.rates import trains_at
 
+
+@trains_at(0.1)
 def mlp(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
     """The "2NN" of the FedAvg paper: two hidden layers of 200 units."""
     return nn.Sequential(

@@ -2,6 +2,8 @@
 
 from torch import Tensor, nn
 
+from cadis.models.rates import trains_at
+
 _SMALL = 64
 """Pictures of fewer pixels a side are not shrunk before the first block."""
 
@@ -60,6 +62,7 @@ class ResNet18(nn.Module):
         return logits
 
 
+@trains_at(0.001)
 def resnet18(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
     """For pictures of 224 x 224 pixels; smaller than 64 x 64, the first layers do not shrink."""
     return ResNet18(channels, height, width, num_classes)

@@ -2,6 +2,8 @@
 
 from torch import Tensor, nn
 
+from cadis.models.rates import trains_at
+
 
 class _Residual(nn.Module):
     """Two convolutions whose output is added to their input."""
@@ -18,6 +20,7 @@ class _Residual(nn.Module):
         return out
 
 
+@trains_at(0.001)
 def resnet9(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
     """Eight convolutions of 32, 64, 128 and 256 channels; 256 features go into the classifier.
 
