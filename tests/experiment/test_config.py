@@ -6,7 +6,7 @@ import pytest
 from cadis.core import CadisError
 from cadis.experiment import Settings, resolve
 from cadis.methods import CADIS, METHODS, FedDyn, FedProx
-from cadis.options import method_from
+from cadis.options import algorithm_from
 from cadis.partition import BalancedCluster, Dirichlet, MultiCluster, UnbalancedCluster
 from cadis.runs import read_toml, to_toml
 
@@ -67,7 +67,7 @@ def test_a_resolved_config_is_written_and_read_back(name: str) -> None:
     config = resolve({}, {"method": name, "seed": "4", "ratio": "2:1"})
     again = tomllib.loads(to_toml(config.to_dict()))
     assert resolve(again, {}) == config
-    assert method_from(again) == config.method
+    assert algorithm_from(again) == config.algorithm
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_resolved_config_is_written_and_read_back(name: str) -> None:
         ({}, {"method": "magic"}, "There is no method 'magic'; there are: cadis, fedavg"),
         ({"roundz": 3}, {}, "There is no option 'roundz'; did you mean 'rounds'?"),
         ({"cadis": {"gama": 3}}, {}, "no parameter of cadis 'gama'; did you mean 'gamma'?"),
-        ({"nothing": {"x": 3}}, {}, "There is no method or partition 'nothing'"),
+        ({"nothing": {"x": 3}}, {}, "There is no part 'nothing'"),
         ({}, {"method": "fedavg", "mu": "1"}, "'mu' is a parameter of fedprox, not of fedavg."),
         ({}, {"alpha": "1"}, "'alpha' is a parameter of fedfa and feddyn, not of cadis."),
         ({"gamma": 0.1}, {}, "'gamma' belongs to cadis; put it into a table of that name."),

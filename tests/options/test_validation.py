@@ -7,17 +7,17 @@ import pytest
 import torch
 from torch import Tensor
 
+from cadis.algorithm import Algorithm
 from cadis.core import CadisError
 from cadis.engine import EngineSettings
 from cadis.experiment import Settings, resolve
-from cadis.experiment.config import PARTS
 from cadis.methods import CADIS, Defaults, FedProx
-from cadis.options import checked_method, validated
+from cadis.options import checked_algorithm, our_parts, validated
 from cadis.training import LocalSettings
 
 FLOATS = [
     (kind, field.name)
-    for kind in (LocalSettings, Settings, *PARTS.values())
+    for kind in (LocalSettings, Settings, *our_parts().values())
     for field in fields(kind)
     if "float" in str(field.type)
 ]
@@ -80,9 +80,9 @@ def test_seeds_may_be_anything_else(seed: int) -> None:
 
 def test_methods_that_are_given_are_checked() -> None:
     with pytest.raises(CadisError, match="gamma should be a finite number, not inf"):
-        checked_method(CADIS(gamma=float("inf")))
+        checked_algorithm(Algorithm(CADIS(gamma=float("inf"))))
     with pytest.raises(CadisError, match="mu should be greater than or equal to 0, not nan"):
-        checked_method(FedProx(mu=float("nan")))
+        checked_algorithm(Algorithm(FedProx(mu=float("nan"))))
 
 
 @dataclass(frozen=True)
@@ -111,5 +111,5 @@ class Plain(Defaults):
 )
 def test_methods_that_cannot_be_kept_are_refused(method: Defaults, sentence: str) -> None:
     with pytest.raises(CadisError, match=sentence) as caught:
-        checked_method(method)  # type: ignore[arg-type]
+        checked_algorithm(Algorithm(method))  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)

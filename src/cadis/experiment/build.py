@@ -7,12 +7,14 @@ import torch
 from torch import nn
 
 from cadis.core import CadisError, derive_seed, generator_for
+from cadis.core.user_code import is_user_code
 from cadis.data import NO_CALLBACKS, Callbacks, Dataset, Subsets, load
 from cadis.engine import Federation
 from cadis.experiment.config import ExperimentConfig
 from cadis.experiment.settings import FederationSettings, Settings
 from cadis.models import MODELS, own_model
 from cadis.partition import MultiCluster, Partition, given_by_data, read_partition
+from cadis.tasks import Task
 
 
 @dataclass(frozen=True)
@@ -36,12 +38,24 @@ def build_experiment(
     """Load the dataset, unless it is given; deal, and make the model."""
     dataset = dataset or load_dataset(config.settings, callbacks)
     config = fitted(config, dataset)
+    num_outputs = outputs_for(config.algorithm.task, dataset.num_classes)
     partition = build_partition(config, dataset)
     channels, height, width = dataset.train.inputs.shape[1:]
     settings = config.settings.settled(len(partition.indices), (channels, height))
     federation = build_federation(dataset, partition)
-    model = build_model(settings, (channels, height, width), dataset.num_classes)
+    model = build_model(settings, (channels, height, width), num_outputs)
     return Built(replace(config, settings=settings), federation, model)
+
+
+def outputs_for(task: Task, num_classes: int) -> int:
+    """How many outputs a model needs for a task; refused if the task has other classes."""
+    num_outputs = task.num_outputs(num_classes)
+    if task.num_classes(num_outputs) != num_classes:
+        raise CadisError(
+            f"The task {task.name} tells {task.num_classes(num_outputs)} classes apart, but there "
+            f"are {num_classes}; choose another task or other data."
+        )
+    return num_outputs
 
 
 def load_dataset(settings: FederationSettings, callbacks: Callbacks = NO_CALLBACKS) -> Dataset:
@@ -98,17 +112,17 @@ def build_federation(dataset: Dataset, partition: Partition) -> Federation:
     )
 
 
-def build_model(settings: Settings, picture: tuple[int, int, int], num_classes: int) -> nn.Module:
+def build_model(settings: Settings, picture: tuple[int, int, int], num_outputs: int) -> nn.Module:
     """The initial global model of settled settings.
 
     Args:
         settings: the model's name, and the seed.
         picture: channels, height and width of the pictures.
-        num_classes: what it is to tell apart.
+        num_outputs: as many as the task wants: with most, one for each class.
     """
     facts = dict(zip(("channels", "height", "width"), picture, strict=True))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(settings.seed, "model"))
-        if ":" in settings.model:
-            return own_model(settings.model, **facts, num_classes=num_classes)
-        return MODELS[settings.model](*picture, num_classes)
+        if is_user_code(settings.model):
+            return own_model(settings.model, **facts, num_classes=num_outputs)
+        return MODELS[settings.model](*picture, num_outputs)

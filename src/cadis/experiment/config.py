@@ -1,19 +1,34 @@
-"""An experiment as options: from a TOML file, the command line, or both."""
+"""An experiment's options: from a TOML file, the command line, or both."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from cadis.algorithm import Algorithm
 from cadis.core import CadisError
+from cadis.core.user_code import is_user_code
 from cadis.data import DATASETS
 from cadis.experiment.settings import Settings
-from cadis.methods import METHODS, Method
+from cadis.methods import Method
 from cadis.models import MODELS
-from cadis.options import check_names, names_of, options_of, validated
+from cadis.options import (
+    KINDS,
+    PARTITION,
+    algorithm_of,
+    check_names,
+    classes_in,
+    names_in,
+    names_of,
+    options_of,
+    our_parts,
+    own_classes,
+    owners_of,
+    tables_of,
+    validated,
+    with_implied_transforms,
+)
 from cadis.partition import PARTITIONERS, MultiCluster, Partitioner
-
-PARTS: dict[str, type[Any]] = {**METHODS, **PARTITIONERS}
-"""What has parameters of its own: in a file, a table of its name."""
+from cadis.training.augmentation import AUGMENTATIONS
 
 
 @dataclass(frozen=True)
@@ -21,94 +36,109 @@ class ExperimentConfig:
     """A resolved experiment: nothing is left to defaults.
 
     Attributes:
-        method: how to learn.
+        algorithm: how to learn.
         settings: all the rest.
         partitioner: deals out the dataset, unless the settings name a file or the data's owners.
     """
 
-    method: Method
+    algorithm: Algorithm
     settings: Settings = field(default_factory=Settings)
     partitioner: Partitioner = field(default_factory=MultiCluster)
 
+    @property
+    def method(self) -> Method:
+        """The algorithm's method."""
+        return self.algorithm.method
+
     def to_dict(self) -> dict[str, Any]:
-        """As in the TOML file: settings, then tables of the parts' parameters."""
+        """The options, as ``config.toml`` holds them."""
         deals = self.settings.partition in ("auto", *PARTITIONERS)
         parts = [self.partitioner] if deals else []
-        return options_of(self.method, asdict(self.settings), *parts)
+        return options_of(self.algorithm, asdict(self.settings), *parts)
 
 
 def resolve(file: Mapping[str, Any], given: Mapping[str, Any]) -> ExperimentConfig:
-    """The experiment that a file and given options describe; given options win.
+    """The experiment that a file's options and given options describe; given ones win.
 
     Args:
-        file: a TOML file's content: settings, and a table for each part that needs one.
-        given: settings and parameters of the parts, side by side, as a user types them.
+        file: a TOML file's content: names of parts, settings, and a table for each part or
+            partition that needs one.
+        given: names of parts, settings and parameters, side by side, as a user types them.
     """
     tables = {name: value for name, value in file.items() if isinstance(value, dict)}
     flat = {name: value for name, value in file.items() if name not in tables}
-    _check_file(flat, tables)
-    names = names_of(Settings)
-    chosen = flat | {key: value for key, value in given.items() if key in (*names, "method")}
-    own = {key: value for key, value in given.items() if key not in chosen}
-    method = chosen.pop("method", "cadis")
-    method = method.lower() if isinstance(method, str) else method
-    check_names("method", [method], METHODS)
-    if "partition" not in chosen and any(name in names_of(MultiCluster) for name in own):
-        chosen["partition"] = MultiCluster.name
-    settings = validated(Settings, chosen)
+    typed = {key: value for key, value in given.items() if key not in plain_names()}
+    chosen = flat | {key: value for key, value in given.items() if key not in typed}
+    _check_flat(flat)
+    classes = classes_in(chosen)
+    _check_tables(tables, flat, chosen)
+    settings = _settings(chosen, typed)
+    partition = _partitioner_of(settings.partition)
+    everything = with_implied_transforms({**classes, PARTITION.key: (partition,)}, typed)
+    shown = {key: _shown(chosen, key) for key in KINDS} | {PARTITION.key: settings.partition}
+    for name, own in tables_of(typed, everything, shown).items():
+        tables[name] = tables.get(name, {}) | own
+    dealer = validated(partition, tables.get(partition.name, {}))
+    algorithm = algorithm_of({key: everything[key] for key in KINDS}, tables)
+    return ExperimentConfig(algorithm, settings, dealer)
+
+
+def plain_names() -> list[str]:
+    """The options that are no parameters of a part."""
+    return [*KINDS, *names_of(Settings)]
+
+
+def _settings(chosen: Mapping[str, Any], typed: Mapping[str, Any]) -> Settings:
+    """The settings among the chosen options; a parameter of MC chooses that partition."""
+    given = {key: value for key, value in chosen.items() if key not in KINDS}
+    if "partition" not in given and any(owners_of(name, [MultiCluster]) for name in typed):
+        given["partition"] = MultiCluster.name
+    settings = validated(Settings, given)
     _check_choices(settings)
-    parts = [method, _partitioner_of(settings.partition)]
-    _check_parameters(own, [method, settings.partition], parts)
-    learner, dealer = (
-        validated(PARTS[part], tables.get(part, {}) | _belonging(own, part)) for part in parts
-    )
-    return ExperimentConfig(learner, settings, dealer)
+    return settings
 
 
-def _check_file(flat: Mapping[str, Any], tables: Mapping[str, Any]) -> None:
-    """Refuse a file with names that nothing has, or in the wrong place."""
-    check_names("method or partition", tables, PARTS)
+def _check_flat(flat: Mapping[str, Any]) -> None:
+    """Refuse names beside a file's tables that nothing has, or that belong into a table."""
     for name in flat:
-        if owners := _owners(name):
+        owners = [part for part, kind in our_parts().items() if name in names_of(kind)]
+        if owners and name not in plain_names():
             raise CadisError(
                 f"'{name}' belongs to {' and '.join(owners)}; put it into a table of that name."
             )
-    check_names("option", flat, ["method", *names_of(Settings)])
+    check_names("option", flat, plain_names())
+
+
+def _check_tables(
+    tables: Mapping[str, Any], flat: Mapping[str, Any], chosen: Mapping[str, Any]
+) -> None:
+    """Refuse tables that nothing has, and names in them that it does not have."""
+    parts = our_parts() | {part.name: part for _, part in own_classes(chosen)}
+    if not parts.keys() >= tables.keys():  # a file may choose parts that other options replace
+        parts |= {part.name: part for _, part in own_classes(flat)}
+    check_names("part", tables, parts)
     for name, table in tables.items():
-        check_names(f"parameter of {name}", table, names_of(PARTS[name]))
+        check_names(f"parameter of {name}", table, names_of(parts[name]))
 
 
 def _check_choices(settings: Settings) -> None:
-    """Refuse names of datasets, models and partitions that there are not."""
+    """Refuse names of datasets, models, partitions and augmentations that there are not."""
     if not settings.dataset.startswith("images:"):
         check_names("dataset", [settings.dataset], DATASETS)
-    if ":" not in settings.model:
-        check_names("model", [settings.model], ["auto", *MODELS, "module:function"])
+    if not is_user_code(settings.model):
+        check_names("model", [settings.model], ["auto", *MODELS, "FILE.py:FUNCTION"])
     if not settings.partition.endswith(".json"):
         choices = ["auto", *PARTITIONERS, "clients", "FILE.json"]
         check_names("partition", [settings.partition], choices)
+    check_names("augmentation", settings.augment, AUGMENTATIONS)
 
 
-def _check_parameters(own: Iterable[str], typed: list[str], parts: list[str]) -> None:
-    """Refuse parameters of what was not chosen."""
-    known = [name for part in parts for name in names_of(PARTS[part])]
-    for name in own:
-        owners = _owners(name)
-        if owners and name not in known:
-            chosen = typed[0] if owners[0] in METHODS else typed[1]
-            raise CadisError(f"'{name}' is a parameter of {' and '.join(owners)}, not of {chosen}.")
-    check_names("option", own, known)
-
-
-def _partitioner_of(partition: str) -> str:
+def _partitioner_of(partition: str) -> type[Any]:
     """Whose parameters are kept: those of MC, where another partition has none."""
-    return partition if partition in PARTITIONERS else MultiCluster.name
+    return PARTITIONERS.get(partition, MultiCluster)
 
 
-def _belonging(own: Mapping[str, Any], part: str) -> dict[str, Any]:
-    return {name: value for name, value in own.items() if name in names_of(PARTS[part])}
-
-
-def _owners(name: str) -> list[str]:
-    """The parts that have a parameter of this name."""
-    return [part for part, kind in PARTS.items() if name in names_of(kind)]
+def _shown(options: Mapping[str, Any], key: str) -> str:
+    """What is chosen of a kind, as a sentence names it."""
+    names = names_in(options.get(key, KINDS[key].default))
+    return " and ".join(map(str, names)) or f"any {KINDS[key].noun}"

@@ -1,4 +1,4 @@
-"""Everything about an experiment that is not a parameter of a method or a partition."""
+"""Everything about an experiment that is no part of its algorithm, and no parameter."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Gt, Le
 
 from cadis.engine import EngineSettings
+from cadis.models import MODELS, auto_lr
 from cadis.training import Device, LocalSettings
 
 _DEFAULT_CLIENTS = 20
@@ -50,18 +51,20 @@ class FederationSettings:
 
 @dataclass(frozen=True)
 class Settings(FederationSettings):
-    """Everything about an experiment but the method, the partition and their parameters.
+    """Everything about an experiment but the parts of its algorithm, and parameters.
 
     Attributes:
-        model: what learns it: small-cnn, cnn, mlp, resnet9, resnet18, or module:function for one
-            of your own; "auto" chooses by the size of the pictures.
+        model: what learns it: small-cnn, cnn, mlp, resnet9, resnet18, or file.py:function or
+            module:function for one of your own; "auto" chooses by the size of the pictures.
         head: name of the model's classifier layer; without it, the one that is found.
         per_round: clients that take part in a round, k; "auto" is 10, or all if there are fewer.
         rounds: number of rounds.
         epochs: passes of a client over its data in a round.
-        batch_size: examples in a step of SGD.
-        lr: learning rate of SGD; "auto" is 0.1 for small-cnn and mlp, 0.001 for the ResNets (as in
-            the paper), 0.01 for all others.
+        batch_size: examples in a step of a client.
+        lr: learning rate of the clients; "auto" is 0.1 for small-cnn and mlp, 0.001 for the
+            ResNets (as in the paper), 0.01 for all others.
+        augment: how pictures are changed at random when they are trained on, with commas: flip,
+            crop; none by default.
         workers: processes that train clients, or "auto" for one on each core.
         device: where to train; "auto" takes an accelerator if there is one.
         test_clients: after how many rounds, and the last, the global model is tested on every
@@ -75,6 +78,7 @@ class Settings(FederationSettings):
     epochs: Annotated[int, Gt(0)] = 5
     batch_size: Annotated[int, Gt(0)] = 8
     lr: Annotated[float, Gt(0)] | Literal["auto"] = "auto"
+    augment: tuple[str, ...] = ()
     workers: Annotated[int, Gt(0), Le(1024)] | Literal["auto"] = "auto"
     device: Device = "auto"
     test_clients: Annotated[int, Ge(0)] = 10
@@ -93,12 +97,12 @@ class Settings(FederationSettings):
             clients=num_clients,
             model=model,
             per_round=few if self.per_round == "auto" else self.per_round,
-            lr=_fitting_lr(model) if self.lr == "auto" else self.lr,
+            lr=auto_lr(MODELS.get(model)) if self.lr == "auto" else self.lr,
         )
 
     def for_engine(self) -> EngineSettings:
         """The part that the engine wants to know, of settled settings."""
-        local = LocalSettings(self.epochs, self.batch_size, float(self.lr))
+        local = LocalSettings(self.epochs, self.batch_size, float(self.lr), self.augment)
         return EngineSettings(
             self.rounds,
             int(self.per_round),
@@ -117,14 +121,3 @@ def _fitting_model(channels: int, height: int) -> str:
     if height < 64:
         return "cnn" if channels == 1 else "resnet9"
     return "resnet18"
-
-
-def _fitting_lr(model: str) -> float:
-    """What trains a model fast and safely: larger ones diverge where small ones do best.
-
-    ResNets on CIFAR hide their clusters at 0.01 (adjusted Rand index 0.2 and less after a round)
-    and show them at 0.001 (1.0).
-    """
-    if model.startswith("resnet"):
-        return 0.001
-    return 0.1 if model in ("small-cnn", "mlp") else 0.01

@@ -7,10 +7,20 @@ from math import prod
 from typing import Any
 
 from cadis.core import CadisError
-from cadis.experiment.config import PARTS, ExperimentConfig, resolve
-from cadis.experiment.settings import Settings
-from cadis.methods import METHODS, label_of
-from cadis.options import check_names, names_of
+from cadis.core.user_code import is_user_code
+from cadis.experiment.config import ExperimentConfig, plain_names, resolve
+from cadis.methods import METHODS
+from cadis.options import (
+    KINDS,
+    check_names,
+    field_of,
+    names_of,
+    only_owner,
+    our_parts,
+    owners_of,
+    part_class,
+    qualified,
+)
 from cadis.runs import Variant
 
 ABLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -35,27 +45,32 @@ def method_variants(
     """Methods and ablations, each with the options that are its own.
 
     Args:
-        names: as users type them.
+        names: as users type them; of a user's own, ``file.py:Class``.
         file: a TOML file's content.
         given: options as a user types them; a method's parameters go to whom they belong.
     """
-    wanted = [name.strip().lower() for name in names]
-    check_names("method", wanted, CHOICES)
+    wanted = [name.strip() if is_user_code(name) else name.strip().lower() for name in names]
+    check_names("method", (n for n in wanted if not is_user_code(n)), [*CHOICES, "FILE.py:CLASS"])
     expanded = [
         each
         for name in wanted
         for each in (["cadis", *ABLATIONS] if name == "ablations" else [name])
     ]
-    unique = list(dict.fromkeys(expanded))
-    kinds = {METHODS[_method_of(name)] for name in unique}
-    _check_wanted(given, kinds)
-    return tuple(_method_variant(name, file, given) for name in unique)
+    classes = {name: _class_of(name) for name in dict.fromkeys(expanded)}
+    _check_folders(classes)
+    methods = list(dict.fromkeys(classes.values()))
+    _check_wanted(given, methods)
+    return tuple(_method_variant(name, methods, file, given) for name in classes)
 
 
 def baseline_of(variants: Sequence[Variant]) -> str:
     """Whom the others are compared with: FedAvg; else the first that is a federation."""
     names = [variant.name for variant in variants]
-    federations = [name for name in names if not METHODS[_method_of(name)].pools_clients]
+    federations = [
+        variant.name
+        for variant in variants
+        if not part_class(KINDS["method"], variant.options["method"]).pools_clients
+    ]
     return "fedavg" if "fedavg" in names else [*federations, *names][0]
 
 
@@ -82,18 +97,25 @@ def check_runs(number: int) -> None:
         )
 
 
-def parse_grid(texts: Iterable[str]) -> dict[str, list[str]]:
-    """Options and their values from ``name=value,value``."""
+def parse_grid(texts: Iterable[str], own: Iterable[type[Any]] = ()) -> dict[str, list[str]]:
+    """Options and their values from ``name=value,value``.
+
+    Args:
+        texts: as users type them.
+        own: classes of parts of a user's own, whose parameters may be varied, too.
+    """
     grid: dict[str, list[str]] = {}
-    parts: list[type[Any]] = [Settings, *PARTS.values()]
-    known = dict.fromkeys(name for kind in parts for name in names_of(kind))
+    parts = [*our_parts().values(), *own]
+    bare = dict.fromkeys([*plain_names(), *(name for part in parts for name in names_of(part))])
+    clear = [qualified(part, name) for part in parts for name in names_of(part)]
     for text in texts:
         name, _, values = text.partition("=")
         name = name.strip().replace("-", "_")
         given = [value.strip() for value in values.split(",") if value.strip()]
         if not given:
             raise CadisError(f"Write a grid as name=value,value,... , not '{text}'.")
-        check_names("option", [name], known)
+        if name not in clear:
+            check_names("option", [name], bare)
         if name in grid:
             raise CadisError(f"The grid has '{name}' twice; give all its values at once.")
         if name == "seed":
@@ -104,29 +126,53 @@ def parse_grid(texts: Iterable[str]) -> dict[str, list[str]]:
     return grid
 
 
-def _method_of(name: str) -> str:
-    return "cadis" if name in ABLATIONS else name
+def _class_of(name: str) -> type[Any]:
+    """The class of a method, also of one that an ablation is made of."""
+    return part_class(KINDS["method"], "cadis" if name in ABLATIONS else name)
 
 
-def _method_variant(name: str, file: Mapping[str, Any], given: Mapping[str, Any]) -> Variant:
-    label, changes = ABLATIONS.get(name, (label_of(name), {}))
-    method = _method_of(name)
-    others = _parameters(METHODS.values()) - _parameters([METHODS[method]])
-    own = {key: value for key, value in given.items() if key not in others}
-    return Variant(name, label, _options(resolve(file, {**own, **changes, "method": method})))
+def _folder_of(name: str, method: type[Any]) -> str:
+    """What a variant is called: a user's own method by the name in its class."""
+    return str(method.name) if is_user_code(name) else name
 
 
-def _parameters(methods: Iterable[type[Any]]) -> set[str]:
-    return {name for method in methods for name in names_of(method)}
+def _check_folders(classes: Mapping[str, type[Any]]) -> None:
+    """Refuse methods that would be kept in the same folder."""
+    folders = [_folder_of(name, method) for name, method in classes.items()]
+    for name, folder in zip(classes, folders, strict=True):
+        if folders.count(folder) > 1 or (is_user_code(name) and folder in CHOICES):
+            raise CadisError(f"Two methods are called '{folder}'; give each a name of its own.")
 
 
-def _check_wanted(given: Mapping[str, Any], kinds: Iterable[type[Any]]) -> None:
+def _method_variant(
+    name: str, methods: Sequence[type[Any]], file: Mapping[str, Any], given: Mapping[str, Any]
+) -> Variant:
+    """One of the methods that are compared, with what belongs to it or to all."""
+    method = _class_of(name)
+    label, changes = ABLATIONS.get(name, (method.__name__, {}))
+    own = {}
+    for typed, value in given.items():
+        owner = None if typed in plain_names() else only_owner(typed, methods)
+        changed = owner is not None and field_of(method, typed) in changes
+        if owner in (None, method) and not changed:
+            own[typed] = value
+    own |= {qualified(method, field): value for field, value in changes.items()}
+    theirs = [other.name for other in methods if other is not method]
+    tables = {key: value for key, value in file.items() if key not in theirs}
+    typed_name = method.name if name in ABLATIONS else name
+    options = _options(resolve(tables, {**own, "method": typed_name}))
+    return Variant(_folder_of(name, method), label, options)
+
+
+def _check_wanted(given: Mapping[str, Any], methods: Sequence[type[Any]]) -> None:
     """Refuse a parameter of methods that are not compared."""
-    for name in given:
-        if name in _parameters(METHODS.values()) - _parameters(kinds):
-            owners = [method for method, kind in METHODS.items() if name in names_of(kind)]
+    others = {name: kind for name, kind in our_parts().items() if name not in METHODS}
+    for name in given.keys() - plain_names():
+        owners = owners_of(name, METHODS.values())
+        if owners and not owners_of(name, [*methods, *others.values()]):
             raise CadisError(
-                f"'{name}' is a parameter of {' and '.join(owners)}, which is not compared."
+                f"'{name}' is a parameter of {' and '.join(part.name for part in owners)}, which "
+                "is not compared."
             )
 
 

@@ -1,14 +1,70 @@
-"""What users give: names and values, checked in one sentence."""
+"""What users give, checked in one sentence: names, values, and the parts of an algorithm."""
 
-from cadis.options.parts import checked_method, method_from, options_of, parameters_of
-from cadis.options.validation import check_names, names_of, validated
+from cadis.options.kinds import KINDS, PARTITION, Kind, our_parts
+from cadis.options.parameters import (
+    as_option,
+    field_of,
+    only_owner,
+    owners_of,
+    qualified,
+    tables_of,
+    with_implied_transforms,
+)
+from cadis.options.parts import (
+    algorithm_from,
+    algorithm_of,
+    checked_algorithm,
+    classes_in,
+    composed,
+    name_of,
+    names_in,
+    normalised,
+    options_of,
+    own_classes,
+    parameters_of,
+    part_class,
+    part_from,
+    parts_of,
+)
+from cadis.options.validation import (
+    check_names,
+    hints_of,
+    is_list,
+    is_list_of_names,
+    names_of,
+    validated,
+)
 
 __all__ = [
+    "KINDS",
+    "PARTITION",
+    "Kind",
+    "algorithm_from",
+    "algorithm_of",
+    "as_option",
     "check_names",
-    "checked_method",
-    "method_from",
+    "checked_algorithm",
+    "classes_in",
+    "composed",
+    "field_of",
+    "hints_of",
+    "is_list",
+    "is_list_of_names",
+    "name_of",
+    "names_in",
     "names_of",
+    "normalised",
+    "only_owner",
     "options_of",
+    "our_parts",
+    "own_classes",
+    "owners_of",
     "parameters_of",
+    "part_class",
+    "part_from",
+    "parts_of",
+    "qualified",
+    "tables_of",
     "validated",
+    "with_implied_transforms",
 ]

@@ -1,33 +1,173 @@
-"""Methods and partitions as options: a name, and a table of parameters."""
+"""Parts by name: ours, and those of a user's own file, which are checked first."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import tomli_w
 
+from cadis.algorithm import Algorithm
 from cadis.core import CadisError
-from cadis.methods import METHODS, Method
-from cadis.options.validation import names_of, validated
-from cadis.partition import Partitioner
+from cadis.core.user_code import is_user_code, load_user_code
+from cadis.options.kinds import KINDS, Kind, our_parts
+from cadis.options.validation import check_names, names_of, validated
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_typed_names: dict[type, str] = {}
+"""How a user's own classes were named, such as ``mine.py:Mine``: they are stored by that."""
 
 
-def options_of(method: Method, settings: Mapping[str, Any], *parts: Partitioner) -> dict[str, Any]:
-    """Settings, the method's name, and a table of parameters for each part."""
-    everything: tuple[Method | Partitioner, ...] = (method, *parts)
-    tables = {part.name: parameters_of(part) for part in everything}
-    return {"method": method.name, **settings, **tables}
+def names_in(value: object) -> list[Any]:
+    """The entries of a list, which may be typed with commas."""
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def parameters_of(part: Method | Partitioner) -> dict[str, Any]:
+def part_class(kind: Kind, name: object) -> type[Any]:
+    """The class of a part: one of ours by its name, or a user's own by ``file.py:Class``."""
+    if isinstance(name, str) and is_user_code(name):
+        found = load_user_code(name)
+        _check_class(kind, found, name)
+        _typed_names[found] = name
+        return found  # type: ignore[no-any-return]
+    known = name.lower() if isinstance(name, str) else name
+    check_names(kind.noun, [known], [*kind.registry, "FILE.py:CLASS"])
+    return kind.registry[str(known)]
+
+
+def classes_in(options: Mapping[str, Any]) -> dict[str, tuple[type[Any], ...]]:
+    """The classes that options name, by kind; the defaults where they name none."""
+    found = {}
+    for key, kind in KINDS.items():
+        given = options.get(key, kind.default if kind.many else kind.default[0])
+        names = names_in(given) if kind.many else [given]
+        found[key] = tuple(part_class(kind, name) for name in names)
+    return found
+
+
+def own_classes(options: Mapping[str, Any]) -> list[tuple[Kind, type[Any]]]:
+    """The classes of a user's own that options name, each with its kind."""
+    return [
+        (kind, part_class(kind, name))
+        for key, kind in KINDS.items()
+        for name in names_in(options.get(key, ()))
+        if isinstance(name, str) and is_user_code(name)
+    ]
+
+
+def composed(parts: Mapping[str, Sequence[Any]]) -> Algorithm:
+    """An algorithm of parts that are given by kind; no two may have the same name.
+
+    A table of parameters could otherwise be that of either.
+    """
+    names = [part.name for some in parts.values() for part in some]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise CadisError(f"Two parts are called '{twice[0]}'; give each a name of its own.")
+    given: dict[str, Any] = {
+        key: tuple(some) if KINDS[key].many else some[0] for key, some in parts.items()
+    }
+    return Algorithm(**given)
+
+
+def algorithm_of(
+    classes: Mapping[str, tuple[type[Any], ...]], tables: Mapping[str, Mapping[str, Any]]
+) -> Algorithm:
+    """An algorithm of parts of these classes, by kind, with the parameters in their tables."""
+    return composed(
+        {
+            key: [validated(part, tables.get(part.name, {})) for part in chosen]
+            for key, chosen in classes.items()
+        }
+    )
+
+
+def algorithm_from(options: Mapping[str, Any]) -> Algorithm:
+    """The algorithm of a stored ``config.toml``."""
+    return algorithm_of(classes_in(options), options)
+
+
+def part_from(key: str, given: object) -> Any:
+    """A part that was given, or one of ours or of a user's own with its defaults, by name."""
+    kind = KINDS[key]
+    if isinstance(given, str):
+        return validated(part_class(kind, given), {})
+    return checked_part(kind, given)
+
+
+def parts_of(algorithm: Algorithm) -> list[tuple[Kind, Any]]:
+    """All parts of an algorithm, each with its kind."""
+    return [
+        (kind, part)
+        for key, kind in KINDS.items()
+        for part in (getattr(algorithm, key) if kind.many else [getattr(algorithm, key)])
+    ]
+
+
+def parameters_of(part: Any) -> dict[str, Any]:
     """A part's parameters by name."""
     return {name: getattr(part, name) for name in names_of(type(part))}
 
 
-def checked_method(method: Method) -> Method:
-    """A user's method with its parameters checked."""
-    if isinstance(method, type):
-        raise CadisError(f"Give a method such as {method.__name__}(), not its class.")
-    checked: Method = validated(type(method), parameters_of(method))
+def name_of(part: Any) -> str:
+    """The name by which a part is stored and found again: a user's own as it was typed."""
+    name: str = part.name
+    return _typed_names.get(type(part), name)
+
+
+def options_of(algorithm: Algorithm, settings: Mapping[str, Any], *parts: Any) -> dict[str, Any]:
+    """What ``config.toml`` holds: the parts' names, the settings, and tables of parameters.
+
+    Args:
+        algorithm: its parts without parameters have no table, but for the method.
+        settings: all that is no part.
+        parts: further ones, such as a partition, that the settings name.
+    """
+    names: dict[str, Any] = {key: [] for key in KINDS}
+    tables = {}
+    for kind, part in parts_of(algorithm):
+        names[kind.key].append(name_of(part))
+        if kind.key == "method" or parameters_of(part):
+            tables[part.name] = parameters_of(part)
+    names = {key: found if KINDS[key].many else found[0] for key, found in names.items()}
+    tables |= {part.name: parameters_of(part) for part in parts}
+    if taken := tables.keys() & {*names, *settings}:
+        raise CadisError(f"A part cannot be called '{min(taken)}': an option has that name.")
+    return {**names, **settings, **tables}
+
+
+def normalised(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a ``config.toml`` with what a newer version would have added.
+
+    Options that are missing have their default, and so have the parameters of our parts; options
+    of old and new runs can then be compared.
+    """
+    full: dict[str, Any] = {"augment": [], **options}
+    for key, kind in KINDS.items():
+        full.setdefault(key, list(kind.default) if kind.many else kind.default[0])
+        for name in kind.registry.keys() & names_in(full[key]):
+            defaults = _defaults_of(kind.registry[name])
+            if defaults or key == "method":
+                full[name] = {**defaults, **full.get(name, {})}
+    return full
+
+
+def checked_algorithm(algorithm: Algorithm) -> Algorithm:
+    """An algorithm whose parts a user has made, with all their parameters checked."""
+    checked: dict[str, list[Any]] = {key: [] for key in KINDS}
+    for kind, part in parts_of(algorithm):
+        checked[kind.key].append(checked_part(kind, part))
+    return composed(checked)
+
+
+def checked_part(kind: Kind, part: Any) -> Any:
+    """A part that a user has made, with its parameters checked."""
+    if isinstance(part, type):
+        raise CadisError(f"Give a {kind.noun} such as {part.__name__}(), not its class.")
+    parameters = parameters_of(part)
+    _check_members(kind, type(part), part)
+    checked = validated(type(part), parameters)
     for name, value in parameters_of(checked).items():
         try:
             tomli_w.dumps({} if value is None else {name: value})
@@ -39,7 +179,50 @@ def checked_method(method: Method) -> Method:
     return checked
 
 
-def method_from(options: Mapping[str, Any]) -> Method:
-    """The method of a stored ``config.toml``."""
-    name = options["method"]
-    return METHODS[name](**options.get(name, {}))
+def _defaults_of(part: type[Any]) -> dict[str, Any]:
+    """The default of each parameter, as a TOML file holds it: lists, and nothing for None."""
+    values = parameters_of(part())
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def _check_class(kind: Kind, part: Any, typed: str) -> None:
+    """Refuse what is no part of this kind: a user's own class is looked at before it is used."""
+    if not isinstance(part, type):
+        raise CadisError(f"{typed} is no class; a {kind.noun} is a frozen dataclass.")
+    if not is_dataclass(part) or not part.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        raise CadisError(f"{typed} is no {kind.noun}; put @dataclass(frozen=True) before it.")
+    name = getattr(part, "name", None)
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or "name" in names_of(part):
+        raise CadisError(
+            f"{typed} has no name; give it one of letters, digits and hyphens, as in name: "
+            f'ClassVar[str] = "{part.__name__.lower()}".'
+        )
+    if name.lower() in our_parts() or name in KINDS:
+        raise CadisError(f"The name '{name}' of {typed} is taken; give it another.")
+    _check_members(kind, part, part)
+
+
+def _check_members(kind: Kind, part: type[Any], holder: Any) -> None:
+    """Refuse a class without all that its protocol asks for."""
+    functions = [name for name in vars(kind.protocol) if not name.startswith("_")]
+    wanted = [*kind.protocol.__annotations__, *functions]
+    fielded = [field.name for field in fields(part)] if is_dataclass(part) else []
+    lacking = [name for name in wanted if not hasattr(holder, name) and name not in fielded]
+    if not lacking:
+        return
+    where = kind.protocol.__module__.removesuffix(".protocol")
+    rest = (
+        "derive it from cadis.methods.Defaults, which has all but a name"
+        if kind.key == "method"
+        else f"{where}.{kind.protocol.__name__} says what a {kind.noun} has"
+    )
+    raise CadisError(f"{part.__name__} lacks {_listed(lacking)}; {rest}.")
+
+
+def _listed(names: Iterable[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from math import isfinite
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic.errors import PydanticUserError
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 
 from cadis.core import CadisError
 from cadis.training import LocalSettings
@@ -25,10 +25,31 @@ _TOO_LARGE = "should be an integer of at most 64 bits"
 
 
 def names_of(kind: type) -> list[str]:
-    """Names of a dataclass's fields."""
+    """Names of a dataclass's fields, of those that are given when one is made."""
     if not is_dataclass(kind):
         raise CadisError(f"{kind.__name__} is no dataclass; put @dataclass(frozen=True) before it.")
-    return [f.name for f in fields(kind)]
+    return [field.name for field in fields(kind) if field.init]
+
+
+def hints_of(kind: type) -> dict[str, Any]:
+    """The annotations of a dataclass, constraints included."""
+    try:
+        return get_type_hints(kind, include_extras=True)
+    except NameError as error:
+        raise CadisError(
+            f"The annotations of {kind.__name__} cannot be understood: {error}."
+        ) from None
+
+
+def is_list(hint: Any) -> bool:
+    """Whether an annotation is that of a list or tuple."""
+    plain = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    return get_origin(plain) in (list, tuple)
+
+
+def is_list_of_names(hint: Any) -> bool:
+    """Whether it is a list of strings, which is typed with commas: they may hold colons."""
+    return is_list(hint) and str in get_args(hint)
 
 
 def check_names(kind: str, names: Iterable[object], known: Iterable[str]) -> None:
@@ -51,12 +72,16 @@ def validated(kind: type[_T], values: Mapping[str, Any]) -> _T:
     names = {*names_of(kind), *names_of(LocalSettings)}
     try:
         adapter: TypeAdapter[_T] = _adapter(kind)  # type: ignore[arg-type]  # types are hashable
-        found = adapter.validate_python(_split_lists(values))
+        found = adapter.validate_python(_split_lists(kind, values))
+    except PydanticUserError as error:
+        raise _not_understood(kind, error) from None
     except ValidationError as error:
         first = error.errors()[0]
         if first["type"] == "value_error":  # our own sentence, about more than one field
             raise CadisError(str(first["ctx"]["error"])) from None
         name = [part for part in first["loc"] if part in names][-1]
+        if first["type"] == "missing":
+            raise CadisError(f"{name} of {kind.__name__} must be given.") from None
         problem = first["msg"].removeprefix("Input ")
         if first["type"] == "int_parsing_size":
             problem = _TOO_LARGE
@@ -80,11 +105,15 @@ def shown(value: object) -> str:
 def _adapter(kind: Any) -> TypeAdapter[Any]:
     try:
         return TypeAdapter(kind)
-    except PydanticUserError as error:
-        problem = str(error).partition(".")[0].replace("\n", " ")
-        raise CadisError(
-            f"The fields of {kind.__name__} must be numbers, strings or lists of these: {problem}."
-        ) from None
+    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+        raise _not_understood(kind, error) from None
+
+
+def _not_understood(kind: type, error: Exception) -> CadisError:
+    problem = str(error).partition(".")[0].replace("\n", " ")
+    return CadisError(
+        f"The fields of {kind.__name__} must be numbers, strings or lists of these: {problem}."
+    )
 
 
 def _leaves(name: str, value: object) -> Iterator[tuple[str, object]]:
@@ -119,8 +148,12 @@ def _encodes(text: str) -> bool:
     return True
 
 
-def _split_lists(values: Mapping[str, Any]) -> dict[str, Any]:
-    """On the command line a list is typed with colons, as in 3:3:2:1:1."""
-    ratio = values.get("ratio")
-    split = {"ratio": ratio.split(":")} if isinstance(ratio, str) else {}
-    return {**values, **split}
+def _split_lists(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """On the command line a list is typed with colons, as in 3:3:2, and names with commas."""
+    split = dict(values)
+    for name, hint in hints_of(kind).items():
+        text = values.get(name)
+        if isinstance(text, str) and is_list(hint):
+            names = [part.strip() for part in text.split(",") if part.strip()]
+            split[name] = names if is_list_of_names(hint) else text.split(":")
+    return split

@@ -1,0 +1,220 @@
+"""Parts by name: ours, a user's own, and how they are stored."""
+
+import itertools
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from cadis.algorithm import Algorithm
+from cadis.core import CadisError
+from cadis.local_optimizers import SGD
+from cadis.methods import CADIS, METHODS, Defaults, FedAvg, FedProx
+from cadis.options import (
+    KINDS,
+    PARTITION,
+    algorithm_from,
+    checked_algorithm,
+    name_of,
+    normalised,
+    options_of,
+    part_class,
+    part_from,
+)
+from cadis.partition import MultiCluster
+from cadis.runs import to_toml
+from own_parts import write_parts
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    write_parts(tmp_path)
+    return tmp_path
+
+
+def stored(algorithm: Algorithm, *parts: Any, **settings: Any) -> dict[str, Any]:
+    """The options as they come back from a file."""
+    return tomllib.loads(to_toml(options_of(algorithm, settings, *parts)))
+
+
+def test_no_two_parts_of_ours_have_one_name() -> None:
+    """A table of parameters, and a qualified option, belong to one part."""
+    registries = [kind.registry for kind in (*KINDS.values(), PARTITION)]
+    for one, other in itertools.combinations(registries, 2):
+        assert not one.keys() & other.keys()
+
+
+def test_every_kind_is_a_field_of_an_algorithm_and_has_a_default() -> None:
+    assert list(vars(Algorithm())) == list(KINDS)
+    for kind in KINDS.values():
+        assert all(name in kind.registry for name in kind.default)
+        assert kind.many or len(kind.default) == 1
+
+
+def test_ours_by_name_whatever_the_case() -> None:
+    assert part_class(KINDS["method"], "FedProx") is FedProx
+    assert part_from("method", "cadis") == CADIS()
+    assert part_from("local_optimizer", SGD(momentum=0.5)) == SGD(momentum=0.5)
+
+
+def test_a_users_own_is_stored_as_it_was_typed_and_found_again() -> None:
+    kind = part_class(KINDS["method"], "own.py:Mine")
+    algorithm = Algorithm(kind(parameter=4), local_optimizer=SGD(momentum=0.9))
+    options = stored(algorithm, rounds=3)
+    assert options["method"] == "own.py:Mine"
+    assert options["mine"]["parameter"] == 4
+    assert name_of(algorithm.method) == "own.py:Mine"
+    assert algorithm_from(options) == algorithm
+
+
+def test_what_config_toml_holds() -> None:
+    algorithm = Algorithm(FedAvg(), local_optimizer=SGD(momentum=0.9))
+    assert stored(algorithm, MultiCluster(ratio=(2, 1)), rounds=3) == {
+        "method": "fedavg",
+        "sampler": "uniform",
+        "server_optimizer": "plain",
+        "transforms": [],
+        "task": "classification",
+        "local_optimizer": "sgd",
+        "rounds": 3,
+        "fedavg": {},  # as always; other parts without parameters have no table
+        "sgd": {"momentum": 0.9, "weight_decay": 0.0, "lr_decay": 1.0},
+        "mc": {"ratio": [2, 1], "classes_per_cluster": "auto", "size_deviation": 0.2},
+    }
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_options_of_old_runs_are_those_of_new_ones_with_defaults(name: str) -> None:
+    method = METHODS[name]()
+    parameters = options_of(Algorithm(method), {})[name]
+    old = tomllib.loads(to_toml({"method": name, "rounds": 3, name: parameters}))
+    new = stored(Algorithm(method), rounds=3, augment=[])
+    assert normalised(old) == normalised(new) == new
+    other = stored(Algorithm(method, local_optimizer=SGD(momentum=0.9)), rounds=3)
+    assert normalised(old) != normalised(other)
+    assert old.keys() == {"method", "rounds", name}  # it was not changed
+
+
+def test_parameters_that_are_new_have_their_defaults() -> None:
+    old = {"method": "cadis", "cadis": {"threshold": 0.6}, "fedprox": {"mu": 0.5}}
+    full = normalised(old)
+    assert full["cadis"] == options_of(Algorithm(CADIS(threshold=0.6)), {})["cadis"]
+    assert full["fedprox"] == {"mu": 0.5}
+    assert normalised(full) == full
+
+
+def test_of_a_users_own_part_nothing_is_filled_in_nor_loaded() -> None:
+    old = {"method": "gone.py:Mine", "mine": {"parameter": 4}}
+    assert normalised(old)["method"] == "gone.py:Mine"
+    assert normalised(old)["mine"] == {"parameter": 4}
+
+
+HEAD = """
+from dataclasses import dataclass
+from typing import ClassVar
+from cadis.methods import Defaults, FedAvg
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "body", "sentence"),
+    [
+        ("method", "Mine = 3", "bad.py:Mine is no class; a method is a frozen dataclass."),
+        ("method", "class Mine(Defaults): name = 'x'", "put @dataclass(frozen=True) before it."),
+        ("method", "@dataclass\nclass Mine(Defaults): name = 'x'", "put @dataclass(frozen=True)"),
+        ("method", "@dataclass(frozen=True)\nclass Mine(Defaults): pass", "Mine has no name; give"),
+        ("method", "@dataclass(frozen=True)\nclass Mine(Defaults): name = 'a b'", "has no name"),
+        ("method", "@dataclass(frozen=True)\nclass Mine(Defaults): name = 3", "has no name; give"),
+        ("method", "@dataclass(frozen=True)\nclass Mine(Defaults): name: str = 'x'", "has no name"),
+        ("method", "@dataclass(frozen=True)\nclass Mine(FedAvg): pass", "'fedavg' of bad.py:Mine"),
+        ("method", "@dataclass(frozen=True)\nclass Mine(FedAvg): name = 'SGD'", "'SGD' of bad.py"),
+        ("method", "@dataclass(frozen=True)\nclass Mine(FedAvg): name = 'task'", "is taken; give"),
+        (
+            "method",
+            "@dataclass(frozen=True)\nclass Mine:\n name = 'x'\n def local(self, client): pass",
+            "Mine lacks pools_clients, compares_heads, needs_scalars, needs_tensors, init, "
+            "broadcast, aggregate and model_of; derive it from cadis.methods.Defaults, which has "
+            "all but a name.",
+        ),
+        (
+            "sampler",
+            "@dataclass(frozen=True)\nclass Mine:\n name = 'x'\n def choose(self): pass",
+            "Mine lacks learn; cadis.samplers.Sampler says what a sampler has.",
+        ),
+        (
+            "transforms",
+            "@dataclass(frozen=True)\nclass Mine:\n name = 'x'\n def apply(self): pass",
+            "Mine lacks side and bound; cadis.transforms.Transform says what a transform has.",
+        ),
+    ],
+)
+def test_classes_that_are_no_parts_are_one_sentence(
+    key: str, body: str, sentence: str, here: Path
+) -> None:
+    (here / "bad.py").write_text(HEAD + body)
+    with pytest.raises(CadisError) as caught:
+        part_class(KINDS[key], "bad.py:Mine")
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "sentence"),
+    [
+        ("sampler", "unifrom", "There is no sampler 'unifrom'; did you mean 'uniform'?"),
+        ("server_optimizer", "none", "There is no server optimizer 'none'; there are: plain"),
+        ("transforms", "xyz", "There is no transform 'xyz'; there are: "),
+        ("task", 3, "There is no task 3; there are: classification"),
+        ("local_optimizer", "own.py", "'own.py' names no class or function"),
+        (
+            "local_optimizer",
+            "own.py:Mine",
+            "Mine lacks is_plain, lr_in_round and step; cadis.local",
+        ),
+    ],
+)
+def test_names_that_there_are_not_are_one_sentence(key: str, name: object, sentence: str) -> None:
+    with pytest.raises(CadisError) as caught:
+        part_class(KINDS[key], name)
+    assert sentence in str(caught.value)
+
+
+@dataclass(frozen=True)
+class Namesake(Defaults):
+    name: ClassVar[str] = "sgd"
+
+
+@dataclass(frozen=True)
+class Rounds(Defaults):
+    name: ClassVar[str] = "rounds"
+
+
+@dataclass(frozen=True)
+class Unsampled:
+    name: ClassVar[str] = "unsampled"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "sentence"),
+    [
+        (Algorithm(CADIS), "Give a method such as CADIS(), not its class."),  # type: ignore[arg-type]
+        (Algorithm(sampler=Unsampled()), "lacks choose and learn; cadis.samplers"),  # type: ignore[arg-type]
+        (Algorithm(local_optimizer=SGD(momentum=1.5)), "momentum should be less than 1, not 1.5."),
+        (Algorithm(local_optimizer=SGD(lr_decay=float("nan"))), "lr_decay should be"),
+        (Algorithm(Namesake()), "Two parts are called 'sgd'; give each a name of its own."),
+    ],
+)
+def test_every_part_of_an_algorithm_is_checked(algorithm: Algorithm, sentence: str) -> None:
+    with pytest.raises(CadisError) as caught:
+        checked_algorithm(algorithm)
+    assert sentence in str(caught.value)
+
+
+def test_a_part_cannot_have_the_name_of_an_option() -> None:
+    with pytest.raises(CadisError, match="A part cannot be called 'rounds': an option has that"):
+        options_of(Algorithm(Rounds()), {"rounds": 3})
