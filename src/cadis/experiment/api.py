@@ -2,23 +2,39 @@
 
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from cadis.algorithm import Algorithm
 from cadis.core import CadisError, ClientId
 from cadis.data import Callbacks, Examples, as_examples
 from cadis.engine import Engine, EngineSettings, Federation
 from cadis.experiment.running import OnRound, RunResult, execute
-from cadis.methods import METHODS, Method
-from cadis.options import check_names, checked_method, options_of, validated
+from cadis.local_optimizers import LocalOptimizer
+from cadis.methods import Method
+from cadis.models import auto_lr
+from cadis.options import (
+    KINDS,
+    check_names,
+    composed,
+    names_in,
+    options_of,
+    part_from,
+    validated,
+)
 from cadis.runs import RunFolder
+from cadis.samplers import Sampler
+from cadis.server_optimizers import ServerOptimizer
+from cadis.tasks import Task
 from cadis.training import Device
+from cadis.training.augmentation import AUGMENTATIONS
+from cadis.transforms import Transform
 
 
 def run(
@@ -28,10 +44,16 @@ def run(
     *,
     rounds: int,
     method: Method | str = "cadis",
+    sampler: Sampler | str = "uniform",
+    server_optimizer: ServerOptimizer | str = "plain",
+    transforms: Sequence[Transform | str] = (),
+    task: Task | str = "classification",
+    local_optimizer: LocalOptimizer | str = "sgd",
     per_round: int | None = None,
     epochs: int = 5,
     batch_size: int = 8,
-    lr: float = 0.1,
+    lr: float | Literal["auto"] = "auto",
+    augment: Sequence[str] = (),
     seed: int = 0,
     workers: int | Literal["auto"] = "auto",
     device: Device = "auto",
@@ -45,16 +67,27 @@ def run(
 ) -> RunResult:
     """Train a model on a federation of your own.
 
+    Each part of the algorithm (method, sampler, server optimiser, transforms, task, local
+    optimiser) is given as it is, such as ``CADIS(threshold=0.8)``, by the name of one of ours, or
+    as ``"file.py:Class"``.
+
     Args:
         model: the initial global model, any module with a linear classifier; it is not changed.
         clients: inputs and labels of each client, or examples of a loaded dataset.
         test: inputs and labels that the global model is tested on after every round, likewise.
         rounds: how many rounds.
-        method: how to learn: a method such as ``CADIS(threshold=0.8)``, or the name of one.
+        method: how to learn.
+        sampler: who takes part in a round.
+        server_optimizer: from the aggregated model to the next global one.
+        transforms: what is done to updates, in this order.
+        task: what the model's outputs mean.
+        local_optimizer: how clients step.
         per_round: how many clients take part in a round, by default all.
         epochs: passes of a client over its data in a round.
-        batch_size: examples in a step of SGD.
-        lr: learning rate of SGD.
+        batch_size: examples in a step of a client.
+        lr: learning rate of the clients. "auto" is what ``cadis run`` takes for the model if it is
+            one of ``cadis.models``, and 0.01 for all others.
+        augment: how pictures are changed at random when they are trained on: "flip", "crop".
         seed: of everything random but the initial model, which is yours.
         workers: processes that train clients, or "auto": one for each core.
         device: "auto", "cpu", "cuda" or "mps".
@@ -77,7 +110,12 @@ def run(
         client_ids=tuple(client_ids),
         cluster_of_client=None if clusters is None else _clusters(clusters),
     )
-    local = {"epochs": epochs, "batch_size": batch_size, "lr": lr}
+    local = {
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "lr": auto_lr(model) if lr == "auto" else lr,
+        "augment": names_in(augment),
+    }
     given = {
         "rounds": rounds,
         "per_round": per_round,
@@ -87,12 +125,14 @@ def run(
         "test_clients": test_clients,
     }
     settings = validated(EngineSettings, given | {"local": local})
+    check_names("augmentation", settings.local.augment, AUGMENTATIONS)
     given = {name: getattr(settings, name) for name in given}  # as they were understood
-    chosen = _method(method)
+    parts = (method, sampler, server_optimizer, transforms, task, local_optimizer)
+    algorithm = _algorithm(dict(zip(KINDS, parts, strict=True)))
     described = {"model": type(model).__name__, "clients": len(federation.clients)}
-    options = options_of(chosen, described | given | asdict(settings.local))
+    options = options_of(algorithm, described | given | asdict(settings.local))
     with _folder_for(out) as folder:
-        engine = Engine(model, federation, chosen, settings, folder.client_folder, head)
+        engine = Engine(model, federation, algorithm, settings, folder.client_folder, head)
         result = execute(engine, options, folder, resume, on_round, Callbacks(say=_warn))
     return result if out is not None else replace(result, folder=None)
 
@@ -122,12 +162,14 @@ def _clusters(clusters: Sequence[int]) -> Tensor:
     return numbers.long()
 
 
-def _method(method: Method | str) -> Method:
-    """A method with its parameters checked, also from its name."""
-    if isinstance(method, str):
-        check_names("method", [method], METHODS)
-        return METHODS[method]()
-    return checked_method(method)
+def _algorithm(given: Mapping[str, Any]) -> Algorithm:
+    """The algorithm of parts that are given as they are or by name, all of them checked."""
+    return composed(
+        {
+            key: [part_from(key, p) for p in (names_in(given[key]) if kind.many else [given[key]])]
+            for key, kind in KINDS.items()
+        }
+    )
 
 
 @contextmanager
