@@ -39,8 +39,11 @@ TRACK = click.option(
 FIGURE = click.option("--figure", type=PATH, help="Where to draw the picture.")
 
 
+_ARGUMENTS = "cadis.arguments"
+
+
 class GeneratedCommand(click.Command):
-    """A command whose options are read from the classes that hold them.
+    """A command whose options are read from the classes that hold them, a user's own included.
 
     Attributes:
         options: name of the function in ``cadis.cli.options`` that lists them.
@@ -50,10 +53,20 @@ class GeneratedCommand(click.Command):
         super().__init__(*arguments, **attributes)
         self.options = options
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Note the arguments first: parts of a user's own that they name have options, too."""
+        ctx.meta[_ARGUMENTS] = list(args)
+        return super().parse_args(ctx, args)
+
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """The generated options, and those of the function."""
-        generated = getattr(import_module("cadis.cli.options"), self.options)()
-        return [*generated, *super().get_params(ctx)]
+        listing, mine = import_module("cadis.cli.options"), super().get_params(ctx)
+        try:
+            own = listing.parts_in(ctx.meta.get(_ARGUMENTS, []))
+            generated = getattr(listing, self.options)(own, {each.name for each in mine})
+        except import_module("cadis.core").CadisError as error:
+            ctx.exit(import_module("cadis.cli.guard").say(str(error), 2))
+        return [*generated, *mine]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the options by section."""

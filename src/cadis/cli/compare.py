@@ -26,7 +26,7 @@ from cadis.experiment import (
     run_study,
     study_folder,
 )
-from cadis.options import validated
+from cadis.options import own_classes, validated
 from cadis.report import study_progress, tell
 from cadis.runs import RunFolder, Study, StudyFolder, Variant
 
@@ -69,7 +69,8 @@ def sweep(
 ) -> int:
     """Run a method with every combination of values of some options; arguments as above."""
     file, options = _options(experiment, preset, given)
-    grid = parse_grid(asked["grid"])
+    chosen = own_classes({**file, **options})
+    grid = parse_grid(asked["grid"], [part for _, part in chosen])
     for name in grid:
         if name in options:
             raise CadisError(f"'{name}' is varied by the grid; do not give it otherwise.")

@@ -1,84 +1,207 @@
-"""Options that are read from the classes that hold them: a new method has its options at once."""
+"""Options that are read from the classes that hold them: a new part has its options at once."""
 
 import inspect
 import re
 import types
-from dataclasses import fields
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
 
 import click
 
+from cadis.core import CadisError
 from cadis.experiment import FederationSettings, Settings
-from cadis.methods import METHODS
-from cadis.partition import PARTITIONERS
+from cadis.options import (
+    KINDS,
+    PARTITION,
+    Kind,
+    as_option,
+    hints_of,
+    is_list,
+    is_list_of_names,
+    names_of,
+    own_classes,
+    qualified,
+)
+from cadis.runs import read_toml
+
+Part: TypeAlias = tuple[Kind, type[Any]]
 
 
 class GeneratedOption(click.Option):
     """An option that stands for a field of a class; help lists it in its section."""
 
-    def __init__(self, name: str, section: str, **attributes: Any) -> None:
-        super().__init__([f"--{name.replace('_', '-')}"], **attributes)
+    def __init__(self, name: str, section: str, switch: bool = False, **attributes: Any) -> None:
+        typed = as_option(name)
+        super().__init__([f"{typed}/--no-{typed[2:]}" if switch else typed, name], **attributes)
         self.section = section
 
 
-def run_options() -> list[GeneratedOption]:
-    """Options for the method, the settings, and the parameters of all methods and partitions.
+def run_options(
+    own: Sequence[Part] = (), taken: Collection[str] = (), compared: bool = False
+) -> list[GeneratedOption]:
+    """Options for the parts, the settings, and the parameters of all parts and partitions.
 
     Values stay as typed; they are checked when the experiment is put together, where values
     from files are checked too.
+
+    Args:
+        own: parts of a user's own, with their kinds.
+        taken: names of the command's further options.
+        compared: whether there are several methods.
     """
-    which = f"How to learn: {', '.join(METHODS)}.  [default: cadis]"
-    options = {"method": GeneratedOption("method", "Experiment", metavar="NAME", help=which)}
+    options = {} if compared else {"method": _choice_of(KINDS["method"])}
+    options |= {key: _choice_of(kind) for key, kind in KINDS.items() if key != "method"}
     _add_fields(options, Settings, "Experiment")
-    for name, method in METHODS.items():
-        _add_fields(options, method, "Parameters of the methods", f"{name}: ")
-    _add_partitioners(options)
+    ours = [(kind, part) for kind in KINDS.values() for part in kind.registry.values()]
+    _add_parameters(options, [*ours, *own, *_partitions()], taken, compared)
     return list(options.values())
 
 
-def compare_options() -> list[GeneratedOption]:
+def compare_options(own: Sequence[Part] = (), taken: Collection[str] = ()) -> list[GeneratedOption]:
     """Those of a run, but for the method: there are several."""
-    return [option for option in run_options() if option.name != "method"]
+    return run_options(own, {"method", *taken}, compared=True)
 
 
-def layer_options() -> list[GeneratedOption]:
+def layer_options(*_: object) -> list[GeneratedOption]:
     """Those that matter to the training of single clients."""
     names = {"dataset", "data_dir", "offline", "image_size", "seed", "model", "head"}
     names |= {"epochs", "batch_size", "lr", "workers", "device"}
     return [option for option in run_options() if option.name in names]
 
 
-def partition_options() -> list[GeneratedOption]:
+def partition_options(*_: object) -> list[GeneratedOption]:
     """Options for the dataset, and who has what of it."""
     options: dict[str, GeneratedOption] = {}
     _add_fields(options, FederationSettings, "Federation")
-    _add_partitioners(options)
+    _add_parameters(options, _partitions())
     return list(options.values())
 
 
-def _add_partitioners(options: dict[str, GeneratedOption]) -> None:
-    for name, partitioner in PARTITIONERS.items():
-        _add_fields(options, partitioner, "Parameters of the partitions", f"{name}: ")
+def parts_in(arguments: Sequence[str]) -> list[Part]:
+    """The parts of a user's own that a command line names, itself or by a file of options.
+
+    Args:
+        arguments: as they were typed; they cannot be parsed yet, since parts have options.
+    """
+    named = [{key: value} for key, value in _typed_choices(arguments)]
+    found = [part for options in named for part in own_classes(options)]
+    files = [Path(argument) for argument in arguments if argument.endswith(".toml")]
+    if "--resume" in arguments:
+        files += [Path(value) / "config.toml" for key, value in _typed(arguments) if key == "out"]
+    for path in files:
+        with suppress(CadisError):  # it is told when the experiment is put together
+            found += own_classes(read_toml(path))
+    return [(kind, part) for part, kind in {part: kind for kind, part in found}.items()]
 
 
-def _add_fields(
-    options: dict[str, GeneratedOption], kind: type, section: str, prefix: str = ""
-) -> None:
-    described = described_attributes(kind)
-    hints = get_type_hints(kind, include_extras=True)
-    for field in fields(kind):
-        text = described[field.name]
-        text = f"{prefix}{text}" if prefix else f"{text[0].upper()}{text[1:]}"
-        if field.default != "" and hints[field.name] is not bool:
-            text = f"{text}  [default: {_written(field.default)}]"
-        if field.name in options:  # two parts may have a parameter of one name
-            options[field.name].help = f"{options[field.name].help} {text}"
-        elif hints[field.name] is bool:
-            flag = GeneratedOption(field.name, section, is_flag=True, default=None, help=text)
-            options[field.name] = flag
+def _typed_choices(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Kinds, and what was typed for them."""
+    for key, value in _typed(arguments):
+        if key == "grid":
+            name, _, values = value.partition("=")
+            yield name.strip().replace("-", "_"), values
         else:
-            metavar = _metavar(hints[field.name])
-            options[field.name] = GeneratedOption(field.name, section, metavar=metavar, help=text)
+            yield "method" if key == "methods" else key, value
+
+
+def _typed(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Names of options and their values, from both ``--name value`` and ``--name=value``."""
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if argument.startswith("--"):
+            name, equals, value = argument[2:].partition("=")
+            yield name.replace("-", "_"), value if equals else following
+
+
+def _choice_of(kind: Kind) -> GeneratedOption:
+    """The option that chooses parts of a kind."""
+    default = f"  [default: {','.join(kind.default)}]" if kind.default else ""
+    names = f"{', '.join(kind.registry)}, or FILE.py:CLASS".removeprefix(", or ")
+    text = f"{kind.question}: {names}.{default}"
+    metavar = "NAME,NAME,..." if kind.many else "NAME"
+    return GeneratedOption(kind.key, "Algorithm", metavar=metavar, help=text)
+
+
+def _partitions() -> list[Part]:
+    return [(PARTITION, part) for part in PARTITION.registry.values()]
+
+
+def _add_fields(options: dict[str, GeneratedOption], kind: type, section: str) -> None:
+    """An option for each of the settings."""
+    for name in names_of(kind):
+        text = _described(kind, name)
+        options[name] = _made(name, name, [kind], section, f"{text[0].upper()}{text[1:]}")
+
+
+def _add_parameters(
+    options: dict[str, GeneratedOption],
+    parts: Sequence[Part],
+    taken: Collection[str] = (),
+    compared: bool = False,
+) -> None:
+    """An option for each parameter; with the part's name before it, always, but mostly hidden."""
+    plain = {*options, *taken}
+    owners: dict[str, list[Part]] = {}
+    for kind, part in parts:
+        for field in names_of(part):
+            owners.setdefault(field, []).append((kind, part))
+    for field, having in owners.items():
+        if field not in plain:
+            options[field] = _parameter(field, field, having)
+        unclear = field in plain or _may_meet(having, compared)
+        for kind, part in having:
+            name = qualified(part, field)
+            if name not in options and name not in taken:
+                options[name] = _parameter(name, field, [(kind, part)], hidden=not unclear)
+
+
+def _may_meet(having: Sequence[Part], compared: bool) -> bool:
+    """Whether two of these parts can be chosen at once."""
+    kinds = [kind.key for kind, _ in having]
+    several = {kind.key for kind, _ in having if kind.many or (compared and kind.key == "method")}
+    return len(set(kinds)) > 1 or any(kinds.count(key) > 1 for key in several)
+
+
+def _parameter(
+    name: str, field: str, having: Sequence[Part], hidden: bool = False
+) -> GeneratedOption:
+    """The option of a parameter that these parts have."""
+    parts = [part for _, part in having]
+    words: dict[str, list[str]] = {}
+    for part in parts:
+        words.setdefault(_described(part, field), []).append(part.name)
+    text = " ".join(f"{', '.join(names)}: {said}" for said, names in words.items())
+    return _made(name, field, parts, f"Parameters of the {having[0][0].noun}s", text, hidden)
+
+
+def _made(
+    name: str, field: str, kinds: Sequence[type], section: str, text: str, hidden: bool = False
+) -> GeneratedOption:
+    """The option that stands for a field of these classes; a flag if it is one in all of them."""
+    hints = [hints_of(kind)[field] for kind in kinds]
+    how: dict[str, Any] = {"metavar": _metavar(hints[0])}
+    if all(hint is bool for hint in hints):
+        switch = any(_default(kind, field) is True for kind in kinds)
+        how = {"is_flag": True, "default": None, "switch": switch}
+    return GeneratedOption(name, section, help=text, hidden=hidden, **how)
+
+
+def _default(kind: type, name: str) -> Any:
+    """The default of a field; MISSING if it must be given."""
+    (field,) = (field for field in fields(kind) if field.name == name)
+    made = field.default_factory
+    return field.default if made is MISSING else made()
+
+
+def _described(kind: type, name: str) -> str:
+    """What a field is, in its class's own words, and its default."""
+    text = described_attributes(kind).get(name, name.replace("_", " "))
+    default = _default(kind, name)
+    if default is MISSING or default is None or default is False or default in ("", (), []):
+        return text
+    return f"{text}  [default: {_written(default, hints_of(kind)[name])}]"
 
 
 def described_attributes(kind: type) -> dict[str, str]:
@@ -90,9 +213,10 @@ def described_attributes(kind: type) -> dict[str, str]:
     return described
 
 
-def _written(value: Any) -> str:
+def _written(value: Any, hint: Any) -> str:
     """A default as a user would type it."""
-    return ":".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    mark = "," if is_list_of_names(hint) else ":"
+    return mark.join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _metavar(hint: Any) -> str:
@@ -100,7 +224,9 @@ def _metavar(hint: Any) -> str:
     if get_origin(hint) is Annotated:
         return _metavar(get_args(hint)[0])
     if get_origin(hint) is Literal:
-        return "|".join(get_args(hint))
+        return "|".join(map(str, get_args(hint)))
     if get_origin(hint) in (Union, types.UnionType):
-        return "|".join(_metavar(part) for part in get_args(hint))
-    return {int: "N", float: "X", str: "NAME"}.get(hint, "N:N:...")
+        return "|".join(_metavar(part) for part in get_args(hint) if part is not type(None))
+    if is_list(hint):
+        return "NAME,NAME,..." if is_list_of_names(hint) else "N:N:..."
+    return {int: "N", float: "X", str: "NAME", bool: "true|false"}.get(hint, "VALUE")
