@@ -1,6 +1,7 @@
 """A federated algorithm: a method, and the parts that compose with every method."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from cadis.core import CadisError
 from cadis.local_optimizers import SGD, LocalOptimizer
@@ -36,6 +37,10 @@ class Algorithm:
         if len(set(names)) < len(names):
             raise CadisError(f"A transform is given twice, of: {', '.join(names)}.")
         check_chain(self.transforms)
+
+    def parts(self) -> dict[str, Any]:
+        """Its parts by kind, as whoever takes an algorithm apart is given them."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def transforms_of(self, side: str) -> tuple[Transform, ...]:
         """The transforms of the client's or the server's side."""

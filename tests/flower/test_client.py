@@ -129,7 +129,9 @@ def test_a_client_remembers_by_round(tmp_path: Path) -> None:
     """A round that is asked for again begins with the memory that it began with before."""
 
     def go(number: int, remembered: int) -> ArrayRecord:
-        train_config = TrainConfig(number, Algorithm(FedDyn()), client="a/b", run=RUN, memory_round=remembered)
+        train_config = TrainConfig(
+            number, Algorithm(FedDyn()), client="a/b", run=RUN, memory_round=remembered
+        )
         return trained(train_config.config(SMALL), memory=tmp_path)
 
     first, second = go(1, 0), go(2, 1)
@@ -143,9 +145,7 @@ def test_a_client_remembers_by_round(tmp_path: Path) -> None:
 
 
 def lost(told: TrainConfig, memory: Path) -> object:
-    answer = local_train(
-        small_model(), OWN, content(config=told.config(SMALL)), memory=memory
-    )
+    answer = local_train(small_model(), OWN, content(config=told.config(SMALL)), memory=memory)
     return answer.metric_records["metrics"]["memory-lost"]
 
 

@@ -2,15 +2,21 @@
 
 from pathlib import Path
 
-from flwr.app import Context, Message, RecordDict
+from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from cadis.flower import introduce, local_evaluate, local_train
+from cadis.options import parts_of
 from cadis.training import choose_device
-from cadis_app.task import task_at
+from cadis_app.task import Task, task_at
 
 app = ClientApp()
 app.query()(introduce)
+
+
+def own_classes(task: Task) -> list[type]:
+    """Classes of the parts that the server may name, among them those of the app's own files."""
+    return [type(part) for _, part in parts_of(task.config.algorithm)]
 
 
 @app.train()
@@ -18,14 +24,14 @@ def train(message: Message, context: Context) -> Message:
     """Train the global model, as the server's method has it."""
     task, data = task_at(context.node_config, context.run_config)
     memory = context.node_config.get("state-dir")
-    arrays, metrics = local_train(
+    content = local_train(
         task.model.to(choose_device("auto")),
         data.train,
-        message.content.array_records["arrays"],
-        message.content.config_records["config"],
+        message.content,
+        own=own_classes(task),
         memory=Path(str(memory)) if memory else None,
     )
-    return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
+    return Message(content, reply_to=message)
 
 
 @app.evaluate()
@@ -33,5 +39,5 @@ def evaluate(message: Message, context: Context) -> Message:
     """Test the global model."""
     task, data = task_at(context.node_config, context.run_config)
     model = task.model.to(choose_device("auto"))
-    metrics = local_evaluate(model, data.test, message.content.array_records["arrays"])
-    return Message(RecordDict({"metrics": metrics}), reply_to=message)
+    content = local_evaluate(model, data.test, message.content, own=own_classes(task))
+    return Message(content, reply_to=message)

@@ -40,7 +40,7 @@ def main(grid: Grid, context: Context) -> None:
     if federation is not None and not any(node.name for node in grid.get_nodes()):
         described = describe_federation(federation, len(task.classes))  # named sites may be anyone
     strategy = MethodStrategy(
-        task.config.method,
+        **task.config.algorithm.parts(),
         per_round=settings.per_round,
         num_clients=settings.clients,
         min_available_nodes=min(enough, int(settings.clients)),
@@ -61,9 +61,14 @@ def main(grid: Grid, context: Context) -> None:
         settings.rounds,
         timeout=float(run["timeout"]),
         train_config=ConfigRecord(
-            {"epochs": settings.epochs, "batch-size": settings.batch_size, "lr": float(settings.lr)}
+            {
+                "epochs": settings.epochs,
+                "batch-size": settings.batch_size,
+                "lr": float(settings.lr),
+                "augment": list(settings.augment),
+            }
         ),
-        evaluate_fn=None if test is None else server_test(task.model, test),
+        evaluate_fn=server_test(task.model, test, task.config.algorithm.task) if test else None,
     )
     draw_figures(read_results([out]), out / "figures", pdf=False)
     LOGGER.info("\n%s\nEverything is in %s", summary_text(RunFolder(out)), out)

@@ -2,16 +2,15 @@
 
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from cadis.algorithm import Algorithm
 from cadis.core import CadisError, ClientId
 from cadis.data import Callbacks, Examples, as_examples
 from cadis.engine import Engine, EngineSettings, Federation
@@ -22,10 +21,9 @@ from cadis.models import auto_lr
 from cadis.options import (
     KINDS,
     check_names,
-    composed,
+    given_algorithm,
     names_in,
     options_of,
-    part_from,
     validated,
 )
 from cadis.runs import RunFolder
@@ -128,7 +126,7 @@ def run(
     check_names("augmentation", settings.local.augment, AUGMENTATIONS)
     given = {name: getattr(settings, name) for name in given}  # as they were understood
     parts = (method, sampler, server_optimizer, transforms, task, local_optimizer)
-    algorithm = _algorithm(dict(zip(KINDS, parts, strict=True)))
+    algorithm = given_algorithm(**dict(zip(KINDS, parts, strict=True)))
     described = {"model": type(model).__name__, "clients": len(federation.clients)}
     options = options_of(algorithm, described | given | asdict(settings.local))
     with _folder_for(out) as folder:
@@ -160,16 +158,6 @@ def _clusters(clusters: Sequence[int]) -> Tensor:
     if numbers.dim() != 1 or numbers.is_floating_point() or numbers.is_complex():
         raise CadisError("The true clusters must be a list of whole numbers, one for each client.")
     return numbers.long()
-
-
-def _algorithm(given: Mapping[str, Any]) -> Algorithm:
-    """The algorithm of parts that are given as they are or by name, all of them checked."""
-    return composed(
-        {
-            key: [part_from(key, p) for p in (names_in(given[key]) if kind.many else [given[key]])]
-            for key, kind in KINDS.items()
-        }
-    )
 
 
 @contextmanager

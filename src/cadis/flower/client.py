@@ -150,9 +150,7 @@ class _Remembered:
 
     def __init__(self, told: TrainConfig, folder: Path | None) -> None:
         self._told = told
-        self._store = (
-            Memory(folder or memory_folder(), told.run, told.client) if told.run else None
-        )
+        self._store = Memory(folder or memory_folder(), told.run, told.client) if told.run else None
         wanted = self._store and told.memory_round
         self.before = self._store.load(told.memory_round) if self._store and wanted else None
 

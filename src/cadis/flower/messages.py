@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from math import isfinite
 
 import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from flwr.app.typing import MetricRecordValues
 from torch import Tensor
 

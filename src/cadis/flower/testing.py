@@ -31,9 +31,7 @@ _LOSS = ("loss", "eval_loss")
 """What tests are called, in Flower's examples too."""
 
 
-def server_test(
-    model: nn.Module, data: Data, task: Task | None = None
-) -> EvaluateFunction:
+def server_test(model: nn.Module, data: Data, task: Task | None = None) -> EvaluateFunction:
     """An ``evaluate_fn`` that tests a global model on data that the server has.
 
     It tells ``accuracy``, ``loss``, the task's measures, and the ``confusion`` matrix row by row,

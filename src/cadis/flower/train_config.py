@@ -31,7 +31,7 @@ _PARTS: dict[str, tuple[Mapping[str, type[Any]], str]] = {
     "task": (TASKS, Classification.name),
     "local_optimizer": (LOCAL_OPTIMIZERS, SGD.name),
 }
-"""The parts of an algorithm that a client runs: where they are found, and which it is unless told."""
+"""The parts that a client runs: where they are found, and which it is unless told."""
 
 
 @dataclass(frozen=True)

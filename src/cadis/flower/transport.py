@@ -80,9 +80,7 @@ class FlowerTransport:
     def messages(self, plan: Plan) -> list[Message]:
         """What the participants are sent: each is told what to do, and as whom."""
         present = len(plan.presence.clients)
-        LOGGER.info(
-            "Round %d: %d of %d clients train.", plan.number, len(plan.messages), present
-        )
+        LOGGER.info("Round %d: %d of %d clients train.", plan.number, len(plan.messages), present)
         self._asked = {client: self._message(plan, client) for client in plan.messages}
         self._asked_at = time.perf_counter()
         return list(self._asked.values())

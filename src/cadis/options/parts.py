@@ -96,6 +96,16 @@ def part_from(key: str, given: object) -> Any:
     return checked_part(kind, given)
 
 
+def given_algorithm(**given: Any) -> Algorithm:
+    """The algorithm of parts that are given as they are or by name, all of them checked."""
+    return composed(
+        {
+            key: [part_from(key, p) for p in (names_in(given[key]) if kind.many else [given[key]])]
+            for key, kind in KINDS.items()
+        }
+    )
+
+
 def parts_of(algorithm: Algorithm) -> list[tuple[Kind, Any]]:
     """All parts of an algorithm, each with its kind."""
     return [

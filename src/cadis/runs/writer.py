@@ -11,6 +11,7 @@ from cadis.core import CadisError, RunError
 from cadis.data import NO_CALLBACKS
 from cadis.data.json_files import object_text
 from cadis.models import Layout
+from cadis.options import normalised
 from cadis.runs.files import DamagedError, digest_of, read_file
 from cadis.runs.folder import RunFolder, model_bytes
 from cadis.runs.history import HistoryWriter, check_history, mark_after, read_records
@@ -157,8 +158,8 @@ class RunWriter:
     ) -> None:
         """Refuse to go on with another run than the one in the folder."""
         place = self.folder.path
-        before = parse_toml(manifest.config, place / "config.toml")
-        given = parse_toml(to_toml(options), place / "config.toml")
+        before = normalised(parse_toml(manifest.config, place / "config.toml"))
+        given = normalised(parse_toml(to_toml(options), place / "config.toml"))
         for key in sorted(before.keys() | given.keys()):
             was, now = before.get(key), given.get(key)
             moved = key == "dataset" and all(str(v).startswith("images:") for v in (was, now))

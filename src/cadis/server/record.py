@@ -104,9 +104,7 @@ def together(evaluations: Mapping[str, Evaluation], users: Sequence[str]) -> Eva
     return reduce(add, used)
 
 
-def _measures(
-    tested: Tested, clients: Mapping[str, int], task: Task
-) -> dict[str, float | None]:
+def _measures(tested: Tested, clients: Mapping[str, int], task: Task) -> dict[str, float | None]:
     """The task's measures, averaged over the clients by the model that each uses."""
     found = {name: evaluation.measures(task) for name, evaluation in tested.evaluations.items()}
     if not any(found.values()):
@@ -114,8 +112,7 @@ def _measures(
     shares = {name: clients.get(name, 0) if clients else 1 for name in found}
     return {
         measure: _finite(
-            sum(each[measure] * shares[name] for name, each in found.items())
-            / sum(shares.values())
+            sum(each[measure] * shares[name] for name, each in found.items()) / sum(shares.values())
         )
         for measure in next(iter(found.values()))
     }
