@@ -12,7 +12,7 @@ from unittest import mock
 from benchmarks.measure import Measured, seconds
 from cadis.engine import Engine
 from cadis.experiment import build_experiment, describe_federation, resolve
-from cadis.runs import RoundResult, RunFolder, RunWriter
+from cadis.runs import RunFolder, RunWriter
 
 
 def keeping(method: str, rounds: int) -> Measured:
@@ -23,21 +23,17 @@ def keeping(method: str, rounds: int) -> Measured:
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as place:  # /tmp may be no disk at all
         folder = RunFolder(Path(place) / "run")
         settings, clients = config.settings.for_engine(), folder.client_folder
-        engine = Engine(built.model, built.federation, config.method, settings, clients)
-        with closing(RunWriter(folder)) as writer:
+        engine = Engine(built.model, built.federation, config.algorithm, settings, clients)
+        with closing(RunWriter(folder, engine.algorithm, engine.layout)) as writer:
             writer.begin(engine.start, config.to_dict(), lambda _: described)
             for result in engine.rounds(engine.start):
                 with _fsyncs() as spent:
-                    took = seconds(partial(_keep, writer, engine, result))
+                    took = seconds(partial(writer.keep, result.record, result.state))
                 ratios.append(took / result.record.seconds.total)
                 waited.append(1e3 * sum(spent))
     name = f"keeping a round / the round, {method} on digits"
     note = f"of it {median(waited[1:]):.1f} ms a round waiting for the disk (fsync)"
     return Measured(name, median(ratios[1:]), 0.1, note=note)
-
-
-def _keep(writer: RunWriter, engine: Engine, result: RoundResult) -> None:
-    writer.keep(result.record, result.state, lambda m: engine.model_of(m).state_dict())
 
 
 @contextmanager

@@ -12,13 +12,14 @@ from torch import Tensor
 import cadis
 from benchmarks.floor import Floor, Work
 from benchmarks.measure import Measured, ratio, seconds
-from cadis.core import generator_for
+from cadis.algorithm import Algorithm
+from cadis.core import Message
 from cadis.data import Examples
 from cadis.experiment import build_experiment, resolve
 from cadis.methods import CADIS, FedAvg, Method
 from cadis.models import FlatModel, cnn, small_cnn
 from cadis.runs import RoundResult
-from cadis.training import LocalSettings, batch_sizes, train_locally
+from cadis.training import LocalSettings, batch_sizes, reply_to
 
 Pair = tuple[Tensor, Tensor]
 WORKERS = 2
@@ -89,10 +90,10 @@ def distillation(times: int) -> Measured:
     """A client's local training with CADIS / with FedAvg, on the FedAvg CNN."""
     torch.set_num_threads(1)
     model, examples = FlatModel(cnn(1, 28, 28, 10)), Examples(*random_pictures(290, 0))
-    received, local = model.state(), LocalSettings(5, 8, 0.001)
+    received, local = Message({"model": model.state()}), LocalSettings(5, 8, 0.001)
 
     def train(method: Method) -> None:
-        train_locally(model, method, examples, received, {}, local, generator_for(0))
+        reply_to(received, model, examples, {}, Algorithm(method), local, 0, 1, 0, 1)
 
     value = ratio(lambda: train(CADIS()), lambda: train(FedAvg()), times)
     note = f"{times} pairs of 5 epochs on 290 pictures"

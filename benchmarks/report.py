@@ -42,12 +42,15 @@ def record(number: int, random: np.random.Generator) -> RoundRecord:
         loss=0.1,
         class_accuracy=[0.9] * CLASSES,
         participants=present.tolist(),
-        clusters=cluster.tolist(),
         weights=[1 / PER_ROUND] * PER_ROUND,
-        similarity=similarity.round(6).tolist(),
-        threshold=0.7,
         rejected=[],
         seconds=Seconds(1.0, 0.1, 0.1, 1.0),
+        report={
+            "clusters": cluster.tolist(),
+            "similarity": similarity.round(6).tolist(),
+            "threshold": 0.7,
+            "gamma": CADIS().gamma,
+        },
         client_accuracy=random.random(CLIENTS).tolist() if number % 10 == 0 else None,
     )
 
@@ -57,7 +60,7 @@ def write_run(path: Path, history: list[RoundRecord]) -> None:
     folder, method = RunFolder(path), CADIS()
     folder.claim().close()
     options = {"dataset": "made up", "rounds": ROUNDS, "epochs": 1, "seed": 0}
-    replace_text(path / "config.toml", to_toml(options_of(method, options)))
+    replace_text(path / "config.toml", to_toml(options_of(Algorithm(method), options)))
     clients = [
         {
             "id": n,
@@ -72,7 +75,7 @@ def write_run(path: Path, history: list[RoundRecord]) -> None:
     for each in history:
         writer.append(each)
     evaluation = Evaluation(torch.eye(CLASSES, dtype=torch.int64), 1.0)
-    folder.write_json("summary.json", summarise(method, history, described, evaluation))
+    folder.write_json("summary.json", summarise(method.name, history, described, evaluation))
 
 
 @one_thread()
@@ -80,7 +83,7 @@ def serve(history: list[RoundRecord]) -> None:
     """What the server makes of the similarities, round by round."""
     matrix = SimilarityMatrix()
     for each in history:
-        matrix = matrix.observe(each.participants, torch.tensor(each.similarity))
+        matrix = matrix.observe(each.participants, torch.tensor(each.report["similarity"]))
         matrix = matrix.estimate_missing(CADIS().gamma, "mean")
 
 

@@ -11,11 +11,20 @@ import torch
 from safetensors.torch import load_file
 
 import cadis
+from cadis.algorithm import Algorithm
 from cadis.core import CadisError
 from cadis.engine import Engine
 from cadis.methods import CADIS, FedDyn, Method
+from cadis.models import FlatModel
 from cadis.runs import DamagedError, RoundResult, RunFolder, RunState, RunWriter
-from support import run_rounds, same, small_federation, small_model, small_settings
+from support import (
+    run_rounds,
+    same,
+    small_federation,
+    small_model,
+    small_settings,
+    state_of,
+)
 
 OPTIONS = {"method": "cadis", "rounds": 9, "lr": 0.1}
 FEDERATION = {
@@ -27,7 +36,8 @@ FEDERATION = {
 def begun(
     path: Path, start: RunState, resume: bool = False
 ) -> tuple[RunWriter, RunState, list[str]]:
-    writer, said = RunWriter(RunFolder(path)), list[str]()
+    layout = FlatModel(small_model()).layout
+    writer, said = RunWriter(RunFolder(path), Algorithm(CADIS()), layout), list[str]()
     try:
         state = writer.begin(start, OPTIONS, lambda _: FEDERATION, resume, said.append)
     except BaseException:
@@ -38,20 +48,23 @@ def begun(
 
 def nothing_known(start: RunState) -> RunState:
     """The state before the first round, of a model that has other numbers."""
-    zeros = {name: torch.zeros_like(tensor) for name, tensor in vars(start.model).items()}
-    return RunState(0, type(start.model)(**zeros), {})
+    model = start.server.models["model"]
+    zeros = {name: torch.zeros_like(tensor) for name, tensor in vars(model).items()}
+    return RunState(0, state_of(type(model)(**zeros)))
 
 
 def stopped(path: Path, method: Method, rounds: int = 3) -> list[RoundResult]:
     """A run that was stopped after some rounds; what its rounds were."""
     folder = RunFolder(path)
     settings = small_settings(rounds)
-    engine = Engine(small_model(), small_federation(), method, settings, folder.client_folder)
+    engine = Engine(
+        small_model(), small_federation(), Algorithm(method), settings, folder.client_folder
+    )
     writer, _, _ = begun(path, engine.start)
     results = []
     with closing(writer):
         for result in engine.rounds(engine.start):
-            writer.keep(result.record, result.state, lambda m: {"all": m.parameters})
+            writer.keep(result.record, result.state)
             results.append(result)
     return results
 
@@ -65,11 +78,16 @@ def resumed(path: Path, results: list[RoundResult]) -> tuple[RunState, list[str]
 
 def assert_same(state: RunState, expected: RunState) -> None:
     assert state.round == expected.round
-    for name, tensor in vars(expected.model).items():
-        assert same(getattr(state.model, name), tensor)
-    assert state.method_state.keys() == expected.method_state.keys()
-    for name, tensor in expected.method_state.items():
-        assert same(state.method_state[name], tensor)
+    model, wanted = state.server.models["model"], expected.server.models["model"]
+    for name, tensor in vars(wanted).items():
+        assert same(getattr(model, name), tensor)
+    for mine, theirs in (
+        (state.server.memory, expected.server.memory),
+        (state.sampler, expected.sampler),
+        (state.server_optimizer.get("model", {}), expected.server_optimizer.get("model", {})),
+    ):
+        assert mine.keys() == theirs.keys()
+        assert all(same(mine[name], tensor) for name, tensor in theirs.items())
     assert state.client_files == expected.client_files
 
 
@@ -260,14 +278,14 @@ def test_a_full_disk_is_a_sentence_and_the_run_goes_on_later(
     results = [result.state for result in run_rounds(CADIS(), tmp_path / "other")]
     records = run_rounds(CADIS(), tmp_path / "other")
     writer, _, _ = begun(tmp_path / "run", nothing_known(results[0]))
-    writer.keep(records[0].record, results[0], lambda m: {"all": m.parameters})
+    writer.keep(records[0].record, results[0])
 
     def full(_descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(cadis.RunError, match=r"cannot be written: No space left on device; put"):
-        writer.keep(records[1].record, results[1], lambda m: {"all": m.parameters})
+        writer.keep(records[1].record, results[1])
     monkeypatch.undo()
     writer.close()
     state, said, rounds = resumed(tmp_path / "run", records)
