@@ -23,6 +23,7 @@ from cadis.runs import (
     summarise,
     to_toml,
 )
+from cadis.runs.record import numbers
 from cadis.training import Evaluation
 
 CLASSES = ["ant", "bee", "cat", "dog", "<img src=x onerror=alert(1)>"]
@@ -70,7 +71,7 @@ def write_run(
         writer.append(record)
     if finished:
         confusion = torch.tensor(random.integers(1, 9, (5, 5))) + 20 * torch.eye(5).long()
-        summary = summarise(method, history, described, Evaluation(confusion, 3.0))
+        summary = summarise(method.name, history, described, Evaluation(confusion, 3.0))
         folder.write_json("summary.json", summary)
     return folder
 
@@ -103,7 +104,7 @@ def _record(
     truth = np.array([client["cluster"] for client in described["clients"]])
     present = np.sort(random.choice(len(truth), per_round, replace=False))
     accuracy = float(np.clip(level * (1 - 0.7**number) + 0.02 * random.standard_normal(), 0, 1))
-    clustering = _clustering(truth[present], random) if isinstance(method, CADIS) else (None, None)
+    report = _report(method, truth[present], random) if isinstance(method, CADIS) else {}
     by_class = np.clip(accuracy + 0.1 * random.standard_normal(5), 0, 1).tolist()
     owners = np.clip(accuracy + 0.1 * random.standard_normal(len(truth)), 0, 1).tolist()
     return RoundRecord(
@@ -112,22 +113,24 @@ def _record(
         loss=1 - accuracy,
         class_accuracy=by_class,
         participants=present.tolist(),
-        clusters=clustering[0],
         weights=[1 / per_round] * per_round,
-        similarity=clustering[1],
-        threshold=None if clustering[0] is None else 0.7,
         rejected=[Rejection(1, "made up")] if number == 3 else [],
         seconds=Seconds(train=0.5, aggregate=0.001, evaluate=0.1, total=0.4),
         client_accuracy=owners if number % 5 == 0 else None,
+        report=report,
     )
 
 
-def _clustering(
-    own: NDArray[np.int64], random: np.random.Generator
-) -> tuple[list[int], list[list[float]]]:
-    """Clusters and similarities of participants, by their true clusters."""
+def _report(method: CADIS, own: NDArray[np.int64], random: np.random.Generator) -> dict[str, Any]:
+    """What CADIS tells of participants, by their true clusters."""
     noise = 0.1 * random.random((len(own), len(own)))
     similarity = torch.tensor(np.where(own[:, None] == own, 0.9, 0.1) + (noise + noise.T) / 2)
     similarity = similarity.float().fill_diagonal_(1)
-    labels = cluster(rescale(similarity, torch.ones_like(similarity) > 0), 0.7).tolist()
-    return labels, [[round(value, 6) for value in row] for row in similarity.tolist()]
+    told = {
+        "clusters": cluster(rescale(similarity, torch.ones_like(similarity) > 0), 0.7),
+        "similarity": similarity,
+        "threshold": torch.tensor(0.7, dtype=torch.float64),
+    }
+    if method.transitive != "off":
+        told["gamma"] = torch.tensor(method.gamma, dtype=torch.float64)
+    return {name: numbers(array) for name, array in told.items()}

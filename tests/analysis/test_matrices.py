@@ -1,5 +1,6 @@
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from fabricated import write_run
 def test_growing_ends_with_what_a_replay_gives(tmp_path: Path) -> None:
     run_data = RunData.read(write_run(tmp_path / "run", CADIS(transitive="off")))
     last = list(growing(run_data.history))[-1]
-    again = replay(run_data.history, run_data.method)
+    again = replay(run_data.history)
     assert again is not None
     assert torch.equal(last.mean * (last.count > 0), again.mean)
 
@@ -26,7 +27,7 @@ def test_frames_are_what_the_server_saw(tmp_path: Path) -> None:
     for frame in found:
         matrix = SimilarityMatrix()
         for record in run_data.history[: frame.record.round]:
-            matrix = matrix.observe(record.participants, torch.tensor(record.similarity))
+            matrix = matrix.observe(record.participants, torch.tensor(record.report["similarity"]))
         matrix = matrix.estimate_missing(0.2, "mean")
         q = rescale(matrix.mean, matrix.known)
         assert torch.equal(frame.q.nan_to_num(nan=-1), q.nan_to_num(nan=-1))
@@ -38,7 +39,7 @@ def test_convergence_by_brute_force(tmp_path: Path) -> None:
     sums: dict[tuple[int, int], list[float]] = {}
     after = []
     for record in history:
-        rows = record.similarity or []
+        rows: Any = record.report["similarity"]
         for i, one in enumerate(record.participants):
             for j, other in enumerate(record.participants):
                 sums.setdefault((int(one), int(other)), []).append(rows[i][j])

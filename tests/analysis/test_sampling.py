@@ -73,7 +73,7 @@ def test_if_nothing_is_sampled_everything_is_exact(tmp_path: Path) -> None:
     assert convergence(run_data.history, 0.2, rounds) == convergence(
         run_data.history, 0.2, rounds, everybody
     )
-    exact = replay(run_data.history, run_data.method)
+    exact = replay(run_data.history)
     assert exact is not None
     assert run_data.matrix is not None
     torch.testing.assert_close(run_data.matrix.mean, exact.mean)
@@ -98,9 +98,9 @@ def test_a_replay_is_what_the_server_had(tmp_path: Path) -> None:
     run_data = RunData.read(write_run(tmp_path / "run", CADIS(), clients=40, rounds=15))
     server = SimilarityMatrix()
     for record in run_data.history:
-        similarity = torch.tensor(record.similarity)
+        similarity = torch.tensor(record.report["similarity"])
         server = server.observe(record.participants, similarity).estimate_missing(0.2, "mean")
-    again = replay(run_data.history, run_data.method)
+    again = replay(run_data.history)
     assert again is not None
     assert again.client_ids == server.client_ids
     assert torch.equal(again.count, server.count)

@@ -86,7 +86,7 @@ def test_the_voice_of_a_cluster_by_hand(tmp_path: Path) -> None:
     by_hand = {0: 0.0, 1: 0.0, 2: 0.0}
     for record in run_data.history:
         for client in record.participants:
-            truth = run_data.true_cluster[client]
+            truth = run_data.true_clusters[client]
             assert truth is not None
             by_hand[truth] += (1 / 6) / 3  # everybody weighs the same in made-up records
     assert voices(group) == pytest.approx(by_hand)

@@ -94,7 +94,7 @@ def test_the_matrix_of_a_frame_is_the_servers(tmp_path: Path) -> None:
         weights = {order[int(at)]: weight for at, weight, _ in run["weights"][place]}
         told = dict(zip(frame.record.participants, frame.record.weights, strict=True))
         assert weights == pytest.approx(told, abs=1e-4)
-    last = replay(run_data.history, run_data.method)
+    last = replay(run_data.history)
     assert last is not None
     assert run["agreement"][-1] == run_data.summary["cluster_agreement"]
 

@@ -9,6 +9,7 @@ from cadis.analysis import RunData, read_results
 from cadis.methods import CADIS, FedAvg, Method
 from cadis.report import draw_figures, run_progress, summary_table
 from cadis.runs import RunFolder
+from cadis.runs.observations import clusters_of
 from support import small_federation, small_model
 
 
@@ -45,9 +46,9 @@ def test_grouped_together_by_hand(tmp_path: Path) -> None:
         for column, other in enumerate(run_data.ordered_clients):
             shared = [r for r in run_data.history if {one, other} <= set(r.participants)]
             together = [
-                r.clusters[r.participants.index(one)] == r.clusters[r.participants.index(other)]
+                labels[r.participants.index(one)] == labels[r.participants.index(other)]
                 for r in shared
-                if r.clusters is not None
+                if (labels := clusters_of(r)) is not None
             ]
             expected = sum(together) / len(together) if together else torch.nan
             assert shares[row, column].item() == pytest.approx(expected, nan_ok=True)

@@ -4,15 +4,12 @@ import io
 import re
 from pathlib import Path
 
-import torch
 from rich.console import Console
 
-from cadis.core import ModelState
 from cadis.experiment import method_variants, planned_runs, run_study
-from cadis.methods import FedAvg
+from cadis.methods import FedAvg, ServerState
 from cadis.report import study_progress
 from cadis.runs import RoundResult, RunState, Study, StudyFolder, Variant
-from cadis.training import Evaluation
 from fabricated import write_run
 
 QUICK = {"rounds": "2", "clients": "8", "per_round": "4", "epochs": "1", "workers": "1"}
@@ -44,8 +41,7 @@ def test_many_variants_share_one_bar(tmp_path: Path) -> None:
     many = tuple(Variant(f"v{n}", f"variant {n}", options) for n in range(13))
     runs = list(planned_runs(folder, folder.join(Study("compare", many, (0,), ""))))
     record = write_run(tmp_path / "run", FedAvg(), rounds=1).read_history()[0]
-    nothing = ModelState(torch.zeros(0), torch.zeros(0), torch.zeros(0).long())
-    result = RoundResult(record, Evaluation(torch.eye(2).long(), 0.0), RunState(1, nothing, {}))
+    result = RoundResult(record, None, RunState(1, ServerState({})))
     paper = io.StringIO()
     with study_progress(Console(file=paper, force_terminal=True, width=120), runs) as callbacks:
         callbacks.begin(runs[4])(result)

@@ -13,19 +13,18 @@ from tracker_support import OPTIONS
 
 def a_record(**changes: Any) -> RoundRecord:
     seconds = Seconds(train=4.0, aggregate=1.0, evaluate=2.0, total=3.5)
+    report: Any = {"clusters": [0, 1, 0], "threshold": 0.75}
     record = RoundRecord(
         round=3,
         accuracy=0.5,
         loss=1.25,
         class_accuracy=[1.0, None, 0.5],
         participants=[0, 1, 2],
-        clusters=[0, 1, 0],
         weights=[0.25, 0.5, 0.25],
-        similarity=None,
-        threshold=0.75,
         rejected=[],
         seconds=seconds,
         client_accuracy=[0.2, 0.4, 0.9, 0.5],
+        report=report,
     )
     return replace(record, **changes)
 
@@ -54,10 +53,8 @@ def test_scalars_by_hand() -> None:
 
 
 def test_what_was_not_measured_is_left_out() -> None:
-    nothing: dict[str, Any] = dict.fromkeys(
-        ("accuracy", "loss", "clusters", "threshold", "client_accuracy")
-    )
-    found = scalars(a_record(class_accuracy=[], **nothing), [1, 2], ["x", "y", "z"])
+    nothing: dict[str, Any] = dict.fromkeys(("accuracy", "loss", "client_accuracy"))
+    found = scalars(a_record(class_accuracy=[], report={}, **nothing), [1, 2], ["x", "y", "z"])
     assert {name for name in found if not name.startswith("seconds/")} == {"rejected"}
 
 

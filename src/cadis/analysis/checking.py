@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from cadis.core import CadisError, ClientId
-from cadis.methods import CADIS, Method
+from cadis.methods import METHODS
 from cadis.runs import DamagedError, RoundRecord
+from cadis.runs.observations import unfit
 
 _DAMAGE = (
     OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError
@@ -20,8 +21,6 @@ _DAMAGE = (
 """What files of the wrong content can end in, too deep nesting among it."""
 _LARGEST = 2**53
 """The largest count that every program reads as what it is."""
-_COSINE = 1.001
-"""The largest similarity, with what rounding may add."""
 
 
 @contextmanager
@@ -50,11 +49,18 @@ def _reason(error: Exception) -> str:
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Refuse options whose numbers are none."""
+    """Refuse options whose numbers are none; parts may have tables of any name and content."""
     for name in ("rounds", "seed"):
         value = options.get(name, 0)
         if not isinstance(value, int) or isinstance(value, bool):
             raise CadisError(f"{name} is {value!r}, which is not a whole number")
+
+
+def check_method(options: Mapping[str, Any]) -> None:
+    """Refuse options that name no method; which it is does not matter, nor whether it is there."""
+    method = options["method"]
+    if not isinstance(method, str) or not method:
+        raise CadisError(f"method is {method!r}, which is not a name")
 
 
 def check_federation(federation: Mapping[str, Any]) -> None:
@@ -92,16 +98,20 @@ def check_agreement(summary: Mapping[str, Any], history: Sequence[RoundRecord]) 
 
 
 def check_history(
-    history: Sequence[RoundRecord], method: Method, federation: Mapping[str, Any]
+    history: Sequence[RoundRecord], method_name: str, federation: Mapping[str, Any]
 ) -> None:
-    """Refuse records of other clients, classes or methods, and such that contradict themselves."""
+    """Refuse records of other clients or classes, and such that contradict themselves.
+
+    What a method of the user's own tells besides may be anything.
+    """
     clients = [client["id"] for client in federation["clients"]]
-    known = None if method.pools_clients else set(clients)
+    method = METHODS.get(method_name)
+    known = None if method is not None and method.pools_clients else set(clients)
     for record in history:
         complaints = chain(
             _about_clients(record, known),
-            _about_clusters(record, isinstance(method, CADIS)),
             _about_numbers(record, len(clients), len(federation["classes"])),
+            [] if method is None else unfit(record),
         )
         for complaint in complaints:
             raise CadisError(f"in round {record.round}, {complaint}")
@@ -117,31 +127,16 @@ def _about_clients(record: RoundRecord, known: set[ClientId] | None) -> Iterator
         yield f"client {min(map(str, who - known))} took part, who is not in federation.json"
 
 
-def _about_clusters(record: RoundRecord, clustering: bool) -> Iterator[str]:
-    for name in ("clusters", "similarity", "threshold"):
-        if clustering and getattr(record, name) is None:
-            yield f"{name} is missing"
-        if not clustering and getattr(record, name) is not None:
-            yield f"there is a {name}, but the method looks for no clusters"
-
-
 def _about_numbers(record: RoundRecord, clients: int, classes: int) -> Iterator[str]:
     size = len(record.participants)
     lists = [
         ("weights", record.weights, size),
-        ("clusters", record.clusters, size),
-        ("similarity", record.similarity, size),
-        *(("a row of similarity", row, size) for row in record.similarity or []),
         ("class_accuracy", record.class_accuracy or None, classes),  # nobody may have tested
         ("client_accuracy", record.client_accuracy, clients),
     ]
     for name, values, expected in lists:
         if values is not None and len(values) != expected:
             yield f"{name} has {len(values)} entries, not {expected}"
-    if not _are_counts(record.clusters or []):
-        yield "clusters are not counted from 0"
-    if any(abs(value) > _COSINE for row in record.similarity or [] for value in row):
-        yield "a similarity is not between -1 and 1"
 
 
 def _are_counts(numbers: Iterable[int]) -> bool:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from cadis.core import ClientId, SimilarityMatrix, cluster, rescale
 from cadis.runs import RoundRecord
-from cadis.runs.observations import Observations, joined
+from cadis.runs.observations import Alikeness, Observations, alikeness, joined, threshold_or_half
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,11 @@ def growing(
         clients: who is in it; everybody unless told. All others help to estimate even so, which
             makes the estimates what they are with everybody in it.
     """
-    matrix, helping = SimilarityMatrix(), None
+    matrix, helping, told = SimilarityMatrix(), None, alikeness(history)
     if clients is not None and not clients >= set(joined(history)):
         helping = Observations(history, clients)
     for record in history:
-        if record.similarity is not None:
-            matrix = _observe(matrix, record, clients)
+        matrix = _observe(matrix, record, told, clients)
         if helping is not None:
             helping.add(record)
         if rounds is None or record.round in rounds:
@@ -59,10 +58,12 @@ def growing(
 
 
 def _observe(
-    matrix: SimilarityMatrix, record: RoundRecord, clients: Set[ClientId] | None
+    matrix: SimilarityMatrix, record: RoundRecord, told: Alikeness, clients: Set[ClientId] | None
 ) -> SimilarityMatrix:
-    """Fold in what a round tells of some clients."""
-    who, similarity = record.participants, torch.tensor(record.similarity)
+    """Fold in what a round tells of some clients, if it tells anything."""
+    who, similarity = record.participants, told(record)
+    if similarity is None:
+        return matrix
     if clients is not None:
         places = [place for place, client in enumerate(who) if client in clients]
         who, similarity = [who[place] for place in places], similarity[places][:, places]
@@ -84,11 +85,12 @@ def frames(
             not estimated.
         clients: who is looked at; everybody unless told.
     """
-    wanted = [r for r in history if r.round in rounds and r.threshold is not None]
+    told = alikeness(history)
+    wanted = [r for r in history if r.round in rounds and told(r) is not None]
     numbers = {record.round for record in wanted}
     for record, matrix in zip(wanted, growing(history, numbers, gamma, clients), strict=True):
         q = rescale(matrix.mean, matrix.known)
-        yield Frame(record, matrix.client_ids, q, cluster(q, record.threshold or 0))
+        yield Frame(record, matrix.client_ids, q, cluster(q, threshold_or_half(record)))
 
 
 def error(matrix: SimilarityMatrix, final: SimilarityMatrix) -> float:
@@ -106,7 +108,8 @@ class Convergence:
 
     Attributes:
         rounds: after which rounds it was looked at.
-        transitive: its mean squared error then, with transitive learning.
+        transitive: its mean squared error then, with transitive learning; empty for a method that
+            estimates nothing.
         standard: the same without.
     """
 
@@ -117,7 +120,7 @@ class Convergence:
 
 def convergence(
     history: Sequence[RoundRecord],
-    gamma: float,
+    gamma: float | None,
     rounds: Set[int],
     clients: Set[ClientId] | None = None,
 ) -> Convergence:
@@ -125,7 +128,7 @@ def convergence(
 
     Args:
         history: all rounds.
-        gamma: the largest deviation of a transitive estimate.
+        gamma: the largest deviation of a transitive estimate; None if nothing was estimated.
         rounds: after which of them the matrix is looked at.
         clients: whose pairs are looked at; everybody's unless told.
     """
@@ -133,8 +136,9 @@ def convergence(
     wanted = [record.round for record in history if record.round in rounds]
     transitive, standard = [], []
     for matrix in growing(history, rounds, gamma, clients):
-        transitive.append(error(matrix, final))
-        standard.append(error(matrix.estimate_missing(gamma, "off"), final))
+        standard.append(error(matrix.estimate_missing(0.0, "off"), final))
+        if gamma is not None:
+            transitive.append(error(matrix, final))
     return Convergence(wanted, transitive, standard)
 
 

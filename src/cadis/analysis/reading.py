@@ -10,7 +10,6 @@ from cadis.analysis.checking import check_options, naming
 from cadis.analysis.results import Group, Results
 from cadis.analysis.run_data import RunData
 from cadis.core import CadisError
-from cadis.methods import label_of
 from cadis.runs import MAY_CHANGE, RunFolder, Study, StudyFolder
 
 
@@ -112,9 +111,8 @@ def _put_study(shelf: _Shelf, folder: StudyFolder, read: Callable[[RunFolder], R
 
 def _put_run(shelf: _Shelf, run_data: RunData) -> None:
     shelf.plan(run_data.options.get("rounds", len(run_data.history)))
-    name = run_data.method.name
     key = repr(sorted((k, repr(v)) for k, v in _telling(run_data.options).items()))
-    shelf.put(key, Group(name, label_of(name), [run_data]))
+    shelf.put(key, Group(run_data.name, run_data.label, [run_data]))
 
 
 def _telling(options: Mapping[str, Any]) -> dict[str, Any]:

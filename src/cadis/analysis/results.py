@@ -29,7 +29,7 @@ class Group:
     @property
     def is_reference(self) -> bool:
         """Whether it is no federation, but the line that federations are measured by."""
-        return self.runs[0].method.pools_clients
+        return self.runs[0].pools_clients
 
     @cached_property
     def scores(self) -> list[Scores]:

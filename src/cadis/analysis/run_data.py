@@ -1,7 +1,7 @@
 """All that a run has to tell, read from its folder."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from cadis.analysis.checking import (
     check_agreement,
     check_federation,
     check_history,
+    check_method,
     check_options,
     check_summary,
     naming,
@@ -19,8 +20,7 @@ from cadis.analysis.checking import (
 from cadis.analysis.matrices import Convergence, convergence, growing, spread_rounds
 from cadis.analysis.sampling import sample, some_of
 from cadis.core import CadisError, ClientId, SimilarityMatrix
-from cadis.methods import CADIS, Method
-from cadis.options import method_from
+from cadis.methods import CADIS, METHODS, label_of
 from cadis.runs import (
     RoundRecord,
     RunFolder,
@@ -28,7 +28,14 @@ from cadis.runs import (
     rare_classes,
     summarise,
 )
-from cadis.runs.observations import joined
+from cadis.runs.measures import true_clusters_of
+from cadis.runs.observations import (
+    clusters_of,
+    gamma_of,
+    joined,
+    similarity_of,
+    threshold_or_half,
+)
 
 _POINTS = 100
 """Rounds whose matrix is looked at, at most: each costs what a round costs the server."""
@@ -37,6 +44,8 @@ _POINTS = 100
 @dataclass(frozen=True, eq=False)
 class RunData:
     """A run with at least one round, finished or not.
+
+    Its method is known by name only: a method of the user's own may be gone since.
 
     Attributes:
         path: its folder.
@@ -64,33 +73,45 @@ class RunData:
         with naming(config):
             options = folder.read_config()
             check_options(options)
-            method = method_from(options)
+            check_method(options)
         with naming(records):
-            history = folder.read_history()
+            history = with_gamma_of_old_run(folder.read_history(), options)
         if not history:
             raise CadisError(f"The run in {folder.path} has no finished round yet.")
         with naming(clients):
             federation = folder.read_json(clients.name)
             check_federation(federation)
-        with naming(records):
-            check_history(history, method, federation)
         summary = None
         with naming(end):
             if folder.has_summary():
                 summary = folder.read_json(end.name)
                 check_summary(summary, federation)
+        name = method_name(options) if summary is None else summary["method"]
+        with naming(records):
+            check_history(history, name, federation)
         if summary is not None and summary["rounds"] == len(history):
             with naming(end):
                 check_agreement(summary, history)
             return cls(folder.path, options, history, federation, summary, True)
         # It has not ended, or was resumed since.
-        summary = summarise(method, history, federation, None, among_all=False)
+        summary = summarise(name, history, federation, None, among_all=False)
         return cls(folder.path, options, history, federation, summary, False)
 
-    @cached_property
-    def method(self) -> Method:
-        """How it learned."""
-        return method_from(self.options)
+    @property
+    def name(self) -> str:
+        """The method's name, as users type it."""
+        name: str = self.summary["method"]
+        return name
+
+    @property
+    def label(self) -> str:
+        """The method's name, as people write it."""
+        return label_of(self.name)
+
+    @property
+    def pools_clients(self) -> bool:
+        """Whether it was no federation: all data in one place."""
+        return self.name in METHODS and METHODS[self.name].pools_clients
 
     @property
     def seed(self) -> int:
@@ -114,21 +135,21 @@ class RunData:
         return rare_classes(self.federation)
 
     @cached_property
-    def true_cluster(self) -> dict[ClientId, int | None]:
+    def true_clusters(self) -> dict[ClientId, int | None]:
         """The true cluster of each client, None if it is not known."""
-        return {client["id"]: client["cluster"] for client in self.federation["clients"]}
+        return true_clusters_of(self.federation)
 
     @cached_property
     def seen(self) -> list[ClientId]:
-        """Clients whose similarities were measured, those of a true cluster side by side."""
-        truth, found = self.true_cluster, set(joined(self.history))
-        known = [client for client in truth if client in found]  # in the federation's order
-        return sorted(known, key=lambda client: truth[client] or 0)
+        """Clients of whom it was told how alike they are, those of a true cluster side by side."""
+        true_clusters, found = self.true_clusters, set(joined(self.history))
+        known = [client for client in true_clusters if client in found]  # the federation's order
+        return sorted(known, key=lambda client: true_clusters[client] or 0)
 
     @cached_property
     def looked_at(self) -> frozenset[ClientId]:
         """Clients whose pairs are shown: all seen, or an even choice of very many."""
-        return frozenset(sample(self.seen, self.true_cluster))
+        return frozenset(sample(self.seen, self.true_clusters))
 
     @property
     def choice(self) -> str:
@@ -136,44 +157,55 @@ class RunData:
         return some_of(len(self.looked_at), len(self.seen))
 
     @property
+    def tells_clusters(self) -> bool:
+        """Whether its method told clusters at the end."""
+        return clusters_of(self.history[-1]) is not None
+
+    @cached_property
+    def tells_similarity(self) -> bool:
+        """Whether its method told how alike clients are."""
+        return any(similarity_of(record) is not None for record in self.history)
+
+    @property
     def gamma(self) -> float | None:
         """The largest deviation of a transitive estimate; None if nothing was estimated."""
-        method = self.method
-        return method.gamma if isinstance(method, CADIS) and method.transitive != "off" else None
+        return gamma_of(self.history[-1])
 
     @cached_property
     def matrix(self) -> SimilarityMatrix | None:
-        """The similarity matrix of those looked at, at the end, for methods that keep one."""
-        if not isinstance(self.method, CADIS):
+        """How alike those looked at are, at the end; None if nobody knows.
+
+        Of a method that tells clusters only: the part of their common rounds that two clients
+        were together.
+        """
+        if not self.seen:
             return None
         last = {self.history[-1].round}
         (matrix,) = growing(self.history, last, self.gamma, self.looked_at)
         return matrix
 
     @cached_property
-    def found_cluster(self) -> dict[ClientId, int]:
+    def found_clusters(self) -> dict[ClientId, int]:
         """The cluster that was found for each client looked at, among these, at the end."""
-        threshold = self.history[-1].threshold
-        if self.matrix is None or threshold is None:
+        if self.matrix is None:
             return {}
-        labels = clusters_found(self.matrix, threshold).tolist()
+        labels = clusters_found(self.matrix, threshold_or_half(self.history[-1])).tolist()
         return dict(zip(self.matrix.client_ids, labels, strict=True))
 
     @cached_property
     def ordered_clients(self) -> list[ClientId]:
         """Clients looked at, those of a true (else a found) cluster side by side."""
-        truth, found = self.true_cluster, self.found_cluster
-        shown = [client for client in truth if client in found]  # in the federation's order
-        return sorted(shown, key=lambda client: (truth[client] or 0, found[client]))
+        true_clusters, found = self.true_clusters, self.found_clusters
+        shown = [client for client in true_clusters if client in found]  # the federation's order
+        return sorted(shown, key=lambda client: (true_clusters[client] or 0, found[client]))
 
     @cached_property
     def convergence(self) -> Convergence | None:
         """How fast the similarity matrix converged; None where there was nothing to learn."""
-        method = self.method
-        if not isinstance(method, CADIS) or len(self.history) < 2:
+        if not self.tells_similarity or len(self.history) < 2:
             return None
         rounds = set(spread_rounds(len(self.history), _POINTS))
-        found = convergence(self.history, method.gamma, rounds, self.looked_at)
+        found = convergence(self.history, self.gamma, rounds, self.looked_at)
         return found if max(found.standard) > 0 else None
 
     @cached_property
@@ -190,11 +222,40 @@ class RunData:
         together = torch.zeros(len(row), len(row))
         met = torch.zeros(len(row), len(row))
         for record in self.history:
-            if record.clusters is None:
+            clusters = clusters_of(record)
+            if clusters is None:
                 continue
-            labelled = zip(record.participants, record.clusters, strict=True)
+            labelled = zip(record.participants, clusters, strict=True)
             shown = [(row[client], label) for client, label in labelled if client in row]
             rows, labels = torch.tensor(shown, dtype=torch.long).reshape(-1, 2).T
             together[rows[:, None], rows] += (labels[:, None] == labels).float()
             met[rows[:, None], rows] += 1
         return together / met
+
+
+def method_name(options: Mapping[str, Any]) -> str:
+    """The method of a stored ``config.toml``, whose class may be one in a file of the user's."""
+    name: str = options["method"]
+    return name.rpartition(":")[2] or name
+
+
+def with_gamma_of_old_run(
+    history: list[RoundRecord], options: Mapping[str, Any]
+) -> list[RoundRecord]:
+    """Records of CADIS that do not tell gamma, with what its options say.
+
+    CADIS tells gamma with every round in which it estimates; before it did, the only place that
+    told was ``config.toml``. Other records stay as they are.
+    """
+    table = options.get(CADIS.name, {})
+    if options["method"] != CADIS.name or not isinstance(table, Mapping):
+        return history
+    gamma = table.get("gamma", CADIS.gamma)
+    if table.get("transitive") == "off" or not isinstance(gamma, int | float):
+        return history
+    return [
+        replace(record, report={"gamma": float(gamma), **record.report})
+        if "similarity" in record.report
+        else record
+        for record in history
+    ]

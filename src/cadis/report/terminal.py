@@ -16,6 +16,7 @@ from cadis.experiment import OnRound
 from cadis.methods import label_of
 from cadis.report.style import listed
 from cadis.runs import RoundResult, RunFolder
+from cadis.runs.observations import clusters_of
 
 _REFRESH_SECONDS = 0.1
 
@@ -146,6 +147,7 @@ def _say(console: Console, result: RoundResult, rounds: int) -> None:
 
 
 def _state(result: RoundResult) -> str:
-    clusters = result.record.clusters
+    accuracy, clusters = result.record.accuracy, clusters_of(result.record)
+    tested = "not tested" if accuracy is None else f"accuracy {accuracy:.3f}"
     found = "" if clusters is None else f", {len(set(clusters))} clusters"
-    return f"accuracy {result.record.accuracy:.3f}{found}"
+    return f"{tested}{found}"

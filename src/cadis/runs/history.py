@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from cadis.runs.files import DamagedError, damaged, digest_of, sync_file
@@ -10,12 +11,41 @@ from cadis.runs.record import RoundRecord
 from cadis.runs.shapes import read_as
 
 
+@dataclass(frozen=True)
+class _OldRecord(RoundRecord):
+    """A round as it was stored before methods told named arrays: CADIS's had places of their own.
+
+    Attributes:
+        clusters: the cluster of each participant.
+        similarity: how alike they are.
+        threshold: how alike neighbours must be.
+    """
+
+    clusters: list[int] | None = None
+    similarity: list[list[float]] | None = None
+    threshold: float | None = None
+
+    def lifted(self) -> RoundRecord:
+        """The same with these arrays in the report, if there are any."""
+        told = {name: getattr(self, name) for name in ("clusters", "similarity", "threshold")}
+        report = {name: array for name, array in told.items() if array is not None}
+        kept = {field.name: getattr(self, field.name) for field in fields(RoundRecord)}
+        return RoundRecord(**kept | {"report": report})
+
+
+def _read_record(line: bytes, where: str) -> RoundRecord:
+    """A round, in the form of today or in the old one, which has no report."""
+    if b'"report":' in line:
+        return read_as(RoundRecord, line, where)
+    return read_as(_OldRecord, line, where).lifted()
+
+
 def read_records(content: bytes, where: Path) -> list[RoundRecord]:
     """All rounds in a history. A last line that was not finished is passed over."""
     lines = content.splitlines(keepends=True)
     whole = [line for line in lines if line.endswith(b"\n")]
     records = [
-        read_as(RoundRecord, line, f"Line {number} of {where}")
+        _read_record(line, f"Line {number} of {where}")
         for number, line in enumerate(whole, start=1)
     ]
     for number, record in enumerate(records, start=1):

@@ -9,9 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cadis.core import SimilarityMatrix, cluster, estimate_all, one_thread, rescale
-from cadis.methods import CADIS, Method
-from cadis.runs.observations import Observations
+from cadis.core import ClientId, SimilarityMatrix, cluster, estimate_all, one_thread, rescale
+from cadis.runs.observations import (
+    Observations,
+    clusters_of,
+    gamma_of,
+    threshold_of,
+    threshold_or_half,
+)
 from cadis.runs.record import RoundRecord
 from cadis.training import Evaluation
 
@@ -40,20 +45,20 @@ def mean_accuracy(record: RoundRecord, classes: Sequence[int]) -> float | None:
 
 
 @one_thread()
-def replay(history: Sequence[RoundRecord], method: Method) -> SimilarityMatrix | None:
-    """The similarity matrix after these rounds, from their records; None if none was kept.
+def replay(history: Sequence[RoundRecord]) -> SimilarityMatrix | None:
+    """The similarity matrix after these rounds, from their records; None if nobody measured any.
 
     All pairs of clients are estimated, but only once, at the end.
     """
-    if not isinstance(method, CADIS):
-        return None
     observations = Observations(history)
+    if not observations.client_ids:
+        return None
     for record in history:
         observations.add(record)
-    direct = observations.direct()
-    if method.transitive != "off":
+    direct, gamma = observations.direct(), gamma_of(history[-1])
+    if gamma is not None:
         missing = direct.isnan()
-        direct[missing] = estimate_all(direct, method.gamma)[missing]
+        direct[missing] = estimate_all(direct, gamma)[missing]
     known = ~direct.isnan()
     return SimilarityMatrix(observations.client_ids, direct.nan_to_num(), observations.count, known)
 
@@ -63,19 +68,22 @@ def clusters_found(matrix: SimilarityMatrix, threshold: float) -> Tensor:
     return cluster(rescale(matrix.mean, matrix.known), threshold)
 
 
+def true_clusters_of(described: dict[str, Any]) -> dict[ClientId, Any]:
+    """The true cluster of each client, None if it is not known, from a ``federation.json``."""
+    return {client["id"]: client["cluster"] for client in described["clients"]}
+
+
 def cluster_agreement(
     matrix: SimilarityMatrix, found: Tensor, described: dict[str, Any]
 ) -> float | None:
     """Adjusted Rand index of the found and the true clusters; 1 is perfect, 0 is chance."""
-    truth = {client["id"]: client["cluster"] for client in described["clients"]}
-    true_clusters = [truth[client] for client in matrix.client_ids]
-    if None in true_clusters:
-        return None
-    return agreement(true_clusters, found.tolist())
+    true_clusters = true_clusters_of(described)
+    expected = [true_clusters[client] for client in matrix.client_ids]
+    return None if None in expected else agreement(expected, found.tolist())
 
 
 def summarise(
-    method: Method,
+    method_name: str,
     history: Sequence[RoundRecord],
     described: dict[str, Any],
     evaluation: Evaluation | None,
@@ -84,7 +92,7 @@ def summarise(
     """What ``summary.json`` holds: the run in a few numbers, and the last confusion matrix.
 
     Args:
-        method: how it learned.
+        method_name: the method's name, as users type it.
         history: its rounds, at least one.
         described: its ``federation.json``.
         evaluation: the last test by class, if there was any.
@@ -96,7 +104,7 @@ def summarise(
     rare = rare_classes(described)
     seconds = [asdict(record.seconds) for record in history]
     return {
-        "method": method.name,
+        "method": method_name,
         "rounds": last.round,
         "accuracy": last.accuracy,
         "loss": last.loss,
@@ -105,7 +113,7 @@ def summarise(
         "rare_classes": rare,
         "rare_accuracy": mean_accuracy(last, rare),
         "rejected": sum(len(record.rejected) for record in history),
-        **_summarise_clusters(method, history, described, among_all),
+        **_summarise_clusters(history, described, among_all),
         "confusion": None if evaluation is None else evaluation.confusion.tolist(),
         "seconds": {name: sum(each[name] for each in seconds) for name in seconds[0]},
         "versions": {
@@ -117,17 +125,17 @@ def summarise(
 
 
 def _summarise_clusters(
-    method: Method, history: Sequence[RoundRecord], described: dict[str, Any], among_all: bool
+    history: Sequence[RoundRecord], described: dict[str, Any], among_all: bool
 ) -> dict[str, Any]:
     """How many clusters were found among all clients seen, and how they agree with the truth."""
-    threshold = history[-1].threshold
-    if not isinstance(method, CADIS) or threshold is None:
+    last = history[-1]
+    if clusters_of(last) is None and threshold_of(last) is None:
         return {}
     by_round = {"round_agreement": _round_agreement(history, described)}
-    matrix = replay(history, method) if among_all else None
+    matrix = replay(history) if among_all else None
     if matrix is None:
         return by_round
-    found = clusters_found(matrix, threshold)
+    found = clusters_found(matrix, threshold_or_half(last))
     return {
         "clusters_found": len(found.unique()),
         "cluster_agreement": cluster_agreement(matrix, found, described),
@@ -137,14 +145,15 @@ def _summarise_clusters(
 
 def _round_agreement(history: Sequence[RoundRecord], described: dict[str, Any]) -> float | None:
     """As :func:`cluster_agreement`, of each round's participants; the mean over the rounds."""
-    truth = {client["id"]: client["cluster"] for client in described["clients"]}
-    if None in truth.values():
+    true_clusters = true_clusters_of(described)
+    if None in true_clusters.values():
         return None
     scores = [
-        agreement([truth[client] for client in record.participants], record.clusters or [])
+        agreement([true_clusters[client] for client in record.participants], found)
         for record in history
+        if (found := clusters_of(record)) is not None
     ]
-    return sum(scores) / len(scores)
+    return sum(scores) / len(scores) if scores else None
 
 
 def agreement(true_clusters: Sequence[int], found: Sequence[int]) -> float:

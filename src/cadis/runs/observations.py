@@ -1,16 +1,134 @@
-"""What the records of a run say about how alike its clients are."""
+"""What the records of a run say about how alike its clients are.
 
-from collections.abc import Collection, Sequence
+A method tells it by arrays of these names, whatever method it is: ``clusters``, the cluster of each
+participant, (k,); ``similarity``, how alike they are, (k, k); ``threshold``, how alike neighbours
+in the Q-matrix must be; ``gamma``, the largest deviation of a transitive estimate. What has one of
+these names but is something else is passed over.
+"""
 
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor
 
 from cadis.core import ClientId
 from cadis.runs.record import RoundRecord
 
+KNOWN = ("clusters", "similarity", "threshold", "gamma")
+"""The arrays that are understood here."""
+
+_LARGEST = 2**53
+"""The largest count that every program reads as what it is."""
+_COSINE = 1.001
+"""The largest similarity, with what rounding may add."""
+_HALF = 0.5
+"""The threshold where the method tells none: who was together in most rounds, if nothing else."""
+
+
+def clusters_of(record: RoundRecord) -> list[int] | None:
+    """The cluster of each participant, counted from 0; None if the method told none."""
+    labels = record.report.get("clusters")
+    if not isinstance(labels, list) or _unfit_clusters(labels, len(record.participants)):
+        return None
+    return [int(label) for label in labels]  # type: ignore[arg-type]
+
+
+def similarity_of(record: RoundRecord) -> Tensor | None:
+    """How alike the participants are, (k, k); None if the method did not tell."""
+    rows = record.report.get("similarity")
+    if not isinstance(rows, list) or _unfit_similarity(rows, len(record.participants)):
+        return None
+    return torch.tensor(np.array(rows, float), dtype=torch.float32)
+
+
+def threshold_of(record: RoundRecord) -> float | None:
+    """How alike neighbours had to be in the Q-matrix; None if the method did not tell."""
+    return scalar_of(record, "threshold")
+
+
+def gamma_of(record: RoundRecord) -> float | None:
+    """The largest deviation of a transitive estimate; None if nothing was estimated."""
+    return scalar_of(record, "gamma")
+
+
+def scalar_of(record: RoundRecord, name: str) -> float | None:
+    """A single number that the method told; None if it did not."""
+    value = record.report.get(name)
+    return None if value is None or isinstance(value, list) else float(value)
+
+
+def unfit(record: RoundRecord) -> list[str]:
+    """What is wrong with arrays whose names are known, in words."""
+    size, report = len(record.participants), record.report
+    found = [
+        _unfit_clusters(report["clusters"], size) if "clusters" in report else "",
+        _unfit_similarity(report["similarity"], size) if "similarity" in report else "",
+        *(
+            f"{name} is no number"
+            for name in ("threshold", "gamma")
+            if name in report and scalar_of(record, name) is None
+        ),
+    ]
+    return [complaint for complaint in found if complaint]
+
+
+def _unfit_clusters(labels: Any, size: int) -> str:
+    if not isinstance(labels, list):
+        return "clusters is no list"
+    if len(labels) != size:
+        return f"clusters has {len(labels)} entries, not {size}"
+    counted = all(isinstance(n, int) and 0 <= n <= _LARGEST for n in labels)
+    return "" if counted else "clusters are not counted from 0"
+
+
+def _unfit_similarity(rows: Any, size: int) -> str:
+    if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
+        return "similarity is no matrix"
+    if len(rows) != size:
+        return f"similarity has {len(rows)} entries, not {size}"
+    for row in rows:
+        if len(row) != size:
+            return f"a row of similarity has {len(row)} entries, not {size}"
+    try:
+        within = bool((np.abs(np.array(rows, float)) <= _COSINE).all())  # None becomes NaN
+    except OverflowError:
+        within = False
+    return "" if within else "a similarity is not between -1 and 1"
+
+
+Alikeness = Callable[[RoundRecord], Tensor | None]
+"""How alike the participants of a round are, (k, k), if it tells."""
+
+
+def alikeness(history: Sequence[RoundRecord]) -> Alikeness:
+    """What tells how alike clients are in these rounds.
+
+    Similarities do; where a method tells clusters only, who is in one cluster with whom does, the
+    mean of which over rounds is the part of their common rounds that two clients were together.
+    """
+    told = any(similarity_of(record) is not None for record in history)
+    return similarity_of if told else _together
+
+
+def _together(record: RoundRecord) -> Tensor | None:
+    """1 for participants in one cluster, else 0, (k, k)."""
+    clusters = clusters_of(record)
+    if clusters is None:
+        return None
+    labels = torch.tensor(clusters)
+    return (labels[:, None] == labels).float()
+
+
+def threshold_or_half(record: RoundRecord) -> float:
+    """What makes clients neighbours in the Q-matrix: as the method told, or a half."""
+    threshold = threshold_of(record)
+    return _HALF if threshold is None else threshold
+
 
 class Observations:
-    """Running means of the similarities of everybody seen to some clients (Eq. 12), by record.
+    """Running means of how alike everybody seen is to some clients (Eq. 12), by record.
 
     They are changed in place: a round costs the pairs that took part, while a
     :class:`~cadis.core.SimilarityMatrix`, which is a value, copies all pairs there are. The numbers
@@ -26,6 +144,7 @@ class Observations:
     ) -> None:
         self.client_ids = joined(history)
         chosen = [c for c in self.client_ids if clients is None or c in clients]
+        self._alikeness = alikeness(history)
         self._row = {client: row for row, client in enumerate(self.client_ids)}
         self._column = {client: column for column, client in enumerate(chosen)}
         self._seen: set[ClientId] = set()
@@ -33,8 +152,9 @@ class Observations:
         self.count = torch.zeros(len(self._row), len(chosen), dtype=torch.int32)
 
     def add(self, record: RoundRecord) -> None:
-        """Fold in a round, if it measured similarities."""
-        if record.similarity is None:
+        """Fold in a round, if it tells how alike its participants are."""
+        similarity = self._alikeness(record)
+        if similarity is None:
             return
         who = record.participants
         self._seen.update(who)
@@ -43,7 +163,7 @@ class Observations:
         columns = torch.tensor([self._column[who[place]] for place in places], dtype=torch.long)
         block = (rows[:, None], columns)
         times = self.count[block].to(self.mean.dtype)
-        new = torch.tensor(record.similarity)[:, places]
+        new = similarity[:, places]
         self.mean[block] = times / (times + 1) * self.mean[block] + new / (times + 1)
         self.count[block] += 1
 
@@ -58,6 +178,7 @@ class Observations:
 
 
 def joined(history: Sequence[RoundRecord]) -> tuple[ClientId, ...]:
-    """All clients whose similarities were measured, in the order in which they joined."""
-    measured = (record.participants for record in history if record.similarity is not None)
+    """All clients of whom it was told how alike they are, in the order in which they joined."""
+    told = alikeness(history)
+    measured = (record.participants for record in history if told(record) is not None)
     return tuple(dict.fromkeys(client for participants in measured for client in participants))

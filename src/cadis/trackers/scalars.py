@@ -8,6 +8,7 @@ from statistics import fmean, pstdev
 from typing import Any, TypeAlias
 
 from cadis.runs import RoundRecord, mean_accuracy
+from cadis.runs.observations import clusters_of, threshold_of
 
 Scalar: TypeAlias = str | int | float | bool
 
@@ -22,13 +23,13 @@ def scalars(
     record: RoundRecord, rare_classes: Sequence[int], class_names: Sequence[str]
 ) -> dict[str, float]:
     """A round's numbers by name; what was not measured is left out."""
-    tested = bool(record.class_accuracy)
+    tested, clusters = bool(record.class_accuracy), clusters_of(record)
     found = {
         "accuracy": record.accuracy,
         "loss": record.loss,
         "rare_accuracy": mean_accuracy(record, rare_classes) if tested else None,
-        "clusters": None if record.clusters is None else len(set(record.clusters)),
-        "threshold": record.threshold,
+        "clusters": None if clusters is None else len(set(clusters)),
+        "threshold": threshold_of(record),
         "rejected": len(record.rejected),
         **{f"seconds/{name}": value for name, value in vars(record.seconds).items()},
         **_by_class(record, class_names),

@@ -20,6 +20,8 @@ def draw_convergence(results: Results, place: Place) -> Path | None:
             if found:
                 rounds = min((each.rounds for each in found), key=len)
                 for name, ls in (("transitive", "-"), ("standard", (0, (4, 1.5)))):
+                    if not getattr(found[0], name):  # it estimates nothing
+                        continue
                     values = np.mean([getattr(each, name)[: len(rounds)] for each in found], axis=0)
                     label = "with" if name == "transitive" else "without"
                     text = f"{shown(group.label)}, {label} transitive learning"

@@ -21,14 +21,14 @@ def census_of(run_data: RunData) -> Census | None:
     clients = run_data.federation["clients"]
     if any(client["samples"] is None for client in clients):
         return None
-    truth = [client["cluster"] for client in clients]
+    true_clusters = list(run_data.true_clusters.values())
     seed = f", seed {run_data.seed}" if "seed" in run_data.options else ""
     return Census(
         title=f"{run_data.options.get('dataset', 'own data')}{seed}",
         classes=tuple(run_data.classes),
         client_ids=tuple(client["id"] for client in clients),
         counts=torch.tensor([client["samples"] for client in clients]),
-        cluster_of_client=None if None in truth else torch.tensor(truth),
+        cluster_of_client=None if None in true_clusters else torch.tensor(true_clusters),
         available=0,
         tested=0,
     )

@@ -7,8 +7,7 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 
 from cadis.analysis import Frame, Group, Results, RunData, frames
-from cadis.methods import CADIS
-from cadis.report.figures.matrices import clustering_story, some_shown
+from cadis.report.figures.matrices import clustering_run, some_shown
 from cadis.report.style import OKABE_ITO, UNKNOWN, Place, figure, looks, shown
 
 _COLUMNS = 60
@@ -18,8 +17,8 @@ _CLUSTERS = 7
 
 def draw_flow(results: Results, place: Place) -> Path | None:
     """The clusters found in a run, round by round; a colour is the true cluster that one is of."""
-    run_data, path = clustering_story(results), place("flow")
-    if run_data is None or not isinstance(run_data.method, CADIS) or len(run_data.history) < 2:
+    run_data, path = clustering_run(results), place("flow")
+    if run_data is None or len(run_data.history) < 2:
         return None
     rounds = set(np.geomspace(1, len(run_data.history), _COLUMNS).round().astype(int).tolist())
     told = list(frames(run_data.history, rounds, run_data.gamma, run_data.looked_at))
@@ -35,7 +34,7 @@ def draw_flow(results: Results, place: Place) -> Path | None:
         axes.set_xticks(ticks, [str(told[tick].record.round) for tick in ticks])
         axes.set(xlabel="round (early ones have more room)", ylabel="client")
         whose = "found cluster"
-        if None not in run_data.true_cluster.values():
+        if None not in run_data.true_clusters.values():
             whose = "true cluster that most of a found one are of"
         title = f"How the clusters formed{some_shown(run_data)}"
         axes.set_title(f"{title}\ncolour: {whose}; grey: not seen yet", fontsize=10)
@@ -58,7 +57,7 @@ def draw_voice(results: Results, place: Place) -> Path | None:
             colour = styles[results.groups.index(group)].colour
             axes.bar(places, heights, 0.95 * width, color=colour, label=shown(group.label))
         axes.axhline(1 / len(clusters), color="black", lw=0.8, ls=(0, (4, 2)))
-        sizes = Counter(results.runs[0].true_cluster.values())
+        sizes = Counter(results.runs[0].true_clusters.values())
         names = [f"{label}\n{sizes[label]} clients" for label in clusters]
         axes.set_xticks(range(len(clusters)), names)
         axes.set(xlabel="true cluster", ylabel="share in the global model")
@@ -76,8 +75,8 @@ def _colours(frame: Frame, run_data: RunData) -> list[int]:
     found = dict(zip(frame.clients, frame.found.tolist(), strict=True))
     members: dict[int, list[int]] = {}
     for client, label in found.items():
-        truth = run_data.true_cluster[client]
-        members.setdefault(label, []).append(label if truth is None else truth)
+        expected = run_data.true_clusters[client]
+        members.setdefault(label, []).append(label if expected is None else expected)
     number = {label: Counter(whose).most_common(1)[0][0] for label, whose in members.items()}
     return [
         1 + number[found[client]] % _CLUSTERS if client in found else 0
@@ -89,13 +88,14 @@ def voices(group: Group) -> dict[int, float]:
     """By true cluster, the mean of what its participants weighed together; nothing without any."""
     rounds: list[dict[int, float]] = []
     for run_data in group.runs:
-        truth = run_data.true_cluster
-        if None in truth.values() or len(set(truth.values())) < 2 or group.is_reference:
+        true_clusters = run_data.true_clusters
+        several = len(set(true_clusters.values())) > 1
+        if None in true_clusters.values() or not several or group.is_reference:
             return {}
         for record in run_data.history:
             shares: dict[int, float] = {}
             for client, weight in zip(record.participants, record.weights, strict=True):
-                label = int(truth[client] or 0)
+                label = int(true_clusters[client] or 0)
                 shares[label] = shares.get(label, 0.0) + weight
             rounds.append(shares)
     labels = {label for shares in rounds for label in shares}

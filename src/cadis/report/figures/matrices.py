@@ -18,7 +18,7 @@ from cadis.report.style import UNKNOWN, Place, figure, shown
 
 def draw_similarity(results: Results, place: Place) -> Path | None:
     """The Q-matrix at the end of a run, clients of one cluster side by side."""
-    run_data, path = clustering_story(results), place("similarity")
+    run_data, path = similarity_run(results), place("similarity")
     if run_data is None or run_data.matrix is None:
         return None
     order = run_data.matrix.index_of(run_data.ordered_clients)
@@ -36,15 +36,16 @@ def draw_similarity(results: Results, place: Place) -> Path | None:
 
 def draw_clusters(results: Results, place: Place) -> Path | None:
     """Who was grouped with whom in a run: found below the diagonal, true above it."""
-    run_data, path = clustering_story(results), place("clusters")
+    run_data, path = clustering_run(results), place("clusters")
     if run_data is None:
         return None
     clients = run_data.ordered_clients
     found = run_data.grouped_together()
-    has_truth = all(run_data.true_cluster[client] is not None for client in clients)
+    true_clusters = [run_data.true_clusters[client] for client in clients]
+    has_truth = None not in true_clusters
     if has_truth:
-        truth = torch.tensor([run_data.true_cluster[client] for client in clients])
-        found = torch.where(torch.ones_like(found).triu(1) > 0, truth[:, None] == truth, found)
+        labels = torch.tensor(true_clusters)
+        found = torch.where(torch.ones_like(found).triu(1) > 0, labels[:, None] == labels, found)
     with figure(path, 6.0, 5.2) as drawing:
         axes = drawing.subplots()
         image = heat_map(axes, found.numpy())
@@ -59,7 +60,7 @@ def _clusters_title(run_data: RunData, has_truth: bool, has_strangers: bool) -> 
     above = f";{chr(10) if run_data.choice else ' '}above it: the truth" if has_truth else ""
     never = "\n(grey: never took part together)" if has_strangers else ""
     some = f"; {run_data.choice}" if run_data.choice else ""
-    return f"{side}rouped together by CADIS{above}{some}{never}"
+    return f"{side}rouped together by {shown(run_data.label)}{above}{some}{never}"
 
 
 def heat_map(axes: Axes, values: NDArray[np.float64]) -> AxesImage:
@@ -90,16 +91,20 @@ def some_shown(run_data: RunData) -> str:
     return f": {run_data.choice}" if run_data.choice else ""
 
 
-def clustering_story(results: Results) -> RunData | None:
-    """The first run that tells of clusters, if any does."""
-    telling = (run_data for run_data in results.runs if run_data.history[-1].clusters is not None)
-    return next(telling, None)
+def clustering_run(results: Results) -> RunData | None:
+    """The first run whose method told clusters, if any did."""
+    return next((run_data for run_data in results.runs if run_data.tells_clusters), None)
+
+
+def similarity_run(results: Results) -> RunData | None:
+    """The first run whose method told how alike clients are, if any did."""
+    return next((run_data for run_data in results.runs if run_data.tells_similarity), None)
 
 
 def _cluster_of(client: ClientId, run_data: RunData) -> int:
-    truth = run_data.true_cluster[client]
-    return run_data.found_cluster[client] if truth is None else truth
+    expected = run_data.true_clusters[client]
+    return run_data.found_clusters[client] if expected is None else expected
 
 
 def _frames(run_data: RunData) -> str:
-    return "found clusters" if None in run_data.true_cluster.values() else "true clusters"
+    return "found clusters" if None in run_data.true_clusters.values() else "true clusters"

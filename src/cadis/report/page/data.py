@@ -116,17 +116,18 @@ def _federation(results: Results) -> dict[str, Any] | None:
 def _owned(clients: list[dict[str, Any]]) -> dict[str, Any]:
     """Who has what: all clients, or some of very many; the numbers in words are those of all."""
     by_id = {client["id"]: client for client in clients}
-    truth = {client["id"]: client["cluster"] for client in clients}
-    known, sizes = None not in truth.values(), [sum(client["samples"]) for client in clients]
-    together = sorted(by_id, key=lambda client: truth[client] or 0)
-    kept = set(sample(together, truth))
+    true_clusters = {client["id"]: client["cluster"] for client in clients}
+    known = None not in true_clusters.values()
+    sizes = [sum(client["samples"]) for client in clients]
+    together = sorted(by_id, key=lambda client: true_clusters[client] or 0)
+    kept = set(sample(together, true_clusters))
     shown = [client for client in by_id if client in kept]
     return {
         "clients": [str(client) for client in shown],
-        "cluster": [truth[client] for client in shown] if known else None,
+        "cluster": [true_clusters[client] for client in shown] if known else None,
         "samples": [by_id[client]["samples"] for client in shown],
         "of": len(clients),
-        "clusters": len(set(truth.values())) if known else None,
+        "clusters": len(set(true_clusters.values())) if known else None,
         "range": [min(sizes), max(sizes)],
     }
 
@@ -180,7 +181,7 @@ def _convergence(results: Results) -> dict[str, Any] | None:
             "method": place,
             "seed": run_data.seed,
             "rounds": found.rounds,
-            "with": [round(value, 6) for value in found.transitive],
+            "with": [round(value, 6) for value in found.transitive] or None,
             "without": [round(value, 6) for value in found.standard],
             "choice": run_data.choice,
         }

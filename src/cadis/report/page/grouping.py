@@ -11,6 +11,7 @@ import torch
 from cadis.analysis import SHOWN, Frame, Results, RunData, frames, spread_rounds
 from cadis.core import ClientId
 from cadis.runs import agreement
+from cadis.runs.observations import clusters_of, threshold_or_half
 
 _BUDGET = 1_600_000
 """Bytes for the matrices of all runs together."""
@@ -28,7 +29,7 @@ def grouping(results: Results) -> dict[str, Any] | None:
         (place, run_data)
         for place, group in enumerate(results.groups)
         for run_data in group.runs
-        if run_data.found_cluster
+        if run_data.found_clusters
     ]
     if not telling:
         return None
@@ -53,16 +54,16 @@ def _make_run(place: int, run_data: RunData, budget: int) -> dict[str, Any]:
     by_round = {frame.record.round: _shown(frame, run_data, clients) for frame in every}
     chosen = [by_round[number] for number in kept if number in by_round]
     flowing = [by_round[number] for number in flow if number in by_round]
-    truth = [run_data.true_cluster[client] for client in clients]
+    true_clusters = [run_data.true_clusters[client] for client in clients]
     return {
         "method": place,
         "seed": run_data.seed,
-        "of": len(run_data.true_cluster),
+        "of": len(run_data.true_clusters),
         "sampled": bool(run_data.choice),
         "clients": [str(client) for client in clients],
-        "true": None if None in truth else truth,
+        "true": None if None in true_clusters else true_clusters,
         **{key: [frame[key] for frame in chosen] for key in _FRAME},
-        "agreement": None if None in truth else [frame["agreement"] for frame in chosen],
+        "agreement": None if None in true_clusters else [f["agreement"] for f in chosen],
         "flow": {
             "rounds": [frame["rounds"] for frame in flowing],
             "found": [frame["found"] for frame in flowing],
@@ -77,8 +78,8 @@ def _shown(frame: Frame, run_data: RunData, clients: Sequence[ClientId]) -> dict
         "rounds": frame.record.round,
         "q": _packed(frame, clients),
         "found": _labels(frame, clients),
-        "threshold": round(frame.record.threshold or 0, 4),
-        "agreement": _agreement(frame, run_data.true_cluster),
+        "threshold": round(threshold_or_half(frame.record), 4),
+        "agreement": _agreement(frame, run_data.true_clusters),
         "weights": weights,
         "others": others,
     }
@@ -116,9 +117,9 @@ def _labels(frame: Frame, clients: Sequence[ClientId]) -> list[int]:
     return [label.get(client, -1) for client in clients]
 
 
-def _agreement(frame: Frame, truth: Mapping[ClientId, int | None]) -> float:
-    true_clusters = [truth[client] or 0 for client in frame.clients]
-    return round(agreement(true_clusters, frame.found.tolist()), 4)
+def _agreement(frame: Frame, true_clusters: Mapping[ClientId, int | None]) -> float:
+    expected = [true_clusters[client] or 0 for client in frame.clients]
+    return round(agreement(expected, frame.found.tolist()), 4)
 
 
 def _weights(
@@ -129,7 +130,7 @@ def _weights(
     There may be thousands of others in each round: of them, only the sums are told.
     """
     record, position = frame.record, {client: row for row, client in enumerate(clients)}
-    labels = record.clusters or [0] * len(record.participants)
+    labels = clusters_of(record) or [0] * len(record.participants)
     told = list(zip(record.participants, record.weights, labels, strict=True))
     shown = [
         [position[client], round(weight, 5), label]

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from cadis.analysis import Results, RunData
-from cadis.methods import METHODS
 
 _NO_DIFFERENCE = ("seed", "workers", "device", "data_dir", "offline")
 
@@ -41,15 +40,12 @@ def setup(results: Results) -> dict[str, Any]:
 
 
 def _flat(run_data: RunData) -> dict[str, str]:
-    """Options side by side; a part's parameters under its name."""
+    """Options side by side; parameters of the other parts than the method under their names."""
     flat: dict[str, str] = {}
     for key, value in run_data.options.items():
         if isinstance(value, Mapping):
-            flat |= {_inner(key, name): str(content) for name, content in value.items()}
+            inner = "" if key == run_data.name else f"{key}."
+            flat |= {f"{inner}{name}": str(content) for name, content in value.items()}
         elif key not in _NO_DIFFERENCE and value != "":
             flat[key] = str(value)
     return flat
-
-
-def _inner(part: str, name: str) -> str:
-    return name if part in METHODS else f"{part}.{name}"

@@ -1,0 +1,127 @@
+"""A run is read whatever its method is, and whoever wrote it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cadis.analysis import Comparison, RunData, answer, read_results
+from cadis.methods import CADIS, FedAvg, SingleSet
+from cadis.report import draw_figures, page_data
+from cadis.runs import HistoryWriter, RoundRecord, RunFolder, read_toml, replace_text, to_toml
+from fabricated import write_run
+
+OWN = "gone/mymethod.py:Mine"
+"""A method in a file that is not there any more."""
+
+
+def rewrite(folder: RunFolder, history: list[RoundRecord]) -> None:
+    folder.history_path.unlink()
+    writer = HistoryWriter(folder.history_path)
+    for record in history:
+        writer.append(record)
+
+
+def write_own(path: Path, keep: tuple[str, ...], **run: Any) -> RunFolder:
+    """A run of a user's method, which tells some of what CADIS tells."""
+    folder = write_run(path, CADIS(), **run)
+    options = read_toml(path / "config.toml")
+    del options["cadis"]
+    further = {"task": "classification", "transforms": ["clip"], "clip": {"norm": 1.0}}
+    options |= {"method": OWN, "mine": {"strength": 2}, **further}
+    replace_text(path / "config.toml", to_toml(options))
+    told = folder.read_history()
+    reports = [{name: r.report[name] for name in keep} for r in told]
+    rewrite(folder, [replace(r, report=own) for r, own in zip(told, reports, strict=True)])
+    if folder.has_summary():
+        folder.write_json("summary.json", folder.read_json("summary.json") | {"method": "mine"})
+    return folder
+
+
+def as_old(folder: RunFolder) -> None:
+    """As it was stored before methods told named arrays."""
+    lines = []
+    for record in folder.read_history():
+        line, report = record.to_json(), record.report
+        for name in ("report", "measures", "client_loss", "models", "client_models"):
+            del line[name]
+        told = {name: report.get(name) for name in ("clusters", "similarity", "threshold")}
+        lines.append(json.dumps(line | told) + "\n")
+    folder.history_path.write_text("".join(lines))
+
+
+def test_a_method_is_known_by_its_name_alone(tmp_path: Path) -> None:
+    run_data = RunData.read(write_own(tmp_path / "run", ()))
+    assert (run_data.name, run_data.label, run_data.pools_clients) == ("mine", "mine", False)
+    going_on = RunData.read(write_own(tmp_path / "other", (), finished=False))
+    assert (going_on.name, going_on.label) == ("Mine", "Mine")  # nobody has told it yet
+    ours = RunData.read(write_run(tmp_path / "ours", FedAvg()))
+    assert (ours.name, ours.label, ours.pools_clients) == ("fedavg", "FedAvg", False)
+
+
+def test_only_singleset_pools_clients(tmp_path: Path) -> None:
+    assert RunData.read(write_run(tmp_path / "run", SingleSet())).pools_clients
+
+
+FIGURES = {"accuracy", "federation", "confusion", "voice", "clients", "clients-rounds"}
+
+
+@pytest.mark.parametrize(
+    ("told", "figures"),
+    [
+        ((), set()),
+        (("clusters",), {"clusters", "flow"}),
+        (("similarity",), {"similarity", "convergence"}),
+        (
+            ("clusters", "similarity", "threshold"),
+            {"clusters", "flow", "similarity", "convergence"},
+        ),
+    ],
+)
+def test_a_method_of_ones_own_gets_the_pictures_of_what_it_tells(
+    told: tuple[str, ...], figures: set[str], tmp_path: Path
+) -> None:
+    folder = write_own(tmp_path / "run", told)
+    results = read_results([folder.path])
+    drawn = draw_figures(results, tmp_path / "figures", pdf=False)
+    assert {path.stem for path in drawn} == FIGURES | figures
+    assert (page_data(results)["grouping"] is not None) == bool(told)
+    assert answer(Comparison(results)).startswith("mine reaches an accuracy")
+    settings = page_data(results)["setup"]["options"]
+    assert ["strength", "2"] in settings
+    assert ["clip.norm", "1.0"] in settings
+
+
+def test_from_clusters_alone_the_true_ones_are_found(tmp_path: Path) -> None:
+    run_data = RunData.read(write_own(tmp_path / "run", ("clusters",), rounds=40))
+    assert len(run_data.ordered_clients) == 12
+    pairs = {(run_data.true_clusters[c], run_data.found_clusters[c]) for c in range(12)}
+    assert len(pairs) == 3  # one to one: labels were made up so
+
+
+def test_an_old_folder_says_the_same_as_a_new_one(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", CADIS(gamma=0.25), rounds=9)
+    new = page_data(read_results([folder.path]))
+    as_old(folder)
+    assert b'"report"' not in folder.history_path.read_bytes()
+    old = page_data(read_results([folder.path]))
+    assert new.pop("created")
+    assert old.pop("created")
+    assert old == new
+
+
+@pytest.mark.parametrize(
+    ("method", "gamma"),
+    [(CADIS(gamma=0.25), 0.25), (CADIS(transitive="off"), None), (FedAvg(), None)],
+)
+def test_gamma_of_an_old_run_is_that_of_its_options(
+    method: Any, gamma: float | None, tmp_path: Path
+) -> None:
+    folder = write_run(tmp_path / "run", method, rounds=2)
+    as_old(folder)
+    assert RunData.read(folder).gamma == gamma
+    if method.name == "cadis":
+        replace_text(folder.path / "config.toml", 'method = "cadis"\nrounds = 2\n')
+        assert RunData.read(folder).gamma == CADIS.gamma  # what is not told is the default

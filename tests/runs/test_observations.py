@@ -1,0 +1,157 @@
+"""What a method tells of clusters and similarities, by any method, in the form of any time."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from cadis.core import CadisError
+from cadis.runs import RoundRecord, Seconds, replay, summarise
+from cadis.runs.history import read_records
+from cadis.runs.observations import (
+    Observations,
+    clusters_of,
+    gamma_of,
+    joined,
+    similarity_of,
+    threshold_of,
+    unfit,
+)
+
+OLD: dict[str, Any] = {
+    "round": 1, "accuracy": 0.5, "loss": 1.5, "class_accuracy": [0.25, 0.75],
+    "participants": ["a", "b"], "clusters": [0, 1], "weights": [0.5, 0.5],
+    "similarity": [[1.0, 0.25], [0.25, 1.0]], "threshold": 0.7, "rejected": [],
+    "seconds": {"train": 1.0, "aggregate": 0.5, "evaluate": 0.25, "total": 2.0},
+    "client_accuracy": None, "capped": ["b"],
+}  # fmt: skip
+"""A line as it was written before methods told named arrays."""
+
+
+def told(number: int = 1, who: str = "abc", **report: Any) -> RoundRecord:
+    weights, seconds = [1 / len(who)] * len(who), Seconds(1, 1, 1, 1)
+    return RoundRecord(number, 0.5, 1.0, [], list(who), weights, [], seconds, report=report)
+
+
+def read(*lines: dict[str, Any]) -> list[RoundRecord]:
+    return read_records("".join(f"{json.dumps(line)}\n" for line in lines).encode(), Path("h"))
+
+
+def test_an_old_line_is_read_with_its_arrays_in_the_report() -> None:
+    (record,) = read(OLD)
+    names = ("clusters", "similarity", "threshold")
+    expected: dict[str, Any] = {key: value for key, value in OLD.items() if key not in names}
+    expected |= {"seconds": Seconds(1.0, 0.5, 0.25, 2.0), "report": {n: OLD[n] for n in names}}
+    assert record == RoundRecord(**expected)
+    assert type(record) is RoundRecord
+    assert read(record.to_json()) == [record]  # in the form of today
+
+
+def test_an_old_line_of_a_method_without_clusters_reports_nothing() -> None:
+    (record,) = read(OLD | {"clusters": None, "similarity": None, "threshold": None})
+    assert record.report == {}
+
+
+def test_a_client_may_be_called_report() -> None:
+    (record,) = read(OLD | {"participants": ["report", "b"]})
+    assert clusters_of(record) == [0, 1]
+
+
+def test_a_run_may_have_been_begun_in_the_old_form_and_gone_on_in_the_new() -> None:
+    new = told(2, "ab", clusters=[0, 0], similarity=[[1, 0.75], [0.75, 1]], gamma=0.25)
+    history = read(OLD, new.to_json())
+    matrix = replay(history)
+    assert matrix is not None
+    assert matrix.mean[0, 1] == (0.25 + 0.75) / 2
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [({"clusters": [0, "x"]}, "clusters.1"), ({"clusters": 3}, "clusters"), ({"more": 1}, "more")],
+)
+def test_a_damaged_old_line_is_a_sentence(change: dict[str, Any], place: str) -> None:
+    with pytest.raises(CadisError, match=f"Line 1 of h is damaged: {place} "):
+        read(OLD | change)
+
+
+def test_what_has_the_known_names_and_shapes_is_understood() -> None:
+    rows = [[1, 0.5, 0], [0.5, 1, 0], [0, 0, 1]]
+    record = told(clusters=[0, 0, 1], similarity=rows, threshold=0.75, gamma=1)
+    assert clusters_of(record) == [0, 0, 1]
+    assert torch.equal(similarity_of(record), torch.tensor(rows))  # type: ignore[arg-type]
+    assert (threshold_of(record), gamma_of(record)) == (0.75, 1)
+    assert unfit(record) == []
+    nothing = told()
+    assert (clusters_of(nothing), similarity_of(nothing)) == (None, None)
+    assert (threshold_of(nothing), gamma_of(nothing), unfit(nothing)) == (None, None, [])
+
+
+UNFIT: list[dict[str, Any]] = [
+    {"clusters": 3},
+    {"clusters": [0, 1]},
+    {"clusters": [0, 1, None]},
+    {"clusters": [0, 1, 0.5]},
+    {"clusters": [[0, 1, 1]] * 3},
+    {"similarity": 0.5},
+    {"similarity": [1, 1, 1]},
+    {"similarity": [[1.0, 0.0], [0.0, 1.0]]},
+    {"similarity": [[1, 1, 1], [1, 1, 1], [1, 1]]},
+    {"similarity": [[1, 1, 1], [1, 1, 1], [1, 1, None]]},
+    {"similarity": [[1, 1, 1], [1, 1, 1], [1, 1, 10**400]]},
+    {"threshold": None},
+    {"gamma": [0.5]},
+]
+
+
+@pytest.mark.parametrize("report", UNFIT)
+def test_what_only_has_a_known_name_is_passed_over_and_can_be_told(report: dict[str, Any]) -> None:
+    record = told(**report)
+    readers = (clusters_of, similarity_of, threshold_of, gamma_of)
+    assert all(reader(record) is None for reader in readers)
+    assert len(unfit(record)) == 1
+    assert joined([record]) == ()
+
+
+def test_of_clusters_alone_the_part_of_common_rounds_that_two_were_together_is_kept() -> None:
+    history = [
+        told(1, "abc", clusters=[0, 0, 1]),
+        told(2, "acd", clusters=[5, 5, 2]),  # labels of a round mean nothing in the next
+        told(3, "ab", clusters=[1, 0]),
+        told(4, "ab"),
+    ]
+    observations = Observations(history)
+    for record in history:
+        observations.add(record)
+    assert observations.client_ids == ("a", "b", "c", "d")
+    expected = torch.tensor(
+        [[3 / 3, 1 / 2, 1 / 2, 0], [1 / 2, 1, 0, torch.nan], [1 / 2, 0, 1, 0], [0, torch.nan, 0, 1]]
+    )
+    assert torch.equal(observations.direct().nan_to_num(-1), expected.nan_to_num(-1))
+
+
+def test_clusters_count_for_nothing_where_similarities_are_told() -> None:
+    history = [
+        told(1, "ab", clusters=[0, 1]),
+        told(2, "ab", clusters=[0, 1], similarity=[[1, 0.5], [0.5, 1]]),
+    ]
+    matrix = replay(history)
+    assert matrix is not None
+    assert (float(matrix.mean[0, 1]), int(matrix.count[0, 1])) == (0.5, 1)
+
+
+def described(**true_clusters: int) -> dict[str, Any]:
+    clients = [{"id": who, "cluster": own, "samples": [1]} for who, own in true_clusters.items()]
+    return {"classes": ["x"], "clients": clients}
+
+
+def test_clusters_alone_are_summarised_whatever_the_method_is_called() -> None:
+    history = [told(1, "abc", clusters=[0, 0, 1]), told(2, "abd", clusters=[3, 3, 4])]
+    summary = summarise("mine", history, described(a=0, b=0, c=1, d=1), None)
+    assert summary["method"] == "mine"
+    assert summary["round_agreement"] == 1
+    assert summary["clusters_found"] == 3  # nobody knows whether c and d belong together
+    without = summarise("mine", [told()], described(a=0, b=0, c=1), None)
+    assert "clusters_found" not in without
+    assert "round_agreement" not in without
