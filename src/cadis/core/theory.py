@@ -1,4 +1,8 @@
-"""What the paper proves: its theorems and propositions as functions that a test can check."""
+"""What the paper proves: its theorems and propositions as functions that can be executed.
+
+No run needs them. They are oracles for tests, and where docs/paper.md sends a reader who looks for
+a theorem; where one does not hold as printed, its function says so.
+"""
 
 from math import comb
 

@@ -1,4 +1,7 @@
-"""Fetching published datasets: mirrors, checksums, and nothing half-written."""
+"""Fetching published datasets: mirrors, checksums, and nothing half-written.
+
+Not by ``pooch``: it tries one address a file, and knows no checksum but that of the packed file.
+"""
 
 import http.client
 import itertools
