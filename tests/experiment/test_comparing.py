@@ -189,7 +189,6 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="files cannot be locked there")
 def test_two_processes_do_not_work_on_one_study(tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path / "study")
     study = folder.join(quick_study())

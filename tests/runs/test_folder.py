@@ -161,7 +161,7 @@ def test_killed_before_who_has_what_is_written_a_run_is_resumed(tmp_path: Path) 
     assert (begun / name).read_bytes() == (folder / name).read_bytes()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="files cannot be locked there")
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 def test_a_second_run_does_not_touch_a_live_one(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "two")
     long = ["run", *QUICK[2:], "--rounds", "100000", "--out", str(folder.path)]

@@ -1,28 +1,28 @@
 """One process at a time works on a folder, and others can tell."""
 
 import os
-import sys
-import time
+from functools import partial
 from pathlib import Path
-from typing import IO
+
+from filelock import FileLock, Timeout
 
 from cadis.core import CadisError
 
-_HELD: set[Path] = set()
-"""What this process has locked: the system keeps apart only processes, not parts of one."""
+_PATIENCE = 0.1
+"""Seconds: somebody may only have looked whether it is locked."""
+
+_LONGEST = 100
 
 
 class Lock:
     """A lock that is held until it is closed, or the process ends."""
 
-    def __init__(self, path: Path, file: IO[str]) -> None:
-        self._path, self._file = path, file
-        _HELD.add(path)
+    def __init__(self, held: FileLock) -> None:
+        self._held = held
 
     def close(self) -> None:
         """Let others work on it."""
-        _HELD.discard(self._path)
-        self._file.close()
+        self._held.release()
 
 
 def lock(path: Path, what: str) -> Lock:
@@ -32,56 +32,49 @@ def lock(path: Path, what: str) -> Lock:
         path: a file that is locked.
         what: what is worked on, for those who are refused.
     """
-    if path.resolve() in _HELD:  # opening and closing its file would let go of the lock
-        raise _refusal(what, str(os.getpid()))
-    file = path.open("a+", encoding="ascii", errors="replace")
+    path.parent.stat()  # a folder that is missing is not made
+    held = FileLock(
+        path,
+        thread_local=False,  # whoever has it may close it
+        fallback_to_soft=False,  # a file that merely exists would outlive a process that is killed
+        preserve_lock_file=True,
+        on_acquired=partial(_sign, path),
+    )
     try:
-        file.seek(0)
-        owner = file.read(100)
-        if owner.strip("0123456789"):
-            raise CadisError(f"{path} is not a lock of cadis; choose another folder.")
-        if not (_try_lock(file) or _try_again(file)):
-            raise _refusal(what, owner)
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-    except BaseException:
-        file.close()
-        raise
-    return Lock(path.resolve(), file)
+        held.acquire(timeout=_PATIENCE)
+    except Timeout:
+        raise CadisError(
+            f"{what} is still going on, in process {_owner(path)}; stop it first, or let it end."
+        ) from None
+    return Lock(held)
 
 
 def is_locked(path: Path) -> bool:
     """Whether somebody works on it."""
-    if path.resolve() in _HELD:
-        return True
+    if not path.exists():
+        return False
+    looking = FileLock(path, fallback_to_soft=False, preserve_lock_file=True)
     try:
-        with path.open("r+", encoding="ascii") as file:  # closing it lets go of the lock
-            return not _try_lock(file)
-    except OSError:  # there is none, or it cannot be asked
+        with looking.acquire(blocking=False):
+            return False
+    except Timeout:
+        return True
+    except OSError:  # it cannot be asked
         return False
 
 
-def _refusal(what: str, owner: str) -> CadisError:
-    return CadisError(
-        f"{what} is still going on, in process {owner}; stop it first, or let it end."
-    )
+def _sign(path: Path, descriptor: int) -> None:
+    """Write into a lock who has it, if it is one of ours."""
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    if os.read(descriptor, _LONGEST).strip(b" 0123456789"):
+        raise CadisError(f"{path} is not a lock of cadis; choose another folder.")
+    os.ftruncate(descriptor, 0)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    os.write(descriptor, f" {os.getpid()}".encode())
 
 
-def _try_again(file: IO[str]) -> bool:
-    """Once more after a moment: somebody may only have looked whether it is locked."""
-    time.sleep(0.05)
-    return _try_lock(file)
-
-
-def _try_lock(file: IO[str]) -> bool:
-    """Lock a file, if nobody else has; where files cannot be locked, nobody has."""
-    if sys.platform == "win32":
-        return True
-    import fcntl  # noqa: PLC0415
-
-    try:
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
-    return True
+def _owner(path: Path) -> str:
+    """Who has a lock. On Windows nobody else can read its first byte."""
+    with path.open("rb") as file:
+        file.seek(1)
+        return file.read(_LONGEST).decode(errors="replace")

@@ -1,0 +1,155 @@
+"""One process at a time, whatever becomes of it."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from cadis.core import CadisError
+from cadis.runs import is_locked, lock
+
+HOLD = """
+import os, sys, time
+from pathlib import Path
+from cadis.runs import lock
+held = lock(Path(sys.argv[1]), "It")
+worker = os.fork() if "fork" in sys.argv else os.getpid()
+if not worker:
+    time.sleep(60)
+    os._exit(0)
+print(worker, flush=True)
+sys.stdin.read()
+"""
+
+
+def start(path: Path, *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path), *options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def test_another_process_is_refused_until_the_first_ends(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with start(path) as other:
+        owner = line_of(other)
+        for _ in range(2):  # being refused lets go of nothing
+            assert is_locked(path)
+            with pytest.raises(CadisError, match=f"^It is still going on, in process {owner}; "):
+                lock(path, "It")
+        other.communicate("")
+    assert not is_locked(path)
+    lock(path, "It").close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no forking")
+def test_a_process_that_is_killed_holds_nothing_though_its_workers_live(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with start(path, "fork") as run:
+        worker = int(line_of(run))
+        assert is_locked(path)
+        run.kill()
+        run.wait()
+        os.kill(worker, 0)  # it lives
+        assert not is_locked(path)
+        lock(path, "It").close()
+        os.kill(worker, signal.SIGKILL)
+
+
+def test_the_same_process_is_refused_too(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with closing(lock(path, "It")):
+        with pytest.raises(CadisError, match=f"in process {os.getpid()};"):
+            lock(path, "It")
+        with pytest.raises(CadisError, match="still going on"):
+            lock(tmp_path / "." / "lock", "It")
+        assert is_locked(path)
+    assert not is_locked(path)
+    with closing(lock(path, "It")):
+        assert is_locked(path)
+
+
+def test_another_thread_may_close_it(tmp_path: Path) -> None:
+    held = lock(tmp_path / "lock", "It")
+    thread = Thread(target=held.close)
+    thread.start()
+    thread.join()
+    assert not is_locked(tmp_path / "lock")
+
+
+def test_closing_twice_does_no_harm(tmp_path: Path) -> None:
+    held = lock(tmp_path / "lock", "It")
+    held.close()
+    with closing(lock(tmp_path / "lock", "It")):
+        held.close()
+        assert is_locked(tmp_path / "lock")
+
+
+def test_looking_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    assert not is_locked(path)
+    assert not list(tmp_path.iterdir())
+    lock(path, "It").close()
+    before = path.read_bytes()
+    assert not is_locked(path)
+    assert path.read_bytes() == before
+
+
+def test_a_copy_is_not_locked(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    with closing(lock(tmp_path / "run" / "lock", "It")):
+        shutil.copytree(tmp_path / "run", tmp_path / "copy")
+        assert not is_locked(tmp_path / "copy" / "lock")
+        lock(tmp_path / "copy" / "lock", "It").close()
+        assert is_locked(tmp_path / "run" / "lock")
+
+
+def test_a_lock_of_an_older_release_is_taken_over(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text("12345678")
+    lock(tmp_path / "lock", "It").close()
+    assert (tmp_path / "lock").read_text() == f" {os.getpid()}"
+
+
+@pytest.mark.parametrize("content", [b"x", b"my notes", b"\x00\xff", b"12 monkeys"])
+def test_a_file_of_somebody_else_is_not_touched(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "lock"
+    path.write_bytes(content)
+    with pytest.raises(CadisError, match="is not a lock of cadis; choose another folder"):
+        lock(path, "It")
+    assert path.read_bytes() == content
+    assert not is_locked(path)
+
+
+def test_what_cannot_be_locked_is_an_error_of_the_system(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match=r"folder"):
+        lock(tmp_path / "folder", "It")
+    with pytest.raises(FileNotFoundError):
+        lock(tmp_path / "missing" / "lock", "It")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+    assert not is_locked(tmp_path / "folder")
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.getuid() == 0, reason="root may write anywhere")
+def test_a_lock_that_may_only_be_read_is_told_to_be_free(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    lock(path, "It").close()
+    path.chmod(0o400)
+    tmp_path.chmod(0o500)
+    assert not is_locked(path)
+    with pytest.raises(PermissionError):
+        lock(path, "It")
+    tmp_path.chmod(0o700)
