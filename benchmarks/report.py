@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from benchmarks.measure import Measured, seconds
+from cadis.algorithm import Algorithm
 from cadis.analysis import Comparison, read_results
 from cadis.core import SimilarityMatrix, one_thread
 from cadis.methods import CADIS

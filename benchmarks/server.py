@@ -6,8 +6,15 @@ from statistics import median
 import torch
 
 from benchmarks.measure import Measured
-from cadis.core import ModelState, SimilarityMatrix, generator_for, instance_similarity
-from cadis.methods import CADIS, ClientUpdate, ServerRound
+from cadis.core import (
+    ClientUpdate,
+    Message,
+    ModelState,
+    SimilarityMatrix,
+    generator_for,
+    instance_similarity,
+)
+from cadis.methods import CADIS, ServerRound, ServerState
 
 PER_ROUND, CLUSTERS, HEAD = 10, 5, 512 * 10 + 10
 
@@ -21,8 +28,8 @@ def server(num_clients: int, rounds: int, limit: float, times: int) -> Measured:
 
     def update(client: int) -> ClientUpdate:
         noise = 0.5 * torch.randn(HEAD, generator=generator)
-        state = ModelState(centres[client % CLUSTERS] + noise, nothing, zero)
-        return ClientUpdate(client, 290, state)
+        model = ModelState(centres[client % CLUSTERS] + noise, nothing, zero)
+        return ClientUpdate(client, 290, Message({"model": model}))
 
     def present() -> list[int]:
         return torch.randperm(num_clients, generator=generator)[:PER_ROUND].tolist()
@@ -30,21 +37,20 @@ def server(num_clients: int, rounds: int, limit: float, times: int) -> Measured:
     matrix = SimilarityMatrix()
     for _ in range(rounds):
         clients = present()
-        updates = torch.stack([update(client).state.parameters for client in clients])
+        updates = torch.stack([update(client).model.parameters for client in clients])
         matrix = matrix.observe(clients, instance_similarity(updates))
     method = CADIS()
-    state = matrix.estimate_missing(method.gamma, method.transitive).to_tensors()
+    memory = matrix.estimate_missing(method.gamma, method.transitive).to_tensors()
     sent = ModelState(torch.zeros(HEAD), nothing, zero)
     taken = []
     for number in range(times):
-        server_round = ServerRound(
-            number + 1, sent, (slice(0, HEAD),), num_clients, generator_for(0)
-        )
+        server_round = ServerRound(number + 1, (slice(0, HEAD),), num_clients, generator_for(0))
+        state = ServerState({"model": sent}, memory)
         updates_now = [update(client) for client in present()]
         started = time.perf_counter()
         result = method.aggregate(server_round, updates_now, state)
         taken.append(time.perf_counter() - started)
-        state = dict(result.method_state)
+        memory = dict(result.memory)
     met = (matrix.count > 0).float().mean()
     known = f"{len(matrix.client_ids)} known clients, {met:.0%} of pairs met"
     name = f"server, n = {num_clients:,}, k = {PER_ROUND}"

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from cadis.algorithm import Algorithm
 from cadis.core import cluster, rescale
 from cadis.methods import CADIS, METHODS, Method
 from cadis.options import options_of
@@ -59,7 +60,7 @@ def write_run(
     folder.claim().close()
     options = {"dataset": "digits", "rounds": rounds, "epochs": 2, "seed": seed}
     options["per_round"] = per_round
-    replace_text(path / "config.toml", to_toml(options_of(method, options | changed)))
+    replace_text(path / "config.toml", to_toml(options_of(Algorithm(method), options | changed)))
     folder.write_json("federation.json", described)
     random = np.random.default_rng([seed, sum(method.name.encode())])
     history = [

@@ -24,6 +24,7 @@ class Shrink:
     name: ClassVar[str] = "shrink-it"
     side: ClassVar[Literal["client", "server"]] = "client"
     bound: ClassVar[None] = None
+    needs_bound: ClassVar[bool] = False
     shrinkage: float = 1.0
     depth: int = 1
 

@@ -82,7 +82,7 @@ def test_sites_with_pictures_of_their_own_test_them_too(serve: Serve, tmp_path: 
     assert last.participants == ["one", "three", "two"]
     assert last.accuracy is not None
     assert last.accuracy > 0.6
-    assert last.clusters == [0, 1, 0]
+    assert last.report["clusters"] == [0, 1, 0]
 
 
 def test_sites_with_tensors_of_their_own_and_a_server_that_tests(

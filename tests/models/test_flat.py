@@ -79,7 +79,8 @@ def test_vector_and_parameters_share_memory_but_not_gradients() -> None:
 
 def test_head_lies_where_the_layout_says() -> None:
     model = FlatModel(small_model())
-    head = model.module[-1]
+    head = model.module.get_submodule("7")
+    assert isinstance(head, nn.Linear)
     weight, bias = (model.vector[part] for part in model.layout.head_slices)
     assert torch.equal(weight, head.weight.flatten())
     assert torch.equal(bias, head.bias)
@@ -105,10 +106,10 @@ def test_models_that_cannot_be_trained() -> None:
     with pytest.raises(CadisError, match="no trainable parameters"):
         FlatModel(small_model().requires_grad_(False))
     frozen_head = small_model()
-    frozen_head[-1].requires_grad_(False)
+    frozen_head.get_submodule("7").requires_grad_(False)
     with pytest.raises(CadisError, match="frozen"):
         FlatModel(frozen_head)
     mixed = small_model()
-    mixed[-1].double()
+    mixed.get_submodule("7").double()
     with pytest.raises(CadisError, match="several types"):
         FlatModel(mixed)

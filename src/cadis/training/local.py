@@ -1,7 +1,7 @@
 """A client at work: the one loop that trains a model on a client's own data."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import torch
@@ -65,7 +65,8 @@ class Client:
     def __post_init__(self) -> None:
         device = self.model.vector.device
         self.memory = {name: tensor.to(device) for name, tensor in self.memory.items()}
-        self._tensors = {name: t.to(device) for name, t in self.received.tensors.items()}
+        tensors = {name: tensor.to(device) for name, tensor in self.received.tensors.items()}
+        self.received = replace(self.received, tensors=tensors)
 
     @property
     def num_examples(self) -> int:
@@ -110,7 +111,7 @@ class Client:
                     labels=batch.labels,
                     parameters=flat.vector,
                     received=start,
-                    tensors=self._tensors,
+                    tensors=self.received.tensors,
                     per_example=per_example,
                     memory=self.memory,
                 )
