@@ -1,18 +1,22 @@
 """Federated learning for clients that come in clusters of unequal size.
 
 ``cadis.run`` trains a model of yours on a federation of yours; the methods are ``cadis.CADIS``
-and its peers. The command ``cadis run`` does the same from options.
+and its peers, and ``cadis.Algorithm`` says which parts compose with every method. The command
+``cadis run`` does the same from options.
 """
 
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cadis.algorithm import Algorithm
     from cadis.core import CadisError, RunError
     from cadis.experiment import RunResult, run
     from cadis.methods import CADIS, FedAvg, FedDyn, FedFA, FedProx, SingleSet
 
 _HOMES = {
+    "Algorithm": "algorithm",
     "CADIS": "methods",
     "CadisError": "core",
     "FedAvg": "methods",
@@ -27,6 +31,7 @@ _HOMES = {
 
 __all__ = [
     "CADIS",
+    "Algorithm",
     "CadisError",
     "FedAvg",
     "FedDyn",
@@ -39,28 +44,19 @@ __all__ = [
 ]
 
 
-_PACKAGES = (
-    "core",
-    "data",
-    "engine",
-    "experiment",
-    "flower",
-    "methods",
-    "models",
-    "partition",
-    "report",
-    "runs",
-)
-
-
 def __dir__() -> list[str]:
-    return [*__all__, *_PACKAGES]
+    return [*__all__, *_modules()]
 
 
 def __getattr__(name: str) -> object:
     """Import on first use: ``cadis --help`` need not wait for torch."""
-    if name in _PACKAGES:
-        return import_module(f"cadis.{name}")
-    if name not in _HOMES:
+    if name in _HOMES:
+        return getattr(import_module(f"cadis.{_HOMES[name]}"), name)
+    if name not in _modules():
         raise AttributeError(f"module 'cadis' has no attribute '{name}'")
-    return getattr(import_module(f"cadis.{_HOMES[name]}"), name)
+    return import_module(f"cadis.{name}")
+
+
+def _modules() -> list[str]:
+    """The packages and modules in here."""
+    return [found.name for found in iter_modules(__path__) if not found.name.startswith("_")]

@@ -1,0 +1,191 @@
+"""Parts of an algorithm on the command line, those of a user's own file included."""
+
+import re
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from cadis.cli import commands
+from cadis.options import KINDS, PARTITION, names_of, qualified
+from cadis.runs import RunFolder, StudyFolder, read_toml
+from own_parts import write_parts
+
+QUICK = ["--rounds", "2", "--epochs", "1", "--clients", "8", "--per-round", "4", "--workers", "1"]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    write_parts(tmp_path)
+    return tmp_path
+
+
+def cadis(*arguments: str) -> Result:
+    return CliRunner().invoke(commands, list(arguments))
+
+
+def parsed(command: str, *arguments: str) -> dict[str, Any]:
+    """The options that were given, as the command gets them."""
+    context = commands.commands[command].make_context(command, list(arguments))
+    return {name: value for name, value in context.params.items() if value is not None}
+
+
+def sections(text: str) -> dict[str, str]:
+    """The sections of a help text, each in one line."""
+    found = re.findall(r"^(\S.*):\n((?:  .*\n|\n)*)", text, re.MULTILINE)
+    return {title: " ".join(lines.split()) for title, lines in found}
+
+
+@pytest.mark.parametrize("command", ["run", "compare", "sweep"])
+def test_help_lists_every_part_and_parameter(command: str) -> None:
+    text = cadis(command, "--help").output
+    for kind in (*KINDS.values(), PARTITION):
+        for part in kind.registry.values():
+            assert part.name in text or (command, kind.key) == ("compare", "method")
+            for field in names_of(part):
+                assert f"--{field.replace('_', '-')} " in text
+    for key in KINDS:
+        assert (f"--{key.replace('_', '-')} " in text) == (command != "compare" or key != "method")
+
+
+@pytest.mark.parametrize("command", ["run", "compare", "sweep"])
+def test_every_parameter_is_an_option_with_the_name_of_its_part(command: str) -> None:
+    for kind in (*KINDS.values(), PARTITION):
+        for part in kind.registry.values():
+            for field in fields(part):
+                name = qualified(part, field.name)
+                assert parsed(command, f"--{name.replace('_', '-')}", "3")[name] == "3"
+
+
+def test_help_has_the_parameters_of_a_users_own_part_in_its_words() -> None:
+    text = sections(cadis("run", "--method", "own.py:Mine", "--help").output)
+    methods = text["Parameters of the methods"]
+    assert "--parameter N mine: how much of it there is, in all. [default: 1]" in methods
+    assert "--mine-lr X mine: lr [default: 2.0]" in methods  # --lr is another option
+    assert "--levels N:N:... mine: levels [default: 1:2]" in methods
+    assert "--quick / --no-quick mine: quick [default: True]" in methods
+    assert "--mine-momentum X mine: of what comes after." in methods  # SGD has one, too
+    assert "--sgd-momentum X" in text["Parameters of the local optimizers"]
+    assert "--mine-parameter" not in methods  # it is an option, but there is no need for it
+    assert "--sgd-momentum" not in cadis("run", "--help").output
+    sampler = sections(cadis("run", "--sampler=own.py:Everybody", "--help").output)
+    assert "--eagerness X everybody: of the clients." in sampler["Parameters of the samplers"]
+
+
+def test_a_comparison_says_how_to_tell_methods_apart() -> None:
+    methods = sections(cadis("compare", "--help").output)["Parameters of the methods"]
+    assert "--fedfa-alpha X fedfa: weight of the accuracy information." in methods
+    assert "--feddyn-alpha X" in methods
+    assert "--fedprox-mu" not in methods
+    assert "--fedfa-alpha" not in cadis("run", "--help").output
+
+
+@pytest.mark.parametrize(
+    ("command", "naming"),
+    [
+        ("run", ["--method", "own.py:Mine"]),
+        ("run", ["--method=own.py:Mine"]),
+        ("run", ["options.toml"]),
+        ("run", ["--resume", "--out", "before"]),
+        ("sweep", ["--grid", "method=fedavg,own.py:Mine"]),
+        ("sweep", ["--grid=method=own.py:Mine"]),
+        ("compare", ["--methods", "fedavg,own.py:Mine"]),
+        ("compare", ["--methods=own.py:Mine,cadis"]),
+    ],
+)
+def test_parameters_of_a_users_own_part_are_options(
+    command: str, naming: list[str], here: Path
+) -> None:
+    (here / "before").mkdir()
+    for path in (here / "options.toml", here / "before" / "config.toml"):
+        path.write_text('method = "own.py:Mine"\n')
+    given = parsed(command, *naming, "--parameter", "3", "--mine-levels=4:5", "--no-quick")
+    assert (given["parameter"], given["mine_levels"], given["quick"]) == ("3", "4:5", False)
+    with pytest.raises(click.NoSuchOption):
+        parsed(command, "--parameter", "3")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ["run", "--method", "none.py:Mine", "--x", "3"],
+            "There is no file none.py; give its path",
+        ),
+        (["run", "--method", "none.py:Mine", "--help"], "There is no file none.py; give its path"),
+        (["run", "--method", "own.py:Yours"], "The file own.py has no function or class 'Yours'."),
+        (["run", "--method", "own.py:Halve"], "Halve lacks pools_clients, "),
+        (
+            ["run", "--sampler", "own.py:Mine"],
+            "Mine lacks choose and learn; cadis.samplers.Sampler",
+        ),
+        (
+            ["run", "--method", "own.py:Mine", "--parameter", "x"],
+            "parameter should be a valid integ",
+        ),
+        (
+            ["run", "--method", "own.py:Mine", "--mine-parameter", "-3"],
+            "parameter should be greater",
+        ),
+        (
+            ["run", "--method", "own.py:Mine", "--momentum", "1"],
+            "write --mine-momentum or --sgd-mo",
+        ),
+        (["run", "--sampler", "uniformly"], "There is no sampler 'uniformly'; did you mean 'uni"),
+        (["run", "--augment", "flop"], "There is no augmentation 'flop'; did you mean 'flip'?"),
+        (["compare", "--alpha", "0.3"], "write --fedfa-alpha or --feddyn-alpha."),
+        (["compare", "--methods", "none.py:Mine"], "There is no file none.py"),
+        (["compare", "--methods", "own.py:Mine,./own.py:Mine"], "Two methods are called 'mine'"),
+        (["sweep", "--grid", "mine-parameter=1,2"], "There is no option 'mine_parameter'"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_leave_nothing(
+    arguments: list[str], sentence: str, here: Path
+) -> None:
+    result = cadis(*arguments)
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert "Traceback" not in result.output
+    assert result.stderr.count("\n") == 1
+    assert not (here / "runs").exists()
+
+
+def test_a_run_of_a_users_own_parts(here: Path) -> None:
+    own = ["--method", "own.py:Mine", "--sampler", "own.py:Everybody", "--transforms=own.py:Halve"]
+    typed = [*own, "--parameter", "3", "--sgd-momentum", "0.5", "--half", "0.25"]
+    result = cadis("run", *QUICK[:-1], "2", *typed)
+    assert result.exit_code == 0, result.output
+    folder = here / "runs" / "mine-digits"
+    options = read_toml(folder / "config.toml")
+    assert options["method"] == "own.py:Mine"
+    assert options["mine"]["parameter"] == 3
+    assert options["sgd"]["momentum"] == 0.5
+    assert options["halve"] == {"half": 0.25}
+    more = cadis("run", "--resume", "--out", str(folder), "--rounds", "3")
+    assert more.exit_code == 0, more.output
+    assert len(RunFolder(folder).read_history()) == 3
+
+
+def test_a_comparison_and_a_sweep_of_a_users_own_method(here: Path) -> None:
+    typed = ["--methods", "fedavg,own.py:Mine", "--seeds", "1", "--mine-parameter", "3"]
+    result = cadis("compare", *QUICK, *typed, "--out", "both")
+    assert result.exit_code == 0, result.output
+    fedavg, mine = StudyFolder(here / "both").read().variants
+    assert (mine.name, mine.label, fedavg.label) == ("mine", "Mine", "FedAvg")
+    assert mine.options["mine"]["parameter"] == 3
+    models = [here / "both" / v.name / "seed-0" / "model.safetensors" for v in (fedavg, mine)]
+    assert models[0].read_bytes() == models[1].read_bytes()  # it is averaging under another name
+    grid = ["--method", "own.py:Mine", "--grid", "mine-parameter=1,2"]
+    result = cadis("sweep", *QUICK, *grid, "--out", "grid")
+    assert result.exit_code == 0, result.output
+    cells = [
+        variant.options["mine"]["parameter"]
+        for variant in StudyFolder(here / "grid").read().variants
+    ]
+    assert cells == [1, 2]

@@ -1,0 +1,34 @@
+"""What ``import cadis`` gives."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cadis
+
+PACKAGES = sorted(path.parent.name for path in Path(cadis.__file__).parent.glob("*/__init__.py"))
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_every_package_is_found_on_first_use(name: str) -> None:
+    assert cadis.__getattr__(name).__name__ == f"cadis.{name}"  # type: ignore[attr-defined]
+
+
+def test_analysis_is_there_without_a_further_import() -> None:
+    code = "import cadis; assert cadis.analysis.read_results and cadis.CADIS"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_names_are_there_and_others_are_not() -> None:
+    assert {*cadis.__all__, *PACKAGES} <= set(dir(cadis))
+    assert all(getattr(cadis, name).__name__ == name for name in cadis.__all__)
+    assert "analysis" in dir(cadis)
+    assert not hasattr(cadis, "nothing")
+    assert not hasattr(cadis, "__main__")
+
+
+def test_importing_it_does_not_wait_for_torch() -> None:
+    code = "import sys, cadis; dir(cadis); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
