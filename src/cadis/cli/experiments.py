@@ -38,8 +38,9 @@ def run(
     default="fedavg,fedprox,fedfa,feddyn,cadis",
     show_default=True,
     metavar="NAME,NAME,...",
-    help="What to compare: methods; cadis-no-distillation, cadis-no-clustering, "
-    "cadis-no-transitive, cadis-oracle (true clusters given); ablations: cadis and all these.",
+    help="What to compare: methods, as for 'cadis run'; FILE.py:CLASS for one of your own; "
+    "cadis-no-distillation, cadis-no-clustering, cadis-no-transitive, cadis-oracle (true clusters "
+    "given); ablations: cadis and all these.",
 )
 @click.option(
     "--seeds",
