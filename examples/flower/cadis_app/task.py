@@ -10,12 +10,24 @@ import torch
 from torch import nn
 
 from cadis import CadisError
+from cadis.core.user_code import search_folder
 from cadis.data import Dataset, Examples, load_own
 from cadis.engine import Federation
-from cadis.experiment import ExperimentConfig, build_experiment, build_model, resolve
+from cadis.experiment import (
+    ExperimentConfig,
+    build_experiment,
+    build_model,
+    outputs_for,
+    resolve,
+)
 
 OPTIONS = (
     "method",
+    "sampler",
+    "server-optimizer",
+    "transforms",
+    "task",
+    "local-optimizer",
     "dataset",
     "model",
     "partition",
@@ -25,10 +37,14 @@ OPTIONS = (
     "epochs",
     "batch-size",
     "lr",
+    "augment",
     "seed",
     "image-size",
 )
 """Those of ``cadis run`` that have a line of their own in pyproject.toml."""
+
+for folder in (Path(__file__).parents[1], Path(__file__).parent):
+    search_folder(folder)  # files such as mymethod.py come with the app, wherever it is unpacked
 
 
 @dataclass(frozen=True)
@@ -36,7 +52,7 @@ class Task:
     """A federation, as far as the run's config tells.
 
     Attributes:
-        config: method and settings, with nothing left to be chosen.
+        config: algorithm and settings, with nothing left to be chosen.
         model: the initial global model.
         classes: names of the classes.
         federation: who has what; None if only the sites know.
@@ -53,10 +69,12 @@ def read_task(run: Mapping[str, Any], clients: int) -> Task:
     given = {name.replace("-", "_"): run[name] for name in OPTIONS}
     if given["clients"] == "auto":
         given["clients"] = clients
-    further = dict(option.partition("=")[::2] for option in str(run["options"]).split())
+    for option in str(run["options"]).split():
+        name, _, value = option.partition("=")
+        given[name.replace("-", "_")] = value
     if run["dataset"] == "sites":
-        return _at_sites(run, {**given, **further})
-    built = build_experiment(resolve({}, {**given, **further}))
+        return _at_sites(run, given)
+    built = build_experiment(resolve({}, given))
     federation = built.federation
     return Task(built.config, built.model, federation.classes, federation)
 
@@ -72,7 +90,8 @@ def _at_sites(run: Mapping[str, Any], given: dict[str, Any]) -> Task:
         raise CadisError("Give the shape of one input as channels x height x width: '3x64x64'.")
     config = resolve({}, {name: value for name, value in given.items() if name != "dataset"})
     settings = config.settings.settled(int(given["clients"]), (shape[0], shape[1]))
-    model = build_model(settings, shape, len(classes))
+    outputs = outputs_for(config.algorithm.task, len(classes))
+    model = build_model(settings, shape, outputs)
     return Task(replace(config, settings=settings), model, classes, None)
 
 

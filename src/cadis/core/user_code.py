@@ -20,9 +20,8 @@ def is_user_code(name: str) -> bool:
 
 
 def search_folder(folder: Path) -> None:
-    """Look for users' files in this folder, too, before the current one."""
-    if folder not in _folders:
-        _folders.append(folder)
+    """Look for users' files in this folder first, and in the current one last."""
+    _folders[:] = [folder, *(other for other in _folders if other != folder)]
 
 
 def load_user_code(name: str) -> Any:

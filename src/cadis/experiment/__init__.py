@@ -9,6 +9,7 @@ from cadis.experiment.build import (
     build_partition,
     fitted,
     load_dataset,
+    outputs_for,
 )
 from cadis.experiment.census import Census
 from cadis.experiment.comparing import (
@@ -58,6 +59,7 @@ __all__ = [
     "load_dataset",
     "method_variants",
     "observe_layer",
+    "outputs_for",
     "paper_figures",
     "parse_grid",
     "planned_runs",
