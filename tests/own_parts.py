@@ -52,6 +52,7 @@ class Halve:
 
     name: ClassVar[str] = "halve"
     side: ClassVar[Literal["client", "server"]] = "client"
+    needs_bound: ClassVar[bool] = False
     half: Annotated[float, Gt(0)] = 0.5
 
     @property

@@ -23,6 +23,7 @@ from own_parts import write_parts
 class Shrink:
     name: ClassVar[str] = "shrink-it"
     side: ClassVar[Literal["client", "server"]] = "client"
+    needs_bound: ClassVar[bool] = False
     bound: ClassVar[None] = None
     needs_bound: ClassVar[bool] = False
     shrinkage: float = 1.0
