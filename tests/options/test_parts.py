@@ -149,7 +149,7 @@ from cadis.methods import Defaults, FedAvg
         (
             "transforms",
             "@dataclass(frozen=True)\nclass Mine:\n name = 'x'\n def apply(self): pass",
-            "Mine lacks side, needs_bound and bound; cadis.transforms.Transform says what a transform",
+            "Mine lacks side, needs_bound and bound; cadis.transforms.Transform says what a tr",
         ),
     ],
 )

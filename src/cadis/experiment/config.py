@@ -17,6 +17,7 @@ from cadis.options import (
     algorithm_of,
     check_names,
     classes_in,
+    listed,
     names_in,
     names_of,
     options_of,
@@ -104,7 +105,7 @@ def _check_flat(flat: Mapping[str, Any]) -> None:
         owners = [part for part, kind in our_parts().items() if name in names_of(kind)]
         if owners and name not in plain_names():
             raise CadisError(
-                f"'{name}' belongs to {' and '.join(owners)}; put it into a table of that name."
+                f"'{name}' belongs to {listed(owners)}; put it into a table of that name."
             )
     check_names("option", flat, plain_names())
 
@@ -141,4 +142,4 @@ def _partitioner_of(partition: str) -> type[Any]:
 def _shown(options: Mapping[str, Any], key: str) -> str:
     """What is chosen of a kind, as a sentence names it."""
     names = names_in(options.get(key, KINDS[key].default))
-    return " and ".join(map(str, names)) or f"any {KINDS[key].noun}"
+    return listed(map(str, names)) if names else f"any {KINDS[key].noun}"

@@ -14,6 +14,7 @@ from cadis.options import (
     KINDS,
     check_names,
     field_of,
+    listed,
     names_of,
     only_owner,
     our_parts,
@@ -171,7 +172,7 @@ def _check_wanted(given: Mapping[str, Any], methods: Sequence[type[Any]]) -> Non
         owners = owners_of(name, METHODS.values())
         if owners and not owners_of(name, [*methods, *others.values()]):
             raise CadisError(
-                f"'{name}' is a parameter of {' and '.join(part.name for part in owners)}, which "
+                f"'{name}' is a parameter of {listed(part.name for part in owners)}, which "
                 "is not compared."
             )
 

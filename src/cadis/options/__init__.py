@@ -32,6 +32,7 @@ from cadis.options.validation import (
     hints_of,
     is_list,
     is_list_of_names,
+    listed,
     names_of,
     validated,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "hints_of",
     "is_list",
     "is_list_of_names",
+    "listed",
     "name_of",
     "names_in",
     "names_of",

@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 
 from cadis.core import CadisError
 from cadis.options.kinds import KINDS, PARTITION
-from cadis.options.validation import check_names, names_of
+from cadis.options.validation import check_names, listed, names_of
 
 
 def qualified(part: type[Any], field: str) -> str:
@@ -36,7 +36,7 @@ def only_owner(typed: str, parts: Iterable[type[Any]]) -> type[Any] | None:
     """The part that a parameter belongs to, None if to none; refused if to several."""
     owners = owners_of(typed, parts)
     if len(owners) > 1:
-        names = " and ".join(part.name for part in owners)
+        names = listed(part.name for part in owners)
         ways = " or ".join(as_option(qualified(part, typed)) for part in owners)
         raise CadisError(f"'{typed}' is a parameter of {names}; write {ways}.")
     return owners[0] if owners else None
@@ -87,5 +87,5 @@ def _refuse(typed: str, parts: Iterable[type[Any]], names: Mapping[str, str]) ->
     }
     if not owners:
         check_names("option", [typed], [name for part in parts for name in names_of(part)])
-    whose = " and ".join(part.name for found in owners.values() for part in found)
+    whose = listed(part.name for found in owners.values() for part in found)
     raise CadisError(f"'{typed}' is a parameter of {whose}, not of {names[next(iter(owners))]}.")

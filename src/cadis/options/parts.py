@@ -1,7 +1,7 @@
 """Parts by name: ours, and those of a user's own file, which are checked first."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from cadis.algorithm import Algorithm
 from cadis.core import CadisError
 from cadis.core.user_code import is_user_code, load_user_code
 from cadis.options.kinds import KINDS, Kind, our_parts
-from cadis.options.validation import check_names, names_of, validated
+from cadis.options.validation import check_names, listed, names_of, validated
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _typed_names: dict[type, str] = {}
@@ -230,9 +230,4 @@ def _check_members(kind: Kind, part: type[Any], holder: Any) -> None:
         if kind.key == "method"
         else f"{where}.{kind.protocol.__name__} says what a {kind.noun} has"
     )
-    raise CadisError(f"{part.__name__} lacks {_listed(lacking)}; {rest}.")
-
-
-def _listed(names: Iterable[str]) -> str:
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
+    raise CadisError(f"{part.__name__} lacks {listed(lacking)}; {rest}.")

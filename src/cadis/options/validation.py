@@ -63,6 +63,12 @@ def check_names(kind: str, names: Iterable[object], known: Iterable[str]) -> Non
             raise CadisError(f"There is no {kind} {shown(name)}; {hint}")
 
 
+def listed(names: Iterable[str]) -> str:
+    """Names in a sentence: "one, two and three"."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def validated(kind: type[_T], values: Mapping[str, Any]) -> _T:
     """A dataclass from values of the right or a convertible type, or one sentence.
 
