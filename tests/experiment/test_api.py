@@ -1,6 +1,9 @@
 """What a user may give to ``cadis.run``: it works, or it is one sentence before training."""
 
 import json
+import sys
+import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +16,13 @@ import cadis
 from cadis.core import CadisError
 from cadis.data import Subsets
 from cadis.engine import Federation
-from cadis.methods import METHODS
-from cadis.runs import RunFolder, read_toml
+from cadis.local_optimizers import SGD
+from cadis.methods import METHODS, FedAvg
+from cadis.models import MODELS
+from cadis.runs import RunFolder, read_toml, to_toml
+from cadis.runs.manifest import Manifest
+from cadis.transforms import Clip
+from own_parts import write_parts
 from support import blobs, small_federation, small_model
 
 CLIENTS = [(blobs(9, [0, 1], seed=n).inputs, blobs(9, [0, 1], seed=n).labels) for n in range(3)]
@@ -131,6 +139,17 @@ class Unused(nn.Module):
         ({"lr": float("inf")}, "lr should be a finite number"),
         ({"seed": 10**30}, "seed should be an integer of at most 64 bits"),
         ({"workers": 10**6}, "workers should be less than or equal to 1024"),
+        ({"method": "fedavgg"}, "There is no method 'fedavgg'; did you mean 'fedavg'"),
+        ({"method": FedAvg}, r"Give a method such as FedAvg\(\), not its class"),
+        ({"method": "none.py:Mine"}, "There is no file none.py"),
+        ({"sampler": 3}, "int is no dataclass"),
+        ({"server_optimizer": "none"}, "There is no server optimizer 'none'; there are: plain"),
+        ({"transforms": ["clip", Clip(2.0)]}, "Two parts are called 'clip'"),
+        ({"transforms": [Clip(-1.0)]}, "clip should be greater than 0, not -1.0"),
+        ({"task": FedAvg()}, "FedAvg lacks headline, "),
+        ({"local_optimizer": SGD(momentum=2)}, "momentum should be less than 1, not 2"),
+        ({"augment": ["flop"]}, "There is no augmentation 'flop'; did you mean 'flip'"),
+        ({"lr": "fast"}, "lr should be a valid number"),
     ],
 )
 def test_what_cannot_be_run_is_one_sentence(given: dict[str, Any], sentence: str) -> None:
@@ -165,3 +184,61 @@ def test_options_are_kept_as_they_were_understood(tmp_path: Path) -> None:
     assert (kept["lr"], kept["seed"], kept["workers"]) == (0.05, 4, 1)
     assert type(kept["workers"]) is int
     run(lr=0.05, seed=4, workers=1, out=tmp_path / "run", resume=True, rounds=2)
+
+
+def test_parts_are_given_as_they_are_by_name_or_by_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    write_parts(tmp_path)
+    parts = {
+        "method": "own.py:Mine",
+        "sampler": "own.py:Everybody",
+        "server_optimizer": "Momentum",
+        "transforms": [Clip(0.5), "own.py:Halve"],
+        "task": "classification",
+        "local_optimizer": SGD(momentum=0.5),
+        "augment": ["flip", "crop"],
+    }
+    found = run(**parts, out=tmp_path / "run")
+    kept = read_toml(tmp_path / "run" / "config.toml")
+    assert (kept["method"], kept["sampler"]) == ("own.py:Mine", "own.py:Everybody")
+    assert (kept["server_optimizer"], kept["transforms"]) == ("momentum", ["clip", "own.py:Halve"])
+    assert (kept["clip"], kept["sgd"]["momentum"]) == ({"clip": 0.5}, 0.5)
+    assert kept["augment"] == ["flip", "crop"]
+    again = run(**parts, out=tmp_path / "run", resume=True, rounds=2)
+    assert again.history[0] == found.history[0]
+    with pytest.raises(CadisError, match=r"has clip = \{'clip': 0.5\}, not \{'clip': 0.6\}"):
+        run(
+            **{**parts, "transforms": [Clip(0.6), "own.py:Halve"]},
+            out=tmp_path / "run",
+            resume=True,
+        )
+
+
+def test_the_learning_rate_is_that_of_the_command_line(tmp_path: Path) -> None:
+    run(out=tmp_path / "own")
+    assert read_toml(tmp_path / "own" / "config.toml")["lr"] == 0.01
+    run(model=MODELS["small-cnn"](1, 4, 4, 5), out=tmp_path / "ours")
+    assert read_toml(tmp_path / "ours" / "config.toml")["lr"] == 0.1
+
+
+def test_a_run_of_before_there_were_parts_goes_on(tmp_path: Path) -> None:
+    run(lr=0.05, out=tmp_path / "run")
+    whole = run(lr=0.05, out=tmp_path / "whole", rounds=2)
+    for path in RunFolder(tmp_path / "run").checkpoint.manifests():
+        manifest = Manifest.from_bytes(path.read_bytes(), path)
+        new = {"sampler", "server_optimizer", "transforms", "task", "local_optimizer", "augment"}
+        options = tomllib.loads(manifest.config)
+        assert options.keys() > new
+        old = to_toml({k: v for k, v in options.items() if k not in {*new, "sgd"}})
+        files = {k: v for k, v in manifest.files.items() if k != "config.toml"}
+        path.write_bytes(replace(manifest, config=old, files=files).to_bytes())
+        (tmp_path / "run" / "config.toml").write_text(old)
+    with pytest.raises(CadisError, match=r"has sgd = .*'momentum': 0.0"):
+        run(lr=0.05, out=tmp_path / "run", local_optimizer=SGD(0.9), resume=True)
+    again = run(lr=0.05, out=tmp_path / "run", rounds=2, resume=True)
+    for name, tensor in whole.model.state_dict().items():
+        assert torch.equal(again.model.state_dict()[name], tensor)
+    assert "sampler" in read_toml(tmp_path / "run" / "config.toml")
