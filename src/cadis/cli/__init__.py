@@ -2,7 +2,7 @@
 
 import click
 
-from cadis.cli import experiments, files, showing
+from cadis.cli.command_line import COMMANDS
 
 
 def main() -> None:
@@ -16,16 +16,5 @@ def commands() -> None:
     """Federated learning for clients that come in clusters of unequal size."""
 
 
-for command in (
-    experiments.run,
-    experiments.compare,
-    experiments.sweep,
-    showing.report,
-    showing.watch,
-    showing.partition,
-    showing.layer,
-    showing.presets,
-    files.data,
-    files.deploy,
-):
+for command in COMMANDS:
     commands.add_command(command)

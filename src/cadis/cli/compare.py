@@ -10,9 +10,8 @@ from rich.console import Console
 
 from cadis.analysis import read_results
 from cadis.cli.guard import say
-from cadis.cli.names import plain_name
 from cadis.cli.report import show_results
-from cadis.cli.run import file_options
+from cadis.cli.run import file_options, plain_name
 from cadis.cli.tracking import check_tracker, tracked
 from cadis.core import CadisError
 from cadis.experiment import (

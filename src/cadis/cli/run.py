@@ -1,5 +1,6 @@
 """``cadis run``: one experiment, from options to pictures."""
 
+import re
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -9,7 +10,6 @@ from rich.console import Console
 
 from cadis.analysis import read_results
 from cadis.cli.guard import say
-from cadis.cli.names import plain_name
 from cadis.cli.tracking import Tracking
 from cadis.core import CadisError
 from cadis.experiment import ExperimentConfig, read_preset, resolve, run_experiment
@@ -62,6 +62,12 @@ def file_options(experiment: Path | None, preset: str | None) -> dict[str, Any]:
     if preset is not None:
         return read_preset(preset)
     return {} if experiment is None else read_toml(experiment)
+
+
+def plain_name(*parts: str) -> str:
+    """What was asked for, such as a method and a dataset, as one name; of paths their last part."""
+    names = (Path(part.removeprefix("images:")).resolve().name for part in parts)
+    return re.sub(r"[^\w.-]+", "-", "-".join(names))
 
 
 def _run(config: ExperimentConfig, folder: RunFolder, resume: bool, tracking: Tracking) -> None:

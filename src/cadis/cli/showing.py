@@ -1,76 +1,138 @@
-"""Commands that show: report, watch, partition, layer, presets."""
+"""What ``cadis partition``, ``layer``, ``watch`` and ``presets`` show."""
 
+import webbrowser
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import click
+from rich.console import Console
+from rich.table import Table
 
-from cadis.cli.command import FIGURE, PATH, PRESET, GeneratedCommand, call, typed
-
-
-@click.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=PATH)
-@click.option("--out", type=PATH, help="Folder for the page, or its name.")
-def report(runs: tuple[Path, ...], out: Path | None) -> None:
-    """Show runs and comparisons on one page, and draw their figures.
-
-    RUN is the folder of a run, a comparison or a sweep; several are shown together. The page is
-    one file without any link to the network; tables and figures are put beside it.
-    """
-    call("report", "report", runs, out)
-
-
-@click.command()
-@click.argument("run", metavar="RUN", type=PATH)
-@click.option(
-    "--port",
-    default=0,
-    type=click.IntRange(0, 65535),
-    help="Port to serve it on.  [default: a free one]",
+from cadis.cli.run import plain_name
+from cadis.core import CadisError
+from cadis.experiment import (
+    Census,
+    build_partition,
+    fitted,
+    load_dataset,
+    observe_layer,
+    paper_figures,
+    preset_names,
+    preset_text,
+    read_preset,
+    resolve,
 )
-@click.option("--open", "open_browser", is_flag=True, help="Open it in a browser.")
-def watch(run: Path, port: int, open_browser: bool) -> None:
-    """Show a run, a comparison or a sweep while it works.
-
-    The same page as 'cadis report', on this machine only. It ends with the process that works on
-    RUN, or with Ctrl-C.
-    """
-    call("watch", "watch", run, port, open_browser)
-
-
-@click.command(cls=GeneratedCommand, options="partition_options")
-@PRESET
-@click.option("--out", type=PATH, help="Write the partition to FILE.json.")
-@FIGURE
-def partition(preset: str | None, out: Path | None, figure: Path | None, **options: Any) -> None:
-    """Show who would have what, before anything is trained.
-
-    A table, and a picture in which the area of a point is the number of samples that a client
-    has of a class. The file that --out writes can be given to 'cadis run --partition'.
-    """
-    call("partition", "partition", preset, out, figure, typed(options))
-
-
-@click.command(cls=GeneratedCommand, options="layer_options")
-@click.option(
-    "--classes",
-    metavar="A,B,C,D",
-    help="Three or four classes: alike clients have the first two, a stranger the others.  "
-    "[default: the first]",
+from cadis.methods import METHODS, label_of
+from cadis.partition import write_partition
+from cadis.report import (
+    Watched,
+    census_table,
+    draw_layer,
+    draw_partition,
+    group_table,
+    layer_table,
+    loading,
+    serving,
+    tell,
+    wait_for_end,
 )
-@PRESET
-@FIGURE
-def layer(preset: str | None, figure: Path | None, **options: Any) -> None:
-    """Show how the classifier layer betrays the classes trained on.
 
-    Heat maps of its update after training on one class, on two, and of three clients of whom two
-    are alike: what CADIS tells clusters by.
+
+def partition(
+    preset: str | None, out: Path | None, figure: Path | None, given: Mapping[str, Any]
+) -> int:
+    """Deal, show, and write what was asked for."""
+    config, console = resolve(read_preset(preset) if preset else {}, given), Console()
+    if out is not None and (out.suffix != ".json" or out.stem.endswith(".clusters")):
+        name = out.name.partition(".")[0]
+        raise CadisError(f"The partition is written as JSON; call the file {name}.json.")
+    _check_picture(figure)
+    with loading(console) as callbacks:
+        dataset = load_dataset(config.settings, callbacks)
+    config = fitted(config, dataset)
+    name, dealt = config.settings.partition, build_partition(config, dataset)
+    census = Census.take(f"{dataset.name}, {name}", dataset, dealt)
+    console.print(group_table(census))
+    console.print(census_table(census))
+    default = Path("runs") / f"partition-{plain_name(dataset.name, name)}.png"
+    drawn = draw_partition(census, _writable(figure or default))
+    console.print(f"The picture is {drawn}.", soft_wrap=True, markup=False)
+    if out is not None:
+        files = " and ".join(map(str, write_partition(out, dealt)))
+        console.print(f"The partition is {files}.", soft_wrap=True, markup=False)
+    return 0
+
+
+def layer(preset: str | None, figure: Path | None, given: Mapping[str, Any]) -> int:
+    """Train a few models on few classes, show and draw what became of their classifier layer.
+
+    Args:
+        preset: options to start from.
+        figure: where to draw.
+        given: options of a run; and ``classes``, names of the classes with commas.
     """
-    call("layer", "layer", preset, figure, typed(options))
+    options = {name: value for name, value in given.items() if name != "classes"}
+    config, console = resolve(read_preset(preset) if preset else {}, options), Console()
+    _check_picture(figure)
+    with loading(console) as callbacks:
+        behaviour = observe_layer(config, given.get("classes", ""), callbacks)
+    console.print(layer_table(behaviour))
+    default = Path("runs") / f"layer-{plain_name(behaviour.dataset, behaviour.model)}.png"
+    drawn = draw_layer(behaviour, _writable(figure or default))
+    console.print(f"The picture is {drawn}.", soft_wrap=True, markup=False)
+    return 0
 
 
-@click.command()
-@click.argument("name", required=False)
-def presets(name: str | None) -> None:
-    """List the paper's experiments, or show the file of one."""
-    call("presets", "presets", name)
+def watch(path: Path, port: int, open_browser: bool) -> int:
+    """Serve until the run has ended, or Ctrl-C."""
+    console, watched = Console(), Watched(path)
+    with serving(watched, port) as address:
+        idle = "" if watched.is_running() else " Nobody is working on it at present."
+        tell(console, f"{path} is shown at {address} until it ends, or Ctrl-C.{idle}")
+        if open_browser:
+            webbrowser.open(address)
+        try:
+            wait_for_end(watched)
+        except KeyboardInterrupt:
+            tell(console, "Stopped watching; what is watched goes on.")
+            return 0
+    tell(console, f"It has ended; look at it again by: cadis report {path}")
+    return 0
+
+
+def presets(name: str | None) -> int:
+    """List them, or show one as it is."""
+    console = Console()
+    if name is not None:
+        console.print(preset_text(name), markup=False, highlight=False, end="", soft_wrap=True)
+        return 0
+    table = Table(
+        title="The paper's experiments, and its top-1 accuracy in %", title_justify="left"
+    )
+    table.add_column("preset", no_wrap=True)
+    figures = {preset: paper_figures(preset) for preset in preset_names()}
+    methods = [method for method in METHODS if any(method in found for found in figures.values())]
+    for method in methods:
+        table.add_column(label_of(method), justify="right", no_wrap=True)
+    for preset, found in figures.items():
+        table.add_row(preset, *(f"{found[m]:.2f}" if m in found else "" for m in methods))
+    console.print(table)
+    console.print("A preset's name: dataset, partition, clients in a round.")
+    console.print("Run one by: cadis run --preset NAME    Read its file by: cadis presets NAME")
+    return 0
+
+
+def _check_picture(path: Path | None) -> None:
+    """Refuse a picture of a kind that is not drawn."""
+    if path is not None and path.suffix not in (".png", ".pdf", ".svg"):
+        raise CadisError(f"The picture is written as PNG, PDF or SVG; call it {path.stem}.png.")
+
+
+def _writable(path: Path) -> Path:
+    """A file that can be written, in a folder that is there."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    except OSError as error:
+        raise CadisError(f"The file {path} cannot be written: {error.strerror}.") from None
+    return path

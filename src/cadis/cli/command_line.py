@@ -1,0 +1,231 @@
+"""The commands as users see them: what trains, what shows, and what is about files.
+
+What does the work is imported only when a command is called, so that help is quick.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cadis.cli.command import FIGURE, OUT, PATH, PRESET, TRACK, GeneratedCommand, call, typed
+
+
+@click.command(cls=GeneratedCommand, options="run_options")
+@click.argument("experiment", required=False, type=PATH)
+@PRESET
+@OUT
+@click.option("--resume", is_flag=True, help="Go on with the run in the folder --out.")
+@TRACK
+def run(
+    experiment: Path | None,
+    preset: str | None,
+    out: Path | None,
+    resume: bool,
+    track: str | None,
+    **options: Any,
+) -> None:
+    """Run a federation and keep everything in a folder.
+
+    Without arguments: CADIS on scikit-learn's digits, 20 clients in 5 clusters. EXPERIMENT is a
+    TOML file of options, such as the config.toml that every run leaves; options given here win
+    over the file.
+    """
+    call("run", "run", experiment, preset, out, resume, track, typed(options))
+
+
+@click.command(cls=GeneratedCommand, options="compare_options")
+@click.argument("experiment", required=False, type=PATH)
+@click.option(
+    "--methods",
+    default="fedavg,fedprox,fedfa,feddyn,cadis",
+    show_default=True,
+    metavar="NAME,NAME,...",
+    help="What to compare: methods, as for 'cadis run'; FILE.py:CLASS for one of your own; "
+    "cadis-no-distillation, cadis-no-clustering, cadis-no-transitive, cadis-oracle (true clusters "
+    "given); ablations: cadis and all these.",
+)
+@click.option(
+    "--seeds",
+    default=3,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Runs of each, from --seed.",
+)
+@click.option(
+    "--targets", metavar="X,X,...", help="Accuracies to be reached.  [default: some that fit]"
+)
+@PRESET
+@OUT
+@TRACK
+def compare(
+    experiment: Path | None,
+    methods: str,
+    seeds: int,
+    targets: str | None,
+    preset: str | None,
+    out: Path | None,
+    track: str | None,
+    **options: Any,
+) -> None:
+    """Run several methods on the same federations and say who wins.
+
+    For one seed, all methods have the same partition, initial model and participants. Runs that
+    exist are reused, and the same command goes on with what was interrupted. At the end: tables
+    (also as CSV, Markdown and LaTeX), pictures, and a page, report.html.
+    """
+    asked = {"methods": methods, "seeds": seeds, "targets": targets, "track": track}
+    call("compare", "compare", experiment, preset, out, asked, typed(options))
+
+
+@click.command(cls=GeneratedCommand, options="run_options")
+@click.argument("experiment", required=False, type=PATH)
+@click.option(
+    "--grid", multiple=True, metavar="NAME=X,X,...", help="An option and its values; repeat it."
+)
+@click.option(
+    "--seeds",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Runs of each, from --seed.",
+)
+@PRESET
+@OUT
+@TRACK
+def sweep(
+    experiment: Path | None,
+    grid: tuple[str, ...],
+    seeds: int,
+    preset: str | None,
+    out: Path | None,
+    track: str | None,
+    **options: Any,
+) -> None:
+    """Run a method with every combination of values of some options.
+
+    For example: cadis sweep --grid threshold=0.6,0.7,0.8 --grid distillation=0,0.1,1
+    """
+    asked = {"grid": grid, "seeds": seeds, "track": track}
+    call("compare", "sweep", experiment, preset, out, asked, typed(options))
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=PATH)
+@click.option("--out", type=PATH, help="Folder for the page, or its name.")
+def report(runs: tuple[Path, ...], out: Path | None) -> None:
+    """Show runs and comparisons on one page, and draw their figures.
+
+    RUN is the folder of a run, a comparison or a sweep; several are shown together. The page is
+    one file without any link to the network; tables and figures are put beside it.
+    """
+    call("report", "report", runs, out)
+
+
+@click.command()
+@click.argument("run", metavar="RUN", type=PATH)
+@click.option(
+    "--port",
+    default=0,
+    type=click.IntRange(0, 65535),
+    help="Port to serve it on.  [default: a free one]",
+)
+@click.option("--open", "open_browser", is_flag=True, help="Open it in a browser.")
+def watch(run: Path, port: int, open_browser: bool) -> None:
+    """Show a run, a comparison or a sweep while it works.
+
+    The same page as 'cadis report', on this machine only. It ends with the process that works on
+    RUN, or with Ctrl-C.
+    """
+    call("showing", "watch", run, port, open_browser)
+
+
+@click.command(cls=GeneratedCommand, options="partition_options")
+@PRESET
+@click.option("--out", type=PATH, help="Write the partition to FILE.json.")
+@FIGURE
+def partition(preset: str | None, out: Path | None, figure: Path | None, **options: Any) -> None:
+    """Show who would have what, before anything is trained.
+
+    A table, and a picture in which the area of a point is the number of samples that a client
+    has of a class. The file that --out writes can be given to 'cadis run --partition'.
+    """
+    call("showing", "partition", preset, out, figure, typed(options))
+
+
+@click.command(cls=GeneratedCommand, options="layer_options")
+@click.option(
+    "--classes",
+    metavar="A,B,C,D",
+    help="Three or four classes: alike clients have the first two, a stranger the others.  "
+    "[default: the first]",
+)
+@PRESET
+@FIGURE
+def layer(preset: str | None, figure: Path | None, **options: Any) -> None:
+    """Show how the classifier layer betrays the classes trained on.
+
+    Heat maps of its update after training on one class, on two, and of three clients of whom two
+    are alike: what CADIS tells clusters by.
+    """
+    call("showing", "layer", preset, figure, typed(options))
+
+
+@click.command()
+@click.argument("name", required=False)
+def presets(name: str | None) -> None:
+    """List the paper's experiments, or show the file of one."""
+    call("showing", "presets", name)
+
+
+@click.group(invoke_without_command=True)
+@click.option("--data-dir", type=PATH, help="Folder to look in first.")
+@click.pass_context
+def data(ctx: click.Context, data_dir: Path | None) -> None:
+    """List the datasets: what is there, and what is missing."""
+    ctx.obj = data_dir
+    if ctx.invoked_subcommand is None:
+        call("data", "list_datasets", data_dir)
+
+
+_DATA_DIR = click.option("--data-dir", type=PATH, help="Folder of datasets to use first.")
+
+
+@data.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@_DATA_DIR
+@click.pass_context
+def fetch(ctx: click.Context, names: tuple[str, ...], data_dir: Path | None) -> None:
+    """Download datasets that are missing or damaged."""
+    call("data", "fetch_datasets", names, data_dir or ctx.obj)
+
+
+@data.command()
+@click.argument("names", nargs=-1, metavar="[NAME...]")
+@_DATA_DIR
+@click.pass_context
+def verify(ctx: click.Context, names: tuple[str, ...], data_dir: Path | None) -> None:
+    """Compare the files that are there with their published checksums."""
+    call("data", "verify_datasets", names, data_dir or ctx.obj)
+
+
+@click.group()
+def deploy() -> None:
+    """Run a federation on machines of its own, with Flower."""
+
+
+@deploy.command()
+@click.argument("folder", metavar="DIR", type=PATH)
+@click.option("--site", "names", metavar="NAME", multiple=True, help="Name of a site; repeat it.")
+@click.option(
+    "--sites", "number", type=click.IntRange(1, 1000), help="Or: so many, site-1 to site-N [3]."
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="How sites call the server.")
+@click.option("--port", default=8000, show_default=True, help="Port of the server.")
+def init(folder: Path, names: tuple[str, ...], number: int | None, host: str, port: int) -> None:
+    """Write keys, certificates, scripts and a README for a server and its sites to DIR."""
+    call("deploy", "init", folder, names, number, host, port)
+
+
+COMMANDS = (run, compare, sweep, report, watch, partition, layer, presets, data, deploy)
+"""All of them."""
