@@ -1,8 +1,8 @@
 """Means, deviations and paired tests over seeds."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, sqrt
 from statistics import fmean, stdev
 
 
@@ -52,15 +52,17 @@ def paired_test(first: Sequence[float], second: Sequence[float]) -> PairedTest |
     differences = [a - b for a, b in zip(first, second, strict=True)]
     if len(differences) < 2:
         return None
+    mean, count = fmean(differences), len(differences)
+    if len(set(differences)) == 1:  # where nothing varies there is no t
+        return PairedTest(mean, mean, mean, 0.0 if mean else 1.0, count)
     # Only now: it takes a while to import.
-    from scipy.special import stdtr, stdtrit  # noqa: PLC0415
+    from scipy.stats import ttest_rel  # noqa: PLC0415
 
-    mean, freedom = fmean(differences), len(differences) - 1
-    error = stdev(differences) / sqrt(len(differences))
-    t = mean / error if error else (inf if mean else 0.0)
-    margin = float(stdtrit(freedom, 0.975)) * error
-    p_value = 2 * float(stdtr(freedom, -abs(t)))
-    return PairedTest(mean, mean - margin, mean + margin, p_value, len(differences))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Precision loss")  # of differences that are all but equal
+        found = ttest_rel(first, second)
+    between = found.confidence_interval(0.95)
+    return PairedTest(mean, float(between.low), float(between.high), float(found.pvalue), count)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
