@@ -3,15 +3,16 @@ from pathlib import Path
 import matplotlib.image
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from cadis.analysis import read_results
 from cadis.experiment import grid_variants, parse_grid
-from cadis.methods import CADIS
+from cadis.methods import CADIS, METHODS
 from cadis.report import draw_figures
-from cadis.report.figures.curves import trailing
+from cadis.report.figures.curves import plot_spread, spread_of, trailing
 from cadis.report.figures.groups import voices
 from cadis.report.figures.sweep import draw_sweep
-from cadis.report.style import Look, looks
+from cadis.report.style import Look, looks, method_look
 from cadis.runs import Study, StudyFolder
 from fabricated import write_run, write_study
 
@@ -73,6 +74,31 @@ def test_methods_have_the_same_look_everywhere() -> None:
     assert len(set(many)) == 20
     twice = looks(["cadis", "cadis", "cadis-oracle"])
     assert len(set(twice)) == 3
+
+
+def test_there_are_looks_for_any_number_of_methods() -> None:
+    registered = [method_look(number) for number in range(20)]
+    assert len({look.colour for look in registered}) == 20  # bars have no dashes
+    assert registered[: len(METHODS)] == looks(list(METHODS))
+    mixed = [*METHODS, *(f"mine-{n}" for n in range(40)), "cadis", "cadis-oracle"]
+    assert len(set(looks(mixed))) == len(mixed)
+    assert looks(mixed)[:6] == looks(list(METHODS))  # whoever stands beside them
+    assert looks(["mine", "cadis"])[1] == looks(["cadis"])[0]
+
+
+def test_bands_are_the_samples_deviation_by_hand() -> None:
+    curves = [np.array([1.0, np.nan, 5.0, 7.0]), np.array([2.0, np.nan, 9.0]), np.array([6.0])]
+    rounds, mean, deviation = spread_of(curves)
+    assert rounds.tolist() == [1, 3, 4]
+    assert mean.tolist() == [(1 + 2 + 6) / 3, (5 + 9) / 2, 7]
+    expected = [((4 + 1 + 9) / (3 - 1)) ** 0.5, ((4 + 4) / (2 - 1)) ** 0.5, 0]
+    assert deviation.tolist() == pytest.approx(expected)
+    axes = Figure().subplots()
+    plot_spread(axes, curves, Look("#0072B2"), "three seeds")
+    (band,) = axes.collections
+    edges = band.get_paths()[0].vertices
+    at_round_1 = sorted({float(y) for x, y in np.asarray(edges) if x == 1})
+    assert at_round_1 == pytest.approx([3 - 7**0.5, 3 + 7**0.5])
 
 
 def test_trailing_mean_by_hand() -> None:

@@ -2,8 +2,10 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from colorsys import hls_to_rgb
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,6 +25,12 @@ _ABLATION_LOOKS = {
     "cadis-oracle": ("#AA4499", "dotted"),
 }
 """Further colours that can be told from those above (Tol)."""
+
+_MORE = ("#8E63C7", "#9A5B33", "#4C9A2A", "#CC6677", "#6699CC", "#888888")
+"""Colours of further methods, seen on white and on black; their lines are dashed, too."""
+
+_GOLDEN = 0.618034
+"""The part of the colour circle from one made-up colour to the next: none comes twice."""
 
 DASHES: Any = {"solid": "-", "dashed": (0, (4, 1.5)), "dotted": (0, (1, 1.3))}
 """Lines, for matplotlib."""
@@ -70,22 +78,43 @@ class Look:
 
 
 def looks(names: Sequence[str]) -> list[Look]:
-    """A look for each of these: methods and ablations have the same everywhere."""
+    """A look for each of these, no two alike: methods and ablations have the same everywhere."""
+    known = [_look_of(name) for name in names]
+    free = (look for number in count() if (look := _further_look(number)) not in known)
     found: list[Look] = []
-    for place, name in enumerate(names):
-        look = _look_of(name)
-        if look is None or look in found:
-            number, round_of_seven = place % 7, place // 7 % 3
-            look = Look(OKABE_ITO[number], list(DASHES)[round_of_seven])
-        found.append(look)
+    for own in known:
+        found.append(next(free) if own is None or own in found else own)
     return found
+
+
+def method_look(number: int) -> Look:
+    """The look of a method, by its place in the registry; there is one for any number of them."""
+    few = len(OKABE_ITO) - 2  # yellow is hard to see on white, and black belongs to axes
+    if number < few:
+        return Look(OKABE_ITO[number])
+    if number < few + len(_MORE):
+        return Look(_MORE[number - few], "dashed")
+    return Look(_made_up(number), "dotted")
 
 
 def _look_of(name: str) -> Look | None:
     if name in _ABLATION_LOOKS:
         return Look(*_ABLATION_LOOKS[name])
-    order = list(METHODS)
-    return Look(OKABE_ITO[order.index(name)]) if name in order else None
+    return method_look(list(METHODS).index(name)) if name in METHODS else None
+
+
+def _further_look(number: int) -> Look:
+    """One of endlessly many looks for what has none of its own."""
+    dashes, colours = list(DASHES), OKABE_ITO[:7]
+    if number < len(dashes) * len(colours):
+        return Look(colours[number % len(colours)], dashes[number // len(colours)])
+    return Look(_made_up(number), dashes[number % len(dashes)])
+
+
+def _made_up(number: int) -> str:
+    """A colour of another hue than those before it; its lightness differs from theirs, too."""
+    rgb = hls_to_rgb(number * _GOLDEN % 1, (0.38, 0.48, 0.58)[number % 3], 0.75)
+    return "#" + "".join(f"{round(255 * part):02X}" for part in rgb)
 
 
 Place: TypeAlias = Callable[[str], Path]

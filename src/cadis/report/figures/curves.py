@@ -55,21 +55,29 @@ def trailing(values: Curve, width: int = LAST_ROUNDS) -> Curve:
     return np.array([values[max(0, n - width + 1) : n + 1].mean() for n in range(len(values))])
 
 
-def plot_spread(axes: Axes, curves: list[Curve], look: Look, label: str) -> None:
-    """The mean of curves, and a band of one standard deviation; of one curve, itself."""
-    length = max(map(len, curves))
-    padded = np.full((len(curves), length), np.nan)
+def spread_of(curves: list[Curve]) -> tuple[Curve, Curve, Curve]:
+    """Rounds that any curve has, and over the curves there the mean and the sample's deviation.
+
+    A single curve deviates by nothing.
+    """
+    padded = np.full((len(curves), max(map(len, curves))), np.nan)
     for row, curve in enumerate(curves):
         padded[row, : len(curve)] = curve
     known = (~np.isnan(padded)).sum(axis=0)
-    rounds = np.arange(1, length + 1)[known > 0]
-    padded = padded[:, known > 0]
+    rounds = np.flatnonzero(known).astype(float) + 1
+    padded, known = padded[:, known > 0], known[known > 0]
     mean = np.nanmean(padded, axis=0)
-    marker = "." if length < 10 else None  # a single round is no line
+    squares = np.nansum((padded - mean) ** 2, axis=0)
+    return rounds, mean, np.sqrt(squares / np.maximum(known - 1, 1))
+
+
+def plot_spread(axes: Axes, curves: list[Curve], look: Look, label: str) -> None:
+    """The mean of curves, and a band of one standard deviation; of one curve, itself."""
+    rounds, mean, deviation = spread_of(curves)
+    marker = "." if max(map(len, curves)) < 10 else None  # a single round is no line
     line = {"color": look.colour, "ls": DASHES[look.dash], "marker": marker}
     axes.plot(rounds, mean, **line, label=label)
     if len(curves) > 1:
-        deviation = np.nanstd(padded, axis=0)
         low, high = mean - deviation, mean + deviation
         axes.fill_between(rounds, low, high, color=look.colour, alpha=0.15, lw=0)
 
