@@ -17,14 +17,36 @@ from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 from torch import nn
 
+from cadis.algorithm import Algorithm
 from cadis.engine import Federation
 from cadis.flower import MethodStrategy, introduce, local_evaluate, local_train, server_test
-from cadis.methods import Method
+from cadis.local_optimizers import SGD
+from cadis.methods import CADIS, FedAvg, FedDyn, FedProx
+from cadis.server_optimizers import Adam
+from cadis.transforms import Clip, Noise, NormBound, TopK
+from ifca import IFCA
+from power_of_choice import PowerOfChoice
+from scaffold import Scaffold
 from support import ALL_METHODS, same, small_federation, small_model
 
 Change = Callable[[Message], Message]
 
-FEDERATED = [method for method in ALL_METHODS if not method.pools_clients]
+FEDERATED = {m.name: Algorithm(m) for m in ALL_METHODS if not m.pools_clients}
+"""Our methods that need nobody's data in one place."""
+
+COMPOSED = {
+    "scaffold": Algorithm(Scaffold()),
+    "ifca": Algorithm(IFCA()),
+    "adam": Algorithm(CADIS(), server_optimizer=Adam()),
+    "private": Algorithm(CADIS(), transforms=(Clip(clip=1.0), Noise(noise=0.1))),
+    "bounded": Algorithm(FedDyn(), transforms=(TopK(keep=0.5), NormBound(max_norm=0.5))),
+    "power-of-choice": Algorithm(FedAvg(), sampler=PowerOfChoice(candidates=4)),
+    "stepping": Algorithm(FedProx(), local_optimizer=SGD(0.9, weight_decay=0.01, lr_decay=0.9)),
+}
+"""The examples of methods, and other compositions."""
+
+OWN = (Scaffold, IFCA)
+"""Classes that clients of these must know of."""
 
 SMALL = {"epochs": 2, "batch-size": 4, "lr": 0.1}
 """How clients train in ``small_settings``."""
@@ -55,9 +77,9 @@ def small_app(
     return app
 
 
-def train_small(method: Method, grid: Grid, model: nn.Module, **parts: Any) -> ArrayRecord:
+def train_small(algorithm: Algorithm, grid: Grid, model: nn.Module) -> ArrayRecord:
     """Three rounds of three clients, as ``run_rounds`` has them; the last global model."""
-    strategy = MethodStrategy(method, per_round=3, seed=7, fraction_evaluate=0, **parts)
+    strategy = MethodStrategy(**algorithm.parts(), per_round=3, seed=7, fraction_evaluate=0)
     config = ConfigRecord(dict(SMALL))
     return strategy.start(grid, small_arrays(model), 3, train_config=config).arrays
 

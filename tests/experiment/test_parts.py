@@ -25,7 +25,6 @@ class Shrink:
     side: ClassVar[Literal["client", "server"]] = "client"
     needs_bound: ClassVar[bool] = False
     bound: ClassVar[None] = None
-    needs_bound: ClassVar[bool] = False
     shrinkage: float = 1.0
     depth: int = 1
 
