@@ -83,7 +83,7 @@ class Adagrad:
     """
 
     name: ClassVar[str] = "adagrad"
-    server_lr: Annotated[float, Gt(0)] = 0.1
+    server_lr: Annotated[float, Gt(0)] = 0.03
     beta1: Annotated[float, Ge(0), Lt(1)] = 0.0
     tau: Annotated[float, Gt(0)] = 1e-3
 
