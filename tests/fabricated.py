@@ -1,5 +1,7 @@
 """Run folders that nobody trained: records made up, everything else by the real code."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from cadis.runs import (
     summarise,
     to_toml,
 )
-from cadis.runs.record import numbers
+from cadis.runs.record import ModelRecord, numbers
 from cadis.training import Evaluation
 
 CLASSES = ["ant", "bee", "cat", "dog", "<img src=x onerror=alert(1)>"]
@@ -53,9 +55,14 @@ def write_run(
     level: float = 0.8,
     finished: bool = True,
     per_round: int = 6,
+    further: Callable[[RoundRecord], RoundRecord] = lambda record: record,
+    headline: str = "accuracy",
     **changed: Any,
 ) -> RunFolder:
-    """A run whose accuracy rises to about ``level``, with some noise that depends on the seed."""
+    """A run whose accuracy rises to about ``level``, with some noise that depends on the seed.
+
+    What else there is to tell of a round is added by ``further``.
+    """
     folder, described = RunFolder(path), federation(clients)
     folder.claim().close()
     options = {"dataset": "digits", "rounds": rounds, "epochs": 2, "seed": seed}
@@ -64,7 +71,7 @@ def write_run(
     folder.write_json("federation.json", described)
     random = np.random.default_rng([seed, sum(method.name.encode())])
     history = [
-        _record(number, method, described, level, random, per_round)
+        further(_record(number, method, described, level, random, per_round))
         for number in range(1, rounds + 1)
     ]
     writer = HistoryWriter(folder.history_path)
@@ -72,9 +79,28 @@ def write_run(
         writer.append(record)
     if finished:
         confusion = torch.tensor(random.integers(1, 9, (5, 5))) + 20 * torch.eye(5).long()
-        summary = summarise(method.name, history, described, Evaluation(confusion, 3.0))
+        tested = Evaluation(confusion, 3.0)
+        summary = summarise(method.name, history, described, tested, headline=headline)
         folder.write_json("summary.json", summary)
     return folder
+
+
+def with_measures(record: RoundRecord) -> RoundRecord:
+    """Measures of a binary task, of which the first is best when accuracy is worst."""
+    accuracy = record.accuracy or 0.0
+    return replace(record, measures={"auc": 1 - accuracy / 2, "balanced_accuracy": accuracy**2})
+
+
+def with_models(record: RoundRecord) -> RoundRecord:
+    """Two models, of which participants train now this, now that one; they tell their losses."""
+    accuracy, size = record.accuracy or 0.0, len(record.participants)
+    names = ["left" if n < record.round % (size + 1) else "right [b]" for n in range(size)]
+    models = [
+        ModelRecord("left", 8, accuracy / 2, 1 - accuracy / 2),
+        ModelRecord("right [b]", 4, accuracy, None),
+    ]
+    losses = [None, *(float(n) for n in range(1, size))]
+    return replace(record, models=models, client_models=names, client_loss=losses)
 
 
 def write_study(

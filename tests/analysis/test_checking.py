@@ -22,6 +22,7 @@ def change(folder: RunFolder, name: str, edit: Callable[[dict[str, Any]], object
     path.write_text("\n".join([*lines[:-1], json.dumps(content)]) + "\n")
 
 
+MODEL = {"name": "a", "clients": 1, "accuracy": 0.5, "loss": 0.5}
 HISTORY = {
     "client 77 took part, who is not in": lambda r: r["participants"].__setitem__(0, 77),
     "a client took part twice": lambda r: r["participants"].__setitem__(0, r["participants"][1]),
@@ -37,6 +38,10 @@ HISTORY = {
     "client_accuracy has 2 entries, not 12": lambda r: r.update(client_accuracy=[0.5, 0.5]),
     "client_accuracy has 0 entries, not 12": lambda r: r.update(client_accuracy=[]),
     "clusters are not counted from 0": lambda r: r["report"]["clusters"].__setitem__(0, 10**30),
+    "client_loss has 1 entries, not 6": lambda r: r.update(client_loss=[0.5]),
+    "client_models has 1 entries, not 6": lambda r: r.update(client_models=["a"]),
+    "a client trained model b, which is not one": lambda r: r.update(client_models=["b"] * 6),
+    "two models have the same name": lambda r: r.update(models=[MODEL, MODEL]),
     "clusters is no list": lambda r: r["report"].update(clusters=2),
     "similarity is no matrix": lambda r: r["report"].update(similarity=[1, 0]),
     "threshold is no number": lambda r: r["report"].update(threshold=None),
@@ -71,6 +76,9 @@ OTHERS = {
     ),
     "confusion does not have a row and a column": (
         "summary.json", lambda s: s["confusion"][0].pop(),
+    ),
+    "best_accuracy is .*, but .* in history.jsonl": (
+        "summary.json", lambda s: s.update(headline="auc"),
     ),
     "rare_accuracy is nan, which is not a number": (
         "summary.json", lambda s: s.update(rare_accuracy=float("nan")),

@@ -11,7 +11,7 @@ from cadis.analysis import Comparison, RunData, answer, read_results
 from cadis.methods import CADIS, FedAvg, SingleSet
 from cadis.report import draw_figures, page_data
 from cadis.runs import HistoryWriter, RoundRecord, RunFolder, read_toml, replace_text, to_toml
-from fabricated import write_run
+from fabricated import with_measures, write_run
 
 OWN = "gone/mymethod.py:Mine"
 """A method in a file that is not there any more."""
@@ -59,6 +59,23 @@ def test_a_method_is_known_by_its_name_alone(tmp_path: Path) -> None:
     assert (going_on.name, going_on.label) == ("Mine", "Mine")  # nobody has told it yet
     ours = RunData.read(write_run(tmp_path / "ours", FedAvg()))
     assert (ours.name, ours.label, ours.pools_clients) == ("fedavg", "FedAvg", False)
+
+
+def test_the_best_round_so_far_is_told_by_the_tasks_headline(tmp_path: Path) -> None:
+    """Nobody but the registry tells it before the run has ended."""
+    folder = write_run(tmp_path / "run", FedAvg(), task="classification", finished=False)
+    run_data = RunData.read(folder)
+    accuracies = [record.accuracy or 0.0 for record in run_data.history]
+    assert run_data.summary["best_accuracy"] == max(accuracies)
+    own = RunData.read(write_run(tmp_path / "own", FedAvg(), task="a.py:Own", finished=False))
+    assert own.summary["best_accuracy"] == max(accuracies)
+
+
+def test_a_finished_run_of_another_headline_is_read(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", FedAvg(), further=with_measures, headline="auc")
+    summary = RunData.read(folder).summary
+    accuracies = [record.accuracy or 0.0 for record in folder.read_history()]
+    assert summary["best_accuracy"] == min(accuracies)  # measures were made up so
 
 
 def test_only_singleset_pools_clients(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from cadis.analysis import RunData, Scores
 from cadis.methods import CADIS, FedAvg, SingleSet
-from fabricated import write_run
+from fabricated import with_measures, write_run
 
 
 def test_measures_by_hand(tmp_path: Path) -> None:
@@ -41,6 +41,20 @@ def test_who_pools_clients_trains_on_all_their_data(tmp_path: Path) -> None:
     everything = sum(sum(client["samples"]) for client in run_data.federation["clients"])
     speed = Scores.of(replace(run_data, history=pooled)).samples_per_second
     assert speed == pytest.approx(2 * 2 * everything / (2 * 0.5))
+
+
+def test_measures_of_the_task_are_those_of_the_last_test(tmp_path: Path) -> None:
+    run_data = RunData.read(write_run(tmp_path / "run", FedAvg(), rounds=3, further=with_measures))
+    accuracy = run_data.history[-1].accuracy or 0.0
+    assert Scores.of(run_data).measures == {
+        "auc": 1 - accuracy / 2,
+        "balanced_accuracy": accuracy**2,
+    }
+    untold = replace(run_data.history[-1], measures={})
+    earlier = replace(run_data, history=[*run_data.history[:-1], untold])
+    assert Scores.of(earlier).measures == run_data.history[1].measures
+    unknown = replace(run_data.history[-1], measures={"auc": None})
+    assert Scores.of(replace(run_data, history=[unknown])).measures == {}
 
 
 def test_first_round_of_a_target(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from browser_support import pixels, settled, shown
 from cadis.analysis import read_results
 from cadis.methods import CADIS
 from cadis.report import write_report
-from fabricated import write_run, write_study
+from fabricated import with_measures, write_run, write_study
 
 CHARTS = ["accuracy", "federation", "matrix", "weights", "flow", "confusion-0", "confusion-1",
           "fairness", "fairness-rounds", "convergence", "time"]  # fmt: skip
@@ -84,6 +84,23 @@ def test_smoothing_measure_and_legend_change_the_lines(browser: Browser, report:
         page.select_option("#measure", "rare")
         settled(page)
         assert pixels(page, "chart-accuracy") != rough
+
+
+def test_measures_of_the_task_can_be_chosen(browser: Browser, tmp_path: Path) -> None:
+    folder = write_study(tmp_path, {"fedavg": 0.6, "cadis": 0.9}, 2, further=with_measures)
+    path = write_report(read_results([folder.path]), tmp_path / "report.html")
+    with shown(browser, path.as_uri()) as page:
+        accuracy = pixels(page, "chart-accuracy")
+        chosen = page.locator("#measure option").all_inner_texts()
+        assert chosen == [
+            "accuracy on all classes", "accuracy on rare classes", "auc", "balanced accuracy",
+        ]  # fmt: skip
+        page.select_option("#measure", "measure-auc")
+        settled(page)
+        assert pixels(page, "chart-accuracy") != accuracy
+        label = page.locator("#chart-accuracy").get_attribute("aria-label") or ""
+        assert label.startswith("Measure auc over 12 rounds. At the end: FedAvg 0.")
+        assert "Further measures" in page.locator("#answer").inner_text()
 
 
 def test_scrolling_500_rounds_draws_nothing_again(browser: Browser, report: str) -> None:

@@ -1,4 +1,6 @@
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import matplotlib.image
 import numpy as np
@@ -7,14 +9,16 @@ from matplotlib.figure import Figure
 
 from cadis.analysis import read_results
 from cadis.experiment import grid_variants, parse_grid
-from cadis.methods import CADIS, METHODS
+from cadis.methods import CADIS, METHODS, FedAvg
 from cadis.report import draw_figures
-from cadis.report.figures.curves import plot_spread, spread_of, trailing
+from cadis.report.figures.curves import client_loss, plot_spread, spread_of, trailing
 from cadis.report.figures.groups import voices
+from cadis.report.figures.models import model_accuracy, model_names, model_participants
 from cadis.report.figures.sweep import draw_sweep
 from cadis.report.style import Look, looks, method_look
-from cadis.runs import Study, StudyFolder
-from fabricated import write_run, write_study
+from cadis.runs import RoundRecord, Study, StudyFolder
+from cadis.runs.observations import told_scalars
+from fabricated import with_measures, with_models, write_run, write_study
 
 EVERYTHING = {
     "accuracy", "accuracy-10-rounds", "accuracy-rare", "clients", "clients-rounds", "clusters",
@@ -43,6 +47,41 @@ def test_a_comparison_has_all_figures_as_png_and_pdf(tmp_path: Path) -> None:
         pixels = matplotlib.image.imread(path)
         assert pixels.std() > 0.02  # not blank
         assert path.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_what_tasks_and_methods_tell_besides_is_drawn(tmp_path: Path) -> None:
+    def further(record: RoundRecord) -> RoundRecord:
+        record = with_models(with_measures(record))
+        own: dict[str, Any] = {"step_size": 1 / record.round, "drift": [0.5] * 6, "flat": None}
+        return replace(record, report=record.report | own)
+
+    folder = write_study(tmp_path / "study", {"fedavg": 0.6, "cadis": 0.9}, 2, further=further)
+    results = read_results([folder.path])
+    drawn = {path.stem: path for path in draw_figures(results, tmp_path / "figures", pdf=False)}
+    more = {"measures", "loss", "models", "method-report"}
+    assert more <= drawn.keys()
+    assert "voice" not in drawn  # nobody has a say in all models
+    for name in more:
+        assert matplotlib.image.imread(drawn[name]).std() > 0.02
+    record = results.runs[0].history[0]
+    assert told_scalars(record) == ["step_size", "flat"]
+
+
+def test_a_record_that_tells_nothing_besides_has_no_further_figures(tmp_path: Path) -> None:
+    results = read_results([write_run(tmp_path / "run", CADIS()).path])
+    drawn = {path.stem for path in draw_figures(results, tmp_path / "figures", pdf=False)}
+    assert not drawn & {"measures", "loss", "models", "method-report"}
+
+
+def test_models_and_losses_over_rounds_by_hand(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", FedAvg(), rounds=8, further=with_models)
+    run_data = read_results([folder.path]).runs[0]
+    accuracies = [record.accuracy or 0.0 for record in run_data.history]
+    assert model_names(run_data) == ["left", "right [b]"]
+    assert model_accuracy(run_data, "left").tolist() == [value / 2 for value in accuracies]
+    assert model_participants(run_data, "left") == [1, 2, 3, 4, 5, 6, 0, 1]
+    assert model_participants(run_data, "right [b]") == [5, 4, 3, 2, 1, 0, 6, 5]
+    assert client_loss(run_data).tolist() == [(1 + 2 + 3 + 4 + 5) / 5] * 8
 
 
 @pytest.mark.parametrize(

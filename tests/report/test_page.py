@@ -14,7 +14,7 @@ from cadis.methods import CADIS
 from cadis.report import page_data, write_report
 from cadis.report.page.assembly import SCRIPTS
 from cadis.runs import replay
-from fabricated import write_run, write_study
+from fabricated import with_measures, write_run, write_study
 
 MEGABYTE = 1_000_000
 
@@ -70,6 +70,14 @@ def test_sections_follow_the_records(tmp_path: Path) -> None:
     json.dumps(data, allow_nan=False)
 
 
+def test_measures_of_the_task_are_on_the_page(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", CADIS(), rounds=3, further=with_measures)
+    section = page_data(read_results([folder.path]))["accuracy"]
+    assert section["measures"] == ["auc", "balanced_accuracy"]
+    told = [record.measures["auc"] or 0.0 for record in folder.read_history()]
+    assert section["runs"][0]["measures"]["auc"] == pytest.approx(told, abs=1e-4)
+
+
 def test_the_matrix_of_a_frame_is_the_servers(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", CADIS(), rounds=9)
     run_data = RunData.read(folder)
@@ -109,8 +117,8 @@ def test_of_many_clients_an_even_choice_is_shown(tmp_path: Path) -> None:
 
 
 def test_of_very_many_clients_some_are_shown_and_the_page_stays_small(tmp_path: Path) -> None:
-    many = {"clients": 600, "per_round": 300}
-    folder = write_run(tmp_path / "run", CADIS(), rounds=5, finished=False, **many)
+    path = tmp_path / "run"
+    folder = write_run(path, CADIS(), rounds=5, finished=False, clients=600, per_round=300)
     results = read_results([folder.path])
     page = write_report(results, tmp_path / "report.html")
     assert page.stat().st_size < 2 * MEGABYTE  # of which ECharts has more than one

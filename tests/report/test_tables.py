@@ -8,6 +8,7 @@ from rich.console import Console
 
 from cadis.analysis import MEASURES, Comparison, answer, details, read_results
 from cadis.methods import CADIS, FedAvg
+from cadis.report import summary_text
 from cadis.report.files import results_csv, runs_csv, write_results
 from cadis.report.formats import (
     Sheet,
@@ -18,7 +19,8 @@ from cadis.report.formats import (
     to_rich,
 )
 from cadis.report.tables import notes, sheets
-from fabricated import write_run, write_study
+from cadis.runs import RoundRecord
+from fabricated import with_measures, with_models, write_run, write_study
 
 LEVELS = {"fedavg": 0.6, "cadis": 0.9, "singleset": 0.99}
 
@@ -55,6 +57,51 @@ def test_cells_are_mean_and_deviation(comparison: Comparison) -> None:
     mean = sum(best) / 3
     deviation = (sum((value - mean) ** 2 for value in best) / 2) ** 0.5
     assert sheets(comparison)[0].rows[1][:2] == ["CADIS", f"{mean:.3f}±{deviation:.3f}"]
+
+
+def test_measures_of_the_task_have_a_table_and_columns(tmp_path: Path) -> None:
+    folder = write_study(tmp_path, {"fedavg": 0.6, "cadis": 0.9}, 2, further=with_measures)
+    told = Comparison(read_results([folder.path]))
+    sheet = sheets(told)[1]
+    assert sheet.caption == "Further measures in the last round"
+    assert sheet.columns == ["method", "auc", "balanced accuracy"]
+    one, other = (s.history[-1].measures["auc"] or 0.0 for s in told.groups[1].runs)
+    deviation = abs(one - other) / 2**0.5
+    assert sheet.rows[1][:2] == ["CADIS", f"{(one + other) / 2:.3f}±{deviation:.3f}"]
+    assert sheet.best == [(0, 1), (1, 2)]
+    runs = list(csv.DictReader(io.StringIO(runs_csv(told))))
+    assert float(runs[2]["auc"]) == one
+    rows = csv.DictReader(io.StringIO(results_csv(told)))
+    mean = {r["method"]: float(r["mean"]) for r in rows if r["measure"] == "auc"}
+    assert mean["CADIS"] == pytest.approx((one + other) / 2)
+
+
+def test_several_models_have_a_table(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", CADIS(), further=with_models)
+    told = Comparison(read_results([folder.path]))
+    (sheet,) = [sheet for sheet in sheets(told) if sheet.caption.startswith("Models")]
+    accuracy = folder.read_history()[-1].accuracy or 0.0
+    assert sheet.columns == ["model", "clients", "accuracy", "loss"]
+    assert sheet.rows == [
+        ["CADIS: left", "8", f"{accuracy / 2:.3f}", f"{1 - accuracy / 2:.3f}"],
+        ["CADIS: right [b]", "4", f"{accuracy:.3f}", ""],
+    ]
+
+
+def test_the_summary_tells_measures_and_models(tmp_path: Path) -> None:
+    def further(record: RoundRecord) -> RoundRecord:
+        return with_models(with_measures(record))
+
+    folder = write_run(tmp_path / "run", CADIS(), further=further, headline="auc")
+    accuracy = folder.read_history()[-1].accuracy or 0.0
+    text = summary_text(folder)
+    assert re.search(rf"│ balanced accuracy +│ {accuracy**2:.3f} │", text)
+    assert "accuracy where auc is best" in text
+    assert "best accuracy" not in text
+    assert re.search(rf"│ right \[b\] │ +4 │ +{accuracy:.3f} │ +│", text)
+    plain = summary_text(write_run(tmp_path / "plain", CADIS()))
+    assert "best accuracy" in plain
+    assert "its models" not in plain
 
 
 def test_never_reached_is_not_available(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from cadis.runs import RoundRecord, Seconds
+from cadis.runs.record import ModelRecord
 from cadis.trackers import scalars
 from cadis.trackers.scalars import flatten, summary_scalars
 from tracker_support import OPTIONS
@@ -50,6 +51,28 @@ def test_scalars_by_hand() -> None:
             "clients/worst": 0.2,
         }
     )
+
+
+def test_what_only_some_tell_by_hand() -> None:
+    report: Any = {"step size": 0.5, "gamma": 0.25, "clusters": [0, 1, 0], "moved": [1, 2, 3]}
+    models = [ModelRecord("a", 3, 0.5, 1.0), ModelRecord("b/c", 1, None, None)]
+    record = a_record(
+        report=report,
+        models=models,
+        client_loss=[1.0, None, 2.0],
+        measures={"auc": 0.75, "f1": None},
+    )
+    found = scalars(record, [], ["x", "y", "z"])
+    assert {
+        name: value for name, value in found.items() if name not in scalars(a_record(), [], "xyz")
+    } == {
+        "clients/loss": 1.5,
+        "measures/auc": 0.75,
+        "report/step_size": 0.5,
+        "models/accuracy/a": 0.5,
+        "models/clients/a": 3,
+        "models/clients/b_c": 1,
+    }
 
 
 def test_what_was_not_measured_is_left_out() -> None:

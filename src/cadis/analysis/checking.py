@@ -13,6 +13,7 @@ from typing import Any
 from cadis.core import CadisError, ClientId
 from cadis.methods import METHODS
 from cadis.runs import DamagedError, RoundRecord
+from cadis.runs.measures import best_round
 from cadis.runs.observations import unfit
 
 _DAMAGE = (
@@ -90,8 +91,8 @@ def check_summary(summary: Mapping[str, Any], federation: Mapping[str, Any]) -> 
 
 def check_agreement(summary: Mapping[str, Any], history: Sequence[RoundRecord]) -> None:
     """Refuse a summary whose accuracies are not those of the history."""
-    told = [record.accuracy for record in history if record.accuracy is not None]
-    expected = {"accuracy": history[-1].accuracy, "best_accuracy": max(told, default=None)}
+    best = best_round(history, summary.get("headline", "accuracy"))
+    expected = {"accuracy": history[-1].accuracy, "best_accuracy": best.accuracy}
     for name, value in expected.items():
         if summary[name] != value:
             raise CadisError(f"{name} is {summary[name]}, but {value} in history.jsonl")
@@ -133,10 +134,17 @@ def _about_numbers(record: RoundRecord, clients: int, classes: int) -> Iterator[
         ("weights", record.weights, size),
         ("class_accuracy", record.class_accuracy or None, classes),  # nobody may have tested
         ("client_accuracy", record.client_accuracy, clients),
+        ("client_loss", record.client_loss or None, size),  # nobody may have told
+        ("client_models", record.client_models or None, size),  # there may be one model
     ]
     for name, values, expected in lists:
         if values is not None and len(values) != expected:
             yield f"{name} has {len(values)} entries, not {expected}"
+    names = [model.name for model in record.models]
+    if len(set(names)) < len(names):
+        yield "two models have the same name"
+    for unknown in sorted(set(record.client_models) - set(names)):
+        yield f"a client trained model {unknown}, which is not one of the models"
 
 
 def _are_counts(numbers: Iterable[int]) -> bool:

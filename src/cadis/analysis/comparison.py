@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from cadis.analysis.results import Group, Results
-from cadis.analysis.scores import MEASURE, Measure
+from cadis.analysis.scores import MEASURE, Measure, task_measure
 from cadis.analysis.statistics import PairedTest, Spread, holm, paired_test
 
 HEADLINE = MEASURE["ten_rounds"]
@@ -48,6 +48,12 @@ class Comparison:
         """What the others are compared with."""
         place = self.results.baseline
         return None if place is None else self.groups[place]
+
+    @cached_property
+    def task_measures(self) -> tuple[Measure, ...]:
+        """Further measures of the task that any run has."""
+        scores = (scores for group in self.groups for scores in group.scores)
+        return tuple(map(task_measure, dict.fromkeys(name for s in scores for name in s.measures)))
 
     def spread(self, group: Group, measure: Measure) -> Spread | None:
         """Mean and deviation over the seeds; None if it was not measured."""

@@ -36,6 +36,7 @@ from cadis.runs.observations import (
     similarity_of,
     threshold_or_half,
 )
+from cadis.tasks import TASKS
 
 _POINTS = 100
 """Rounds whose matrix is looked at, at most: each costs what a round costs the server."""
@@ -94,7 +95,8 @@ class RunData:
                 check_agreement(summary, history)
             return cls(folder.path, options, history, federation, summary, True)
         # It has not ended, or was resumed since.
-        summary = summarise(name, history, federation, None, among_all=False)
+        headline = headline_of(options)
+        summary = summarise(name, history, federation, None, among_all=False, headline=headline)
         return cls(folder.path, options, history, federation, summary, False)
 
     @property
@@ -237,6 +239,12 @@ def method_name(options: Mapping[str, Any]) -> str:
     """The method of a stored ``config.toml``, whose class may be one in a file of the user's."""
     name: str = options["method"]
     return name.rpartition(":")[2] or name
+
+
+def headline_of(options: Mapping[str, Any]) -> str:
+    """What tells the best round of a run; of a task of the user's own, as long as nobody knows."""
+    name = options.get("task")
+    return TASKS[name].headline if isinstance(name, str) and name in TASKS else "accuracy"
 
 
 def with_gamma_of_old_run(

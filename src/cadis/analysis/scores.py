@@ -1,6 +1,6 @@
 """A run in the measures of the paper's evaluation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import fmean, pstdev
 
@@ -28,6 +28,7 @@ class Scores:
         agreement: adjusted Rand index of found and true clusters, mean over the rounds.
         server_seconds: seconds a round that the method takes on the server.
         samples_per_second: samples that a client trains on in a second.
+        measures: further measures of the task after the last round that has any.
     """
 
     seed: int
@@ -43,6 +44,7 @@ class Scores:
     agreement: float | None
     server_seconds: float
     samples_per_second: float | None
+    measures: Mapping[str, float]
 
     @classmethod
     def of(cls, run_data: RunData) -> "Scores":
@@ -65,6 +67,7 @@ class Scores:
             agreement=run_data.summary.get("round_agreement"),
             server_seconds=fmean(record.seconds.aggregate for record in run_data.history),
             samples_per_second=_samples_per_second(run_data),
+            measures=_measures(run_data),
         )
 
     def rounds_to(self, target: float) -> int | None:
@@ -103,6 +106,20 @@ MEASURES = (
     Measure("samples_per_second", "client samples/s", lambda s: s.samples_per_second, None),
 )
 MEASURE = {measure.key: measure for measure in MEASURES}
+
+_MERITS = {"auc", "balanced_accuracy", "f1", "precision", "recall"}
+"""Measures of tasks of which more is better."""
+
+
+def task_measure(name: str) -> Measure:
+    """A measure of the task's as a column; of one that nobody knows here, more is no merit."""
+    title, merit = name.replace("_", " "), True if name in _MERITS else None
+    return Measure(name, title, lambda scores: scores.measures.get(name), merit)
+
+
+def _measures(run_data: RunData) -> dict[str, float]:
+    told = next((r.measures for r in reversed(run_data.history) if r.measures), {})
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def _samples_per_second(run_data: RunData) -> float | None:

@@ -33,10 +33,11 @@ def results_csv(comparison: Comparison) -> str:
     """A line for each method and measure: mean, deviation, and the test against the baseline."""
     head = ["method", "measure", "mean", "deviation", "runs", "difference", "low", "high", "p"]
     head.append("p_corrected")
-    corrected = {measure.key: comparison.corrected(measure) for measure in MEASURES}
+    measures = (*MEASURES, *comparison.task_measures)
+    corrected = {measure.key: comparison.corrected(measure) for measure in measures}
     lines = []
     for group in comparison.groups:
-        for measure in MEASURES:
+        for measure in measures:
             spread, test = comparison.spread(group, measure), comparison.test(group, measure)
             if spread is None:
                 continue
@@ -55,14 +56,15 @@ def results_csv(comparison: Comparison) -> str:
 def runs_csv(comparison: Comparison) -> str:
     """A line for each run, with all its measures and its accuracy on each class."""
     classes = comparison.groups[0].runs[0].classes
-    head = ["method", "seed", *(measure.key for measure in MEASURES)]
+    measures = (*MEASURES, *comparison.task_measures)
+    head = ["method", "seed", *(measure.key for measure in measures)]
     head += [f"rounds_to_{target:g}" for target in comparison.targets]
     head += [f"accuracy_of_{name}" for name in classes]
     lines: list[list[object]] = []
     for group in comparison.groups:
         by_seed = {run_data.seed: run_data for run_data in group.runs}
         for scores in group.scores:
-            values = [measure.of(scores) for measure in MEASURES]
+            values = [measure.of(scores) for measure in measures]
             rounds = [scores.rounds_to(target) for target in comparison.targets]
             last = by_seed[scores.seed].history[-1].class_accuracy
             lines.append([group.label, scores.seed, *values, *rounds, *last])

@@ -11,13 +11,16 @@ _MOST_CLASSES = 20
 
 def sheets(comparison: Comparison) -> list[Sheet]:
     """All tables that have anything to say."""
-    accuracy = ["best", "last", "ten_rounds", "amplitude", "rare"]
-    clients = ["client_mean", "client_deviation", "client_worst", "agreement"]
+    accuracy = ("best", "last", "ten_rounds", "amplitude", "rare")
+    clients = ("client_mean", "client_deviation", "client_worst", "agreement")
+    own_data = "Accuracy on clients' own data, and clusters"
     made = [
-        _measured(comparison, "Accuracy on the test set", accuracy),
+        _measured(comparison, "Accuracy on the test set", [MEASURE[key] for key in accuracy]),
+        _measured(comparison, "Further measures in the last round", comparison.task_measures),
         _tested(comparison),
         _targets(comparison),
-        _measured(comparison, "Accuracy on clients' own data, and clusters", clients),
+        _measured(comparison, own_data, [MEASURE[key] for key in clients]),
+        _models(comparison),
         _classes(comparison),
         _costs(comparison),
     ]
@@ -63,13 +66,13 @@ def _missing(comparison: Comparison) -> list[str]:
     return told
 
 
-def _measured(comparison: Comparison, caption: str, keys: Sequence[str]) -> Sheet | None:
+def _measured(comparison: Comparison, caption: str, measures: Sequence[Measure]) -> Sheet:
     """Means and deviations of some measures; those that nobody has are left out."""
     columns: list[tuple[str, list[Spread | None], bool | None]] = []
-    for key in keys:
-        spreads = [comparison.spread(group, MEASURE[key]) for group in comparison.groups]
+    for measure in measures:
+        spreads = [comparison.spread(group, measure) for group in comparison.groups]
         if any(spreads):
-            columns.append((MEASURE[key].title, spreads, MEASURE[key].higher_is_better))
+            columns.append((measure.title, spreads, measure.higher_is_better))
     rows = [
         [group.label, *(shown_spread(spreads[row]) for _, spreads, _ in columns)]
         for row, group in enumerate(comparison.groups)
@@ -140,6 +143,19 @@ def _targets(comparison: Comparison) -> Sheet | None:
     against = f" (speed-up over {comparison.baseline.label})" if comparison.baseline else ""
     columns = [_rows_are(comparison), *(f"{target:.0%}" for target in targets)]
     return Sheet(f"Rounds to reach an accuracy{against}", columns, rows, [])
+
+
+def _models(comparison: Comparison) -> Sheet | None:
+    """The global models of methods that have several, in the first of their runs."""
+    rows = []
+    for group in comparison.groups:
+        run_data = next((run for run in group.runs if run.history[-1].models), None)
+        for model in run_data.history[-1].models if run_data else []:
+            numbers = ["" if v is None else f"{v:.3f}" for v in (model.accuracy, model.loss)]
+            rows.append([f"{group.label}: {model.name}", str(model.clients), *numbers])
+    seeds = max(len(group.runs) for group in comparison.groups)
+    caption = f"Models after the last round{' of the first seed' if seeds > 1 else ''}"
+    return Sheet(caption, ["model", "clients", "accuracy", "loss"], rows, []) if rows else None
 
 
 def _classes(comparison: Comparison) -> Sheet | None:

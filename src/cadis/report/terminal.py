@@ -1,12 +1,12 @@
 """What a run looks like in the terminal: a bar while it works, a table when it ends."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import StringIO
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -96,9 +96,30 @@ def plain_callbacks(console: Console) -> Callbacks:
     return Callbacks(progress, lambda sentence: tell(console, sentence))
 
 
-def summary_table(summary: dict[str, Any], classes: Sequence[str]) -> Table:
-    """A finished run in a few lines; ``classes`` are their names."""
-    name = label_of(summary["method"])
+def summary_table(summary: dict[str, Any], classes: Sequence[str]) -> RenderableType:
+    """A finished run in a few lines, and its models if there are several.
+
+    Args:
+        summary: what ``summary.json`` holds.
+        classes: names of the classes.
+    """
+    table = _measures_table(summary, classes)
+    return Group(table, _models_table(summary["models"])) if "models" in summary else table
+
+
+def _models_table(models: Sequence[Mapping[str, Any]]) -> Table:
+    """A row for each of several global models."""
+    table = Table(title="its models", title_justify="left")
+    for number, title in enumerate(("model", "clients", "accuracy", "loss")):
+        table.add_column(title, justify="right" if number else "left")
+    for model in models:
+        told = ["" if v is None else f"{v:.3f}" for v in (model["accuracy"], model["loss"])]
+        table.add_row(escape(model["name"]), str(model["clients"]), *told)
+    return table
+
+
+def _measures_table(summary: dict[str, Any], classes: Sequence[str]) -> Table:
+    name = escape(label_of(summary["method"]))
     ending = "" if summary["rounds"] == 1 else "s"
     title = f"{name} after {summary['rounds']} round{ending}"
     table = Table(title=title, title_justify="left")
@@ -106,24 +127,44 @@ def summary_table(summary: dict[str, Any], classes: Sequence[str]) -> Table:
     table.add_column("value", justify="right")
     if summary["accuracy"] is not None:
         table.add_row("accuracy", f"{summary['accuracy']:.3f}")
-        table.add_row("best accuracy", f"{summary['best_accuracy']:.3f}")
-        table.add_row("  reached in round", str(summary["best_round"]))
+        _add_measures(table, summary)
     if summary["rare_accuracy"] is not None:
         rare = escape(listed([classes[number] for number in summary["rare_classes"]]))
         label = f"accuracy on the rare classes ({rare})"
         table.add_row(label, f"{summary['rare_accuracy']:.3f}")
     if "clusters_found" in summary:
         table.add_row("clusters found", str(summary["clusters_found"]))
-        if summary["cluster_agreement"] is not None:
-            rounds, end = (f"{summary[f'{name}_agreement']:.3f}" for name in ("round", "cluster"))
-            table.add_row("  like the true ones (adjusted Rand index)", "")
-            table.add_row("    among a round's participants, mean", rounds)
-            table.add_row("    among all clients seen, at the end", end)
+        _add_agreement(table, summary)
     if summary["rejected"]:
         label = "[red]updates left out (see history.jsonl)[/red]"
         table.add_row(label, f"[red]{summary['rejected']}[/red]")
     table.add_row("seconds", f"{summary['seconds']['total']:.1f}")
     return table
+
+
+def _add_agreement(table: Table, summary: dict[str, Any]) -> None:
+    """How well clusters were found, if anybody knows the true ones."""
+    told = {
+        "among a round's participants, mean": summary["round_agreement"],
+        "among all clients seen, at the end": summary["cluster_agreement"],
+    }
+    if any(value is not None for value in told.values()):
+        table.add_row("  like the true ones (adjusted Rand index)", "")
+    for among, value in told.items():
+        if value is not None:
+            table.add_row(f"    {among}", f"{value:.3f}")
+
+
+def _add_measures(table: Table, summary: dict[str, Any]) -> None:
+    """The task's further measures, and the best round."""
+    for measure, value in summary.get("measures", {}).items():
+        if value is not None:
+            table.add_row(escape(measure.replace("_", " ")), f"{value:.3f}")
+    if summary["best_accuracy"] is not None:
+        headline = summary.get("headline", "").replace("_", " ")
+        best = f"accuracy where {escape(headline)} is best" if headline else "best accuracy"
+        table.add_row(best, f"{summary['best_accuracy']:.3f}")
+        table.add_row("  reached in round", str(summary["best_round"]))
 
 
 def summary_text(folder: RunFolder) -> str:

@@ -4,6 +4,7 @@ import platform
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import version
+from math import inf
 from typing import Any
 
 import torch
@@ -42,6 +43,16 @@ def mean_accuracy(record: RoundRecord, classes: Sequence[int]) -> float | None:
     found = [record.class_accuracy[label] for label in classes]
     tested = [accuracy for accuracy in found if accuracy is not None]
     return sum(tested) / len(tested) if tested else None
+
+
+def best_round(history: Sequence[RoundRecord], headline: str = "accuracy") -> RoundRecord:
+    """The first round in which a measure is largest, accuracy or one of the task's."""
+
+    def told(record: RoundRecord) -> float:
+        value = record.accuracy if headline == "accuracy" else record.measures.get(headline)
+        return -inf if value is None else value
+
+    return max(history, key=told)
 
 
 @one_thread()
@@ -88,6 +99,7 @@ def summarise(
     described: dict[str, Any],
     evaluation: Evaluation | None,
     among_all: bool = True,
+    headline: str = "accuracy",
 ) -> dict[str, Any]:
     """What ``summary.json`` holds: the run in a few numbers, and the last confusion matrix.
 
@@ -98,10 +110,9 @@ def summarise(
         evaluation: the last test by class, if there was any.
         among_all: whether to find the clusters among all clients seen, too; of thousands of
             clients that takes seconds, and a run that goes on makes it out of date.
+        headline: the measure that tells which round is best: accuracy, or one of the task's.
     """
-    last = history[-1]
-    best = max(history, key=lambda record: -1 if record.accuracy is None else record.accuracy)
-    rare = rare_classes(described)
+    last, best, rare = history[-1], best_round(history, headline), rare_classes(described)
     seconds = [asdict(record.seconds) for record in history]
     return {
         "method": method_name,
@@ -110,6 +121,9 @@ def summarise(
         "loss": last.loss,
         "best_accuracy": best.accuracy,
         "best_round": best.round,
+        **({} if headline == "accuracy" else {"headline": headline}),
+        "measures": dict(last.measures),
+        **({"models": [asdict(model) for model in last.models]} if last.models else {}),
         "rare_classes": rare,
         "rare_accuracy": mean_accuracy(last, rare),
         "rejected": sum(len(record.rejected) for record in history),

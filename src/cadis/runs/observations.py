@@ -16,9 +16,6 @@ from torch import Tensor
 from cadis.core import ClientId
 from cadis.runs.record import RoundRecord
 
-KNOWN = ("clusters", "similarity", "threshold", "gamma")
-"""The arrays that are understood here."""
-
 _LARGEST = 2**53
 """The largest count that every program reads as what it is."""
 _COSINE = 1.001
@@ -57,6 +54,12 @@ def scalar_of(record: RoundRecord, name: str) -> float | None:
     """A single number that the method told; None if it did not."""
     value = record.report.get(name)
     return None if value is None or isinstance(value, list) else float(value)
+
+
+def told_scalars(record: RoundRecord) -> list[str]:
+    """Names of the single numbers that the method told, but for those that are known here."""
+    single = (name for name, value in record.report.items() if not isinstance(value, list))
+    return [name for name in single if name not in ("threshold", "gamma")]
 
 
 def unfit(record: RoundRecord) -> list[str]:

@@ -8,7 +8,7 @@ from statistics import fmean, pstdev
 from typing import Any, TypeAlias
 
 from cadis.runs import RoundRecord, mean_accuracy
-from cadis.runs.observations import clusters_of, threshold_of
+from cadis.runs.observations import clusters_of, scalar_of, threshold_of, told_scalars
 
 Scalar: TypeAlias = str | int | float | bool
 
@@ -34,6 +34,7 @@ def scalars(
         **{f"seconds/{name}": value for name, value in vars(record.seconds).items()},
         **_by_class(record, class_names),
         **_by_client(record.client_accuracy),
+        **_told(record),
     }
     return {
         name: float(value) for name, value in found.items() if value is not None and isfinite(value)
@@ -70,6 +71,25 @@ def _by_class(record: RoundRecord, class_names: Sequence[str]) -> dict[str, floa
     names = _accepted(class_names)
     pairs = zip(names, record.class_accuracy, strict=False)  # nobody may have tested by class
     return {f"class_accuracy/{name}": accuracy for name, accuracy in pairs}
+
+
+def _told(record: RoundRecord) -> dict[str, float | None]:
+    """What only some tasks, methods and clients tell."""
+    losses = [loss for loss in record.client_loss if loss is not None]
+    reported = {name: scalar_of(record, name) for name in told_scalars(record)}
+    models = {model.name: model for model in record.models}
+    return {
+        "clients/loss": fmean(losses) if losses else None,
+        **_named("measures", record.measures),
+        **_named("report", reported),
+        **_named("models/accuracy", {name: m.accuracy for name, m in models.items()}),
+        **_named("models/clients", {name: m.clients for name, m in models.items()}),
+    }
+
+
+def _named(prefix: str, values: Mapping[str, float | None]) -> dict[str, float | None]:
+    names = _accepted(list(values))
+    return {f"{prefix}/{name}": v for name, v in zip(names, values.values(), strict=True)}
 
 
 def _by_client(accuracies: Sequence[float] | None) -> dict[str, float]:

@@ -6,11 +6,19 @@ from cadis.analysis import Results
 from cadis.core import one_thread
 from cadis.report.figures.confusion import draw_confusion
 from cadis.report.figures.convergence import draw_convergence
-from cadis.report.figures.curves import draw_accuracy, draw_rare, draw_ten_rounds
+from cadis.report.figures.curves import (
+    draw_accuracy,
+    draw_loss,
+    draw_measures,
+    draw_method_report,
+    draw_rare,
+    draw_ten_rounds,
+)
 from cadis.report.figures.fairness import draw_client_rounds, draw_clients
 from cadis.report.figures.federation import draw_federation
 from cadis.report.figures.groups import draw_flow, draw_voice
 from cadis.report.figures.matrices import draw_clusters, draw_similarity
+from cadis.report.figures.models import draw_models
 from cadis.report.figures.sweep import draw_sweep
 from cadis.report.figures.time import draw_time
 
@@ -18,6 +26,10 @@ _FIGURES = (
     draw_accuracy,
     draw_ten_rounds,
     draw_rare,
+    draw_measures,
+    draw_loss,
+    draw_models,
+    draw_method_report,
     draw_federation,
     draw_similarity,
     draw_clusters,

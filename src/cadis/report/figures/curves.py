@@ -1,18 +1,23 @@
-"""Accuracy over rounds."""
+"""Lines over rounds: accuracy, loss, further measures, and what methods tell."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from cadis.analysis import LAST_ROUNDS, Results, RunData
+from cadis.analysis import LAST_ROUNDS, Group, Results, RunData
 from cadis.report.style import DASHES, Look, Place, figure, looks, shown, shown_text
 from cadis.runs import mean_accuracy
+from cadis.runs.observations import scalar_of, told_scalars
 
 Curve = NDArray[np.float64]
+_PANELS = 12
+"""Of what methods report, so many numbers are drawn at most."""
 
 
 def draw_accuracy(results: Results, place: Place) -> Path | None:
@@ -37,6 +42,55 @@ def draw_rare(results: Results, place: Place) -> Path | None:
         return None
     title = "Accuracy on the classes of the smallest clusters"
     return _draw(results, place("accuracy-rare"), title, "test accuracy", rare_classes)
+
+
+def draw_measures(results: Results, place: Place) -> Path | None:
+    """Further measures of the task over rounds, a panel for each."""
+    curves = {name: partial(measured, name) for name in measure_names(results.runs)}
+    return _draw_panels(results, place("measures"), "Further measures after each round", curves)
+
+
+def draw_loss(results: Results, place: Place) -> Path | None:
+    """Loss on the test set, and of clients in training where they tell it."""
+    panels = {"training loss": client_loss, "test loss": tested_loss}
+    if all(np.isnan(client_loss(run_data)).all() for run_data in results.runs):
+        return None
+    title = "Loss after each round (training: mean of participants)"
+    return _draw_panels(results, place("loss"), title, panels)
+
+
+def draw_method_report(results: Results, place: Place) -> Path | None:
+    """Single numbers that methods tell of their rounds, a panel for each."""
+    records = [record for run_data in results.runs for record in run_data.history]
+    names = dict.fromkeys(name for record in records for name in told_scalars(record))
+    curves = {name: partial(_reported, name) for name in list(names)[:_PANELS]}
+    return _draw_panels(results, place("method-report"), "What the methods report", curves)
+
+
+def tested_loss(run_data: RunData) -> Curve:
+    """Mean loss on the test set after each round, NaN where nobody tested."""
+    return np.array([record.loss for record in run_data.history], float)
+
+
+def client_loss(run_data: RunData) -> Curve:
+    """Mean training loss of the participants of each round, NaN where none told it."""
+    told = ([v for v in record.client_loss if v is not None] for record in run_data.history)
+    return np.array([fmean(losses) if losses else None for losses in told], float)
+
+
+def measure_names(runs: Sequence[RunData]) -> list[str]:
+    """The further measures of the task that any of the runs has."""
+    records = (record for run_data in runs for record in run_data.history)
+    return list(dict.fromkeys(name for record in records for name in record.measures))
+
+
+def measured(name: str, run_data: RunData) -> Curve:
+    """A further measure of the task after each round, NaN where it is not known."""
+    return np.array([record.measures.get(name) for record in run_data.history], float)
+
+
+def _reported(name: str, run_data: RunData) -> Curve:
+    return np.array([scalar_of(record, name) for record in run_data.history], float)
 
 
 def all_classes(run_data: RunData) -> Curve:
@@ -115,7 +169,56 @@ def _draw(
         dress(axes, max(len(run_data.history) for run_data in results.runs), label)
         columns = 1 if len(results.groups) <= 8 else 2
         axes.legend(loc="lower right", fontsize=8, ncols=columns)
-        seeds = max(len(group.runs) for group in results.groups)
-        note = f"\nmean and standard deviation of {seeds} seeds" if seeds > 1 else ""
-        axes.set_title(f"{title}{note}", fontsize=10)
+        axes.set_title(f"{title}{_over_seeds(results)}", fontsize=10)
     return path.with_suffix(".png")
+
+
+def _draw_panels(
+    results: Results, path: Path, title: str, curves: Mapping[str, Callable[[RunData], Curve]]
+) -> Path | None:
+    """A panel for each curve, in which there is a line for each method that has it."""
+    groups = list(zip(results.groups, looks([g.name for g in results.groups]), strict=True))
+    told = {name: curve for name, curve in curves.items() if _any_known(curve, results.runs)}
+    if not told:
+        return None
+    columns = min(3, len(told))
+    rows = -(-len(told) // columns)
+    with figure(path, 1.2 + 3.6 * columns, 0.9 + 2.7 * rows) as drawing:
+        panels = list(drawing.subplots(rows, columns, squeeze=False).flat)
+        for axes, (name, curve) in zip(panels, told.items(), strict=False):
+            _fill_panel(axes, results, curve, groups)
+            axes.set_title(shown(name.replace("_", " ")), fontsize=10)
+        for axes in panels[len(told) :]:
+            axes.set_axis_off()
+        handles = {line.get_label(): line for axes in panels for line in axes.get_lines()}
+        lines, names = list(handles.values()), list(map(str, handles))
+        drawing.legend(lines, names, loc="outside lower left", fontsize=8, ncols=2 * columns)
+        drawing.suptitle(f"{title}{_over_seeds(results)}", x=0.01, ha="left", size=10)
+    return path.with_suffix(".png")
+
+
+def _fill_panel(
+    axes: Axes,
+    results: Results,
+    curve: Callable[[RunData], Curve],
+    groups: Sequence[tuple[Group, Look]],
+) -> None:
+    """The lines of one panel, on an axis that fits the values."""
+    for group, look in groups:
+        if _any_known(curve, group.runs):
+            plot_spread(
+                axes, [curve(run_data) for run_data in group.runs], look, shown(group.label)
+            )
+    limits = axes.get_ylim()
+    dress(axes, max(len(run_data.history) for run_data in results.runs), "")
+    axes.set_ylim(limits)
+
+
+def _any_known(curve: Callable[[RunData], Curve], runs: Sequence[RunData]) -> bool:
+    return not all(np.isnan(curve(run_data)).all() for run_data in runs)
+
+
+def _over_seeds(results: Results) -> str:
+    """What lines and bands are, if there are several seeds."""
+    seeds = max(len(group.runs) for group in results.groups)
+    return f"\nmean and standard deviation of {seeds} seeds" if seeds > 1 else ""

@@ -85,11 +85,14 @@ def _colours(frame: Frame, run_data: RunData) -> list[int]:
 
 
 def voices(group: Group) -> dict[int, float]:
-    """By true cluster, the mean of what its participants weighed together; nothing without any."""
+    """By true cluster, the mean of what its participants weighed together.
+
+    Nothing without true clusters, and where there is not one global model to weigh in.
+    """
     rounds: list[dict[int, float]] = []
     for run_data in group.runs:
         true_clusters = run_data.true_clusters
-        several = len(set(true_clusters.values())) > 1
+        several = len(set(true_clusters.values())) > 1 and not run_data.history[-1].models
         if None in true_clusters.values() or not several or group.is_reference:
             return {}
         for record in run_data.history:

@@ -8,7 +8,13 @@ import numpy as np
 
 from cadis.analysis import HEADLINE, Comparison, Results, RunData, answer, details, sample
 from cadis.core import one_thread
-from cadis.report.figures.curves import Curve, all_classes, rare_classes
+from cadis.report.figures.curves import (
+    Curve,
+    all_classes,
+    measure_names,
+    measured,
+    rare_classes,
+)
 from cadis.report.files import results_csv, runs_csv
 from cadis.report.page.grouping import grouping
 from cadis.report.page.setup import setup, title
@@ -90,16 +96,19 @@ def _answer(comparison: Comparison) -> dict[str, Any]:
 def _accuracy(results: Results) -> dict[str, Any] | None:
     if all(np.isnan(all_classes(run_data)).all() for run_data in results.runs):
         return None
+    names = measure_names(results.runs)
     runs = [
         {
             "method": place,
             "seed": run_data.seed,
             "all": _listed(all_classes(run_data)),
             "rare": _listed(rare_classes(run_data)) if run_data.rare else None,
+            "measures": {name: _listed(measured(name, run_data)) for name in names},
         }
         for place, run_data in runs_of(results)
     ]
-    return {"runs": runs, "rare": results.rare_in_words, "smoothing": _SMOOTHING}
+    told = {"rare": results.rare_in_words, "smoothing": _SMOOTHING, "measures": names}
+    return {"runs": runs, **told}
 
 
 def _federation(results: Results) -> dict[str, Any] | None:

@@ -10,12 +10,24 @@
     return Math.max(1, ...part.runs.map((run) => run.all.length));
   }
 
+  /** The chosen measure of the task; null if accuracy is chosen. */
+  const further = () => part.measures.find((name) => `measure-${name}` === measure.list.value) ?? null;
+
+  const words = (name) => name.replaceAll("_", " ");
+
+  /** A run's values of what is chosen, if it has any. */
+  function values(run) {
+    const name = further();
+    return name === null ? run[measure.list.value] : run.measures[name];
+  }
+
   function line([index, runs], rounds) {
     const { name, colour, dash } = Cadis.method(index);
     const width = Number(smoothing.value);
     const smoothed = runs
-      .filter((run) => run[measure.list.value])
-      .map((run) => Cadis.smooth(run[measure.list.value], width));
+      .map(values)
+      .filter(Boolean)
+      .map((one) => Cadis.smooth(one, width));
     const seeds = smoothed.map((values) =>
       values.map((one, position) => [position + 1, one]).filter(([, one]) => one != null),
     );
@@ -42,7 +54,9 @@
     const end = width > 700 && lines.length < 9 ? Cadis.clip(name, 14) : null;
     const main = Cadis.line({ id: `mean-${method}`, name, colour, dash, points, label: end });
     const way = spread.chosen();
-    if (way === "band" && one.spread) return [...Cadis.band({ id: `band-${method}`, name, colour, points }), main];
+    const range = further() === null ? {} : { lowest: -Infinity, highest: Infinity };
+    if (way === "band" && one.spread)
+      return [...Cadis.band({ id: `band-${method}`, name, colour, points, ...range }), main];
     if (way !== "seeds" || !one.spread) return [main];
     const thin = seeds.map((seed, position) =>
       Cadis.line({ id: `seed-${method}-${position}`, name, colour, dash, points: seed, width: 1, opacity: 0.45 }),
@@ -55,7 +69,7 @@
     return {
       ...Cadis.overRounds({
         width,
-        value: "accuracy",
+        value: words(further() ?? "accuracy"),
         rounds: length(),
         legend,
         labels,
@@ -76,29 +90,31 @@
       }),
     ]);
     return {
-      caption: `Accuracy on ${measured()}, averaged over ${value.textContent}: mean ± standard deviation over seeds`,
+      caption: `${measured()}, averaged over ${value.textContent}: mean ± standard deviation over seeds`,
       columns: ["round", ...lines.map(({ name }) => name)],
       rows,
     };
   }
 
   function measured() {
-    return measure.list.value === "rare" ? "the rare classes" : "all classes";
+    if (further() !== null) return `Measure ${words(further())}`;
+    return `Accuracy on ${measure.list.value === "rare" ? "the rare classes" : "all classes"}`;
   }
 
   function label() {
     const last = lines
       .map(({ name, points }) => ({ name, at: points[points.length - 1][1] }))
       .sort((a, b) => b.at - a.at);
-    const words = last.map(({ name, at }) => `${name} ${Cadis.number(at)}`).join(", ");
-    return `Accuracy on ${measured()} over ${length()} rounds. At the end: ${words}.`;
+    const ends = last.map(({ name, at }) => `${name} ${Cadis.number(at)}`).join(", ");
+    return `${measured()} over ${length()} rounds. At the end: ${ends}.`;
   }
 
   function caption() {
     const rare = part.rare ? ` Rare classes, those of the smallest clusters: ${Cadis.clip(part.rare, 120)}.` : "";
     const bands = spread.hidden ? "" : " Lines: mean over seeds; bands: ± one standard deviation over seeds.";
     return (
-      "Accuracy of the global model on the test set, trailing average over the number of rounds chosen above." +
+      `${words(further() ?? "Accuracy")} of the global model on the test set, ` +
+      "trailing average over the number of rounds chosen above." +
       `${bands}${rare} To zoom, drag the handles below the plot, or hold Ctrl and turn the wheel.`
     );
   }
@@ -155,14 +171,14 @@
   function update(data) {
     part = data;
     const rare = part.runs.some((run) => run.rare);
-    measure.set(
-      rare
-        ? [
-            ["all", "all classes"],
-            ["rare", "rare classes"],
-          ]
-        : [["all", "all classes"]],
-    );
+    const several = part.measures.length > 0;
+    const on = several ? "accuracy on " : "";
+    measure.firstChild.data = several ? "Show " : "Accuracy on ";
+    measure.set([
+      ["all", `${on}all classes`],
+      ...(rare ? [["rare", `${on}rare classes`]] : []),
+      ...part.measures.map((name) => [`measure-${name}`, words(name)]),
+    ]);
     spread.hidden = !Cadis.byMethod(part.runs).some(([, runs]) => runs.length > 1);
     show();
   }

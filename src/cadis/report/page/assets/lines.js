@@ -35,8 +35,8 @@
   };
 
   /** A band around points [round, mean, deviation]: an invisible line and, stacked on it, the band's height. */
-  Cadis.band = function ({ id, name, colour, points, highest = 1 }) {
-    const low = points.map(([round, mean, deviation]) => [round, Math.max(0, mean - deviation)]);
+  Cadis.band = function ({ id, name, colour, points, lowest = 0, highest = 1 }) {
+    const low = points.map(([round, mean, deviation]) => [round, Math.max(lowest, mean - deviation)]);
     const high = points.map(([round, mean, deviation], position) => [
       round,
       Math.max(0, Math.min(highest, mean + deviation) - low[position][1]),

@@ -1,0 +1,70 @@
+"""The global models of a method that has several."""
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from cadis.analysis import Results, RunData
+from cadis.report.figures.curves import Curve, dress
+from cadis.report.style import DASHES, Place, figure, looks, shown
+
+
+def draw_models(results: Results, place: Place) -> Path | None:
+    """Accuracy of each model over rounds, and how many participants trained it."""
+    run_data = next((run for run in results.runs if model_names(run)), None)
+    if run_data is None:
+        return None
+    path, rounds = place("models"), len(run_data.history)
+    with figure(path, 8.4, 3.8) as drawing:
+        left, right = drawing.subplots(1, 2)
+        _accuracies(left, run_data)
+        dress(left, rounds, "test accuracy")
+        left.set_title("Accuracy of each model", fontsize=10)
+        _participants(right, run_data)
+        right.set(xlabel="round", ylabel="participants", xlim=(0.5, rounds + 0.5))
+        right.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+        right.set_title("Who trained which model", fontsize=10)
+        handles, names = right.get_legend_handles_labels()
+        columns = min(8, len(names))
+        drawing.legend(handles, names, loc="outside lower left", fontsize=8, ncols=columns)
+        seed = f", seed {run_data.seed}" if len(results.runs) > 1 else ""
+        title = f"The models of {shown(run_data.label)}{seed}"
+        drawing.suptitle(title, x=0.01, ha="left", size=11)
+    return path.with_suffix(".png")
+
+
+def model_names(run_data: RunData) -> list[str]:
+    """The names of all models that a run has had; none if there was but one."""
+    told = (model.name for record in run_data.history for model in record.models)
+    return list(dict.fromkeys(told))
+
+
+def model_accuracy(run_data: RunData, name: str) -> Curve:
+    """Accuracy of one of the models after each round, NaN where nobody tested it."""
+    by_name = ({model.name: model.accuracy for model in r.models} for r in run_data.history)
+    return np.array([accuracies.get(name) for accuracies in by_name], float)
+
+
+def model_participants(run_data: RunData, name: str) -> list[int]:
+    """How many participants trained one of the models in each round."""
+    return [record.client_models.count(name) for record in run_data.history]
+
+
+def _accuracies(axes: Axes, run_data: RunData) -> None:
+    names, rounds = model_names(run_data), np.arange(1, len(run_data.history) + 1)
+    for name, look in zip(names, looks(names), strict=True):
+        values = model_accuracy(run_data, name)
+        known, marker = ~np.isnan(values), "." if len(rounds) < 10 else None
+        line = {"color": look.colour, "ls": DASHES[look.dash], "marker": marker}
+        axes.plot(rounds[known], values[known], **line)
+
+
+def _participants(axes: Axes, run_data: RunData) -> None:
+    names, rounds = model_names(run_data), np.arange(1, len(run_data.history) + 1)
+    below = np.zeros(len(rounds))
+    for name, look in zip(names, looks(names), strict=True):
+        counts = np.array(model_participants(run_data, name), float)
+        axes.bar(rounds, counts, 1.0, below, color=look.colour, lw=0, label=shown(name))
+        below = below + counts

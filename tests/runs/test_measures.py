@@ -1,0 +1,55 @@
+"""What ``summary.json`` holds of measures and models, by hand."""
+
+from dataclasses import replace
+from typing import Any
+
+from cadis.runs import RoundRecord, Seconds, summarise
+from cadis.runs.measures import best_round
+from cadis.runs.record import ModelRecord
+
+FEDERATION: dict[str, Any] = {
+    "classes": ["x", "y"],
+    "clients": [{"id": 0, "cluster": None, "samples": None}],
+}
+
+
+def a_round(number: int, accuracy: float | None, **measures: float | None) -> RoundRecord:
+    seconds = Seconds(1, 1, 1, 1)
+    return RoundRecord(number, accuracy, None, [], [0], [1.0], [], seconds, measures=measures)
+
+
+HISTORY = [
+    a_round(1, 0.5, auc=0.6, mse=-9.0),
+    a_round(2, 0.9, auc=None, mse=-4.0),
+    a_round(3, 0.7, auc=0.8, mse=-5.0),
+    a_round(4, 0.9, auc=0.8, mse=-6.0),
+]
+
+
+def test_the_best_round_is_told_by_the_headline() -> None:
+    assert best_round(HISTORY).round == 2  # the first of two
+    assert best_round(HISTORY, "auc").round == 3
+    assert best_round(HISTORY, "mse").round == 2  # larger is better, below zero too
+    assert best_round([a_round(1, None), a_round(2, 0.0)]).round == 2
+
+
+def test_a_summary_has_the_last_measures_and_the_accuracy_of_the_best_round() -> None:
+    summary = summarise("mine", HISTORY, FEDERATION, None, headline="auc")
+    assert (summary["best_round"], summary["best_accuracy"]) == (3, 0.7)
+    assert summary["headline"] == "auc"
+    assert summary["measures"] == {"auc": 0.8, "mse": -6.0}
+
+
+def test_a_summary_of_plain_classification_has_no_headline_and_no_models() -> None:
+    summary = summarise("mine", [a_round(1, 0.5)], FEDERATION, None)
+    assert summary["measures"] == {}
+    assert not summary.keys() & {"headline", "models"}
+
+
+def test_a_summary_has_the_last_rounds_models_if_there_are_several() -> None:
+    models = [ModelRecord("a", 3, 0.5, 1.0), ModelRecord("b", 1, None, None)]
+    last = replace(a_round(1, 0.5), models=models, client_models=["b"])
+    assert summarise("mine", [last], FEDERATION, None)["models"] == [
+        {"name": "a", "clients": 3, "accuracy": 0.5, "loss": 1.0},
+        {"name": "b", "clients": 1, "accuracy": None, "loss": None},
+    ]
