@@ -116,8 +116,8 @@ class RunWriter:
     def finish(self, state: RunState, evaluation: Evaluation | None) -> dict[str, Any]:
         """Keep the last model and the summary; returns the latter."""
         federation = dict(self._federation(self._manifest.members))
-        method = self.algorithm.method.name
-        summary = summarise(method, self.history, federation, evaluation)
+        method, headline = self.algorithm.method.name, self.algorithm.task.headline
+        summary = summarise(method, self.history, federation, evaluation, headline=headline)
         files = {
             "model.safetensors": self._model_bytes(state),
             "summary.json": object_text(summary).encode(),
