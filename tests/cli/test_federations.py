@@ -81,7 +81,7 @@ def test_data_verify_names_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Mon
         (["run", "some.toml", "--preset", "mnist-mc-10"], "either a file or a preset"),
         (["run", "--partition", "none.json"], "none.json cannot be read"),
         (["run", "--model", "nowhere:net"], "The module nowhere could not be imported"),
-        (["run", "--head", "top"], "no nn.Linear layer 'top'; it has: 7, 9"),
+        (["run", "--head", "top"], "no linear layer 'top'; it has: 7, 9"),
         (["presets", "mnist"], "There is no preset 'mnist'"),
         (["partition", "--clients", "1000"], "1000 clients of at least 2 samples are too many"),
         (["partition", "--out", "mc.txt"], "call the file mc.json"),

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cadis.cli import commands
+from cadis.cli.options import parts_in
 from cadis.options import KINDS, PARTITION, names_of, qualified
 from cadis.runs import RunFolder, StudyFolder, read_toml
 from own_parts import write_parts
@@ -84,6 +85,15 @@ def test_a_comparison_says_how_to_tell_methods_apart() -> None:
     assert "--feddyn-alpha X" in methods
     assert "--fedprox-mu" not in methods
     assert "--fedfa-alpha" not in cadis("run", "--help").output
+
+
+@pytest.mark.parametrize("arguments", [[], ["--method"], ["--grid"], ["--", "--method"], ["--"]])
+def test_command_lines_that_name_nothing(arguments: list[str]) -> None:
+    assert parts_in(arguments) == []
+
+
+def test_no_arguments_are_a_command_line_too() -> None:
+    assert {name for name, value in parsed("run").items() if value} == set()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import types
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
 
@@ -109,7 +110,7 @@ def _typed_choices(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _typed(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Names of options and their values, from both ``--name value`` and ``--name=value``."""
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for argument, following in pairwise([*arguments, ""]):
         if argument.startswith("--"):
             name, equals, value = argument[2:].partition("=")
             yield name.replace("-", "_"), value if equals else following
