@@ -9,7 +9,7 @@ import torch
 from cadis.core import CadisError
 from cadis.experiment import Built, Census, build_experiment, load_dataset, resolve
 from cadis.partition import PARTITIONERS
-from support import draw_pills
+from support import draw_picture, draw_pills
 
 
 def build(**given: object) -> Built:
@@ -108,3 +108,23 @@ def test_skew_is_0_for_equals_and_near_1_for_strangers() -> None:
         names = tuple(map(str, range(counts.shape[1])))
         census = Census("t", names, tuple(range(len(counts))), counts, None, 1000, 5)
         assert census.label_skew == pytest.approx(skew)
+
+
+def test_a_task_says_how_many_outputs_the_model_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(CadisError, match="The task 'binary' tells two classes apart, not 10"):
+        build(task="binary")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for number in range(24):
+        draw_picture(tmp_path / "two" / "ab"[number % 2] / f"{number}.png", number % 2, number)
+    given = {"dataset": f"images:{tmp_path / 'two'}", "image_size": 16, "clients": 3}
+    (tmp_path / "mine.py").write_text(
+        "from torch import nn\n"
+        "def net(num_classes): return nn.Sequential(nn.Flatten(), nn.LazyLinear(num_classes))\n"
+    )
+    for model in ("cnn", f"{tmp_path / 'mine.py'}:net"):
+        for task, outputs in (("binary", 1), ("classification", 2)):
+            built = build(**given, task=task, model=model)
+            assert len(list(built.model.parameters())[-1]) == outputs
+            assert built.federation.classes == ("a", "b")
