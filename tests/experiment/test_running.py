@@ -63,8 +63,8 @@ def test_a_run_leaves_everything(tmp_path: Path) -> None:
     assert result.summary["rare_classes"] == [2, 3, 4]
     assert torch.tensor(result.summary["confusion"]).sum() == 25
     keys = json.loads((tmp_path / "run" / "history.jsonl").read_text().splitlines()[0]).keys()
-    assert {"round", "accuracy", "loss", "class_accuracy", "participants", "clusters"} <= keys
-    assert {"weights", "threshold", "rejected", "seconds"} <= keys
+    assert {"round", "accuracy", "loss", "class_accuracy", "participants", "report"} <= keys
+    assert {"weights", "rejected", "seconds"} <= keys
 
 
 def test_stored_models_are_the_last_and_the_best(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_without_a_folder_nothing_is_left(tmp_path: Path, monkeypatch: pytest.Mo
         ({"rounds": 0}, "rounds should be greater than 0"),
         ({"per_round": 6}, "6 clients cannot take part"),
         ({"lr": 0}, "lr should be greater than 0"),
-        ({"head": "nose"}, "no nn.Linear layer 'nose'"),
+        ({"head": "nose"}, "no linear layer 'nose'"),
         ({"client_ids": ["a", "a", "b", "c", "d"]}, "an id of its own"),
         ({"clusters": [0, 1]}, "True clusters are given for 2 clients, but there are 5"),
         ({"method": CADIS(gamma=-1)}, "gamma should be greater than 0"),

@@ -174,7 +174,7 @@ def test_the_run_folder_is_like_that_of_the_engine(tmp_path: Path) -> None:
     results = read_results([flower.path])
     assert page_data(results)["title"] == "Own data: 5 clients, 3 a round, 3 rounds"
     drawn = draw_figures(results, flower.figures)
-    names = {"accuracy", "confusion", "similarity", "clusters", "convergence", "flow"}
+    names = {"accuracy", "loss", "confusion", "similarity", "clusters", "convergence", "flow"}
     assert {path.stem for path in drawn} == names
     assert "clusters found" in summary_text(flower)
 
@@ -186,7 +186,13 @@ def test_a_run_that_nobody_tests_is_kept_all_the_same(tmp_path: Path) -> None:
     assert [record.accuracy for record in folder.read_history()] == [None, None]
     assert not (folder.path / "best.safetensors").exists()
     drawn = draw_figures(read_results([folder.path]), folder.figures)
-    assert {path.stem for path in drawn} == {"similarity", "clusters", "convergence", "flow"}
+    assert {path.stem for path in drawn} == {
+        "loss",
+        "similarity",
+        "clusters",
+        "convergence",
+        "flow",
+    }
     assert "accuracy" not in summary_text(folder)
 
 

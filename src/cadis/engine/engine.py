@@ -61,7 +61,7 @@ class Engine:
         self.given, self.algorithm, self.layout = federation, algorithm, model.layout
         self.num_classes = algorithm.task.num_classes(model.num_outputs)
         federation.check(self.num_classes)
-        check_fit(model, federation.test, algorithm.task)
+        check_fit(model, federation.test)
         if not model.state().is_finite():
             raise CadisError("The initial model has a number that is infinite or not a number.")
         self._federation = federation.pooled() if algorithm.method.pools_clients else federation

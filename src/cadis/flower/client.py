@@ -19,7 +19,7 @@ from cadis.flower.messages import METRICS, content_of, scalars_to_metrics, sent_
 from cadis.flower.registry import IDENTITY_KEYS
 from cadis.flower.train_config import TrainConfig
 from cadis.methods import Method
-from cadis.models import FlatModel, WrongTensorsError
+from cadis.models import FlatModel, WrongTensorsError, auto_lr
 from cadis.training import check_fit, check_labels, evaluate, reply_to
 
 Data: TypeAlias = Examples | tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
@@ -62,13 +62,13 @@ def local_train(
     """
     started = time.perf_counter()
     config = content.config_records.get(config_key, ConfigRecord())
-    told = TrainConfig.read(config, own, method)
+    told = TrainConfig.read(config, own, method, auto_lr(model))
     flat, examples = _flat(model, told.head), _checked(data)
     task, device = told.algorithm.task, flat.vector.device
     if torch.bfloat16 in set(flat.layout.dtypes.values()):
         raise CadisError("Flower's messages cannot hold bfloat16; make the model float32.")
     check_labels(examples.labels, task.num_classes(flat.num_outputs), "This client")
-    check_fit(flat, examples.to(device), task)
+    check_fit(flat, examples.to(device))
     received = _received(content, flat, arrays_key, config)
     remembered = _Remembered(told, memory)
     reply = reply_to(

@@ -78,6 +78,7 @@ class TrainConfig:
         config: Mapping[str, Any],
         own: Iterable[type[Any]] = (),
         method: Method | None = None,
+        lr: float | None = None,
     ) -> "TrainConfig":
         """What a config says.
 
@@ -85,9 +86,11 @@ class TrainConfig:
             config: as received; without anything of ours in it, plain federated averaging.
             own: parts that are not ours, which the server may name.
             method: the client's own choice instead of the server's.
+            lr: the learning rate, if the config has none.
         """
         kinds = {kind.name: kind for kind in own}
-        local = {name: config[key] for name, key in _LOCAL.items() if key in config}
+        local = {} if lr is None else {"lr": lr}
+        local |= {name: config[key] for name, key in _LOCAL.items() if key in config}
         parts = {
             kind: _part(config, f"cadis.{kind}", {**ours, **kinds}, default)
             for kind, (ours, default) in _PARTS.items()

@@ -10,7 +10,7 @@ from cadis.core import CadisError
 from cadis.data import Examples
 from cadis.models import FlatModel
 from cadis.tasks import Task
-from cadis.training.local import view_of
+from cadis.training.local import outputs_of
 
 
 @dataclass(frozen=True)
@@ -77,17 +77,16 @@ def check_labels(labels: Tensor, num_classes: int, owner: str) -> None:
 
 def evaluate(model: FlatModel, examples: Examples, task: Task) -> Evaluation:
     """Test a model."""
-    view, labels = view_of(model, examples, task), examples.labels
-    classes = task.num_classes(view.logits.shape[1])
+    outputs, labels = outputs_of(model, examples)[0], examples.labels
+    classes = task.num_classes(outputs.shape[1])
     check_labels(labels, classes, "The test data")
     predicted = torch.where(
-        view.logits.isnan().any(dim=1), (labels + 1) % classes, task.predict(view.logits)
+        outputs.isnan().any(dim=1), (labels + 1) % classes, task.predict(outputs)
     )
     pairs = labels * classes + predicted
     confusion = torch.bincount(pairs, minlength=classes**2).view(classes, classes).cpu()
-    precise = torch.promote_types(view.logits.dtype, torch.float32)  # sums overflow in half
-    logits = view.logits.to(precise)
-    total = float(task.loss(logits, labels, "sum"))
+    outputs = outputs.to(torch.promote_types(outputs.dtype, torch.float32))  # sums overflow in half
+    total = float(task.loss(outputs, labels, "sum"))
     if not task.needs_outputs:
         return Evaluation(confusion, total)
-    return Evaluation(confusion, total, logits.cpu(), labels.cpu())
+    return Evaluation(confusion, total, outputs.cpu(), labels.cpu())

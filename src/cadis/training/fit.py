@@ -10,8 +10,7 @@ from torch import nn
 from cadis.core import CadisError
 from cadis.data import Examples
 from cadis.models import FlatModel, name_head
-from cadis.tasks import Task
-from cadis.training.local import view_of
+from cadis.training.local import outputs_of
 
 
 def found_head(module: nn.Module, examples: Examples) -> str:
@@ -21,7 +20,7 @@ def found_head(module: nn.Module, examples: Examples) -> str:
         return name_head(deepcopy(module).eval(), examples.take(slice(0, 2)).scaled)
 
 
-def check_fit(model: FlatModel, examples: Examples, task: Task) -> None:
+def check_fit(model: FlatModel, examples: Examples) -> None:
     """Refuse a model that cannot be applied to the inputs, or whose classifier is another layer.
 
     The classifier must see each sample once: representations of single words or patches are none
@@ -29,19 +28,19 @@ def check_fit(model: FlatModel, examples: Examples, task: Task) -> None:
     """
     few = examples.take(slice(0, 2))
     with _applied_to(examples):
-        view = view_of(model, few, task)
-    if not view.representation.numel():
+        logits, representation = outputs_of(model, few)
+    if not representation.numel():
         raise CadisError("The model does not use its classifier layer; name another one as head.")
-    if view.representation.dim() != 2 or len(view.representation) != len(few):
+    if representation.dim() != 2 or len(representation) != len(few):
         raise CadisError(
-            f"The classifier layer is given {tuple(view.representation.shape)} for "
+            f"The classifier layer is given {tuple(representation.shape)} for "
             f"{len(few)} samples, not one vector for each; pool the parts of a sample, such as "
             "words or patches, before the classifier."
         )
-    if view.logits.shape[1:] != (model.num_outputs,):
+    if logits.shape[1:] != (model.num_outputs,):
         raise CadisError(
             f"The classifier layer has {model.num_outputs} outputs, but the model has "
-            f"{tuple(view.logits.shape[1:])}; name the right layer as head."
+            f"{tuple(logits.shape[1:])}; name the right layer as head."
         )
 
 

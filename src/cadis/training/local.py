@@ -13,7 +13,7 @@ from cadis.core import Message, ModelState, TensorState
 from cadis.data import Examples
 from cadis.local_optimizers import LocalOptimizer
 from cadis.methods import LocalView, Penalty, Prepared, Step, Training
-from cadis.models import FlatModel, channels_last
+from cadis.models import FlatModel, auto_lr, channels_last
 from cadis.tasks import Task
 from cadis.training.augmentation import augmented
 
@@ -34,7 +34,7 @@ class LocalSettings:
 
     epochs: Annotated[int, Gt(0)] = 5
     batch_size: Annotated[int, Gt(0)] = 8
-    lr: Annotated[float, Gt(0)] = 0.001
+    lr: Annotated[float, Gt(0)] = field(default_factory=lambda: auto_lr(None))
     augment: tuple[str, ...] = ()
 
 
@@ -167,16 +167,22 @@ class _Stepper:
 
 
 def view_of(model: FlatModel, examples: Examples, task: Task) -> LocalView:
-    """Outputs of the model on all examples, in evaluation mode and large batches."""
+    """What the model makes of all examples, in evaluation mode."""
+    logits, representation = outputs_of(model, examples)
+    correct = task.predict(logits) == examples.labels
+    correct &= ~logits.isnan().any(dim=1)  # not the class that a prediction makes of them
+    return LocalView(logits, representation, examples.labels, correct)
+
+
+def outputs_of(model: FlatModel, examples: Examples) -> tuple[Tensor, Tensor]:
+    """Logits and representations of all examples, in evaluation mode and large batches."""
     model.module.eval()
     parts = range(0, len(examples), _LARGE_BATCH)
     with torch.no_grad():
         batches = (examples.take(slice(start, start + _LARGE_BATCH)) for start in parts)
         outputs = [model.forward(channels_last(batch.scaled)) for batch in batches]
-    logits, representations = (torch.cat(parts) for parts in zip(*outputs, strict=True))
-    correct = task.predict(logits) == examples.labels
-    correct &= ~logits.isnan().any(dim=1)  # not the class that a prediction makes of them
-    return LocalView(logits, representations, examples.labels, correct)
+    logits, representations = zip(*outputs, strict=True)
+    return torch.cat(logits), torch.cat(representations)
 
 
 def batch_sizes(num_examples: int, batch_size: int) -> list[int]:
