@@ -37,7 +37,7 @@ def small_federation() -> Federation:
     owned = [[0, 1], [0, 1], [0, 1], [2, 3], [4]]
     clients = [blobs(9 + 2 * n, labels, seed=n) for n, labels in enumerate(owned)]
     truth = torch.tensor([0, 0, 0, 1, 2])
-    return Federation(clients, blobs(25, [0, 1, 2, 3, 4], seed=99), cluster_of_client=truth)
+    return Federation(clients, blobs(25, [0, 1, 2, 3, 4], seed=99), true_clusters=truth)
 
 
 def small_model(batch_norm: bool = False, dropout: float = 0.0) -> nn.Module:

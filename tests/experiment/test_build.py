@@ -40,7 +40,7 @@ def test_what_is_left_to_the_data_is_settled_and_recorded() -> None:
     ("clients", "sizes"), [(1, [1]), (2, [2]), (3, [2, 1]), (4, [3, 1]), (5, [1, 1, 1, 1, 1])]
 )
 def test_few_clients_form_few_clusters(clients: int, sizes: list[int]) -> None:
-    truth = build(clients=clients).federation.cluster_of_client
+    truth = build(clients=clients).federation.true_clusters
     assert truth is not None
     assert sorted(truth.bincount().tolist(), reverse=True) == sizes
 

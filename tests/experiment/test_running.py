@@ -44,7 +44,7 @@ def files_of(folder: Path) -> dict[str, Tensor]:
 
 
 def test_a_run_leaves_everything(tmp_path: Path) -> None:
-    result = own_run(tmp_path / "run", clusters=[0, 0, 0, 1, 2])
+    result = own_run(tmp_path / "run", true_clusters=[0, 0, 0, 1, 2])
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert names == {
         ".cadis-run",
@@ -134,7 +134,7 @@ def test_resuming_something_else_is_refused(tmp_path: Path) -> None:
         own_run(tmp_path / "nowhere", resume=True)
     assert not (tmp_path / "nowhere").exists()
     with pytest.raises(CadisError, match="has other clients or data"):
-        own_run(tmp_path / "run", rounds=2, clusters=[0, 0, 0, 1, 2], resume=True)
+        own_run(tmp_path / "run", rounds=2, true_clusters=[0, 0, 0, 1, 2], resume=True)
 
 
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_without_a_folder_nothing_is_left(tmp_path: Path, monkeypatch: pytest.Mo
         ({"lr": 0}, "lr should be greater than 0"),
         ({"head": "nose"}, "no linear layer 'nose'"),
         ({"client_ids": ["a", "a", "b", "c", "d"]}, "an id of its own"),
-        ({"clusters": [0, 1]}, "True clusters are given for 2 clients, but there are 5"),
+        ({"true_clusters": [0, 1]}, "True clusters are given for 2 clients, but there are 5"),
         ({"method": CADIS(gamma=-1)}, "gamma should be greater than 0"),
         ({"method": "magic"}, "There is no method 'magic'"),
         ({"method": CADIS}, r"such as CADIS\(\), not its class"),

@@ -128,7 +128,7 @@ def test_recovers_the_clusters_of_the_digits(seed: int, tmp_path: Path) -> None:
     built = build_experiment(resolve({}, {"seed": seed, "rounds": 3}))
     settings = built.config.settings.for_engine()
     engine = Engine(built.model, built.federation, Algorithm(CADIS()), settings, tmp_path)
-    truth = built.federation.cluster_of_client
+    truth = built.federation.true_clusters
     assert truth is not None
     for result in engine.rounds(engine.start):
         present = [int(client) for client in result.record.participants]

@@ -31,8 +31,8 @@ def test_labels_may_be_names() -> None:
     partitioner.dataset = names
     kinds = [set(partitioner.load_partition(number)["fruit"]) for number in range(3)]
     assert kinds[0] == kinds[1] != kinds[2]
-    assert partitioner.partition.cluster_of_client is not None
-    assert partitioner.partition.cluster_of_client.tolist() == [0, 0, 1]
+    assert partitioner.partition.true_clusters is not None
+    assert partitioner.partition.true_clusters.tolist() == [0, 0, 1]
 
 
 def test_wrong_use_is_a_sentence() -> None:

@@ -17,8 +17,8 @@ def test_written_and_read_back(tmp_path: Path) -> None:
     again = read_partition(files[0], 100, allow_overlap=False, minimum=2)
     assert again.client_ids == tuple(range(7))
     assert all(map(torch.equal, again.indices, partition.indices))
-    assert again.cluster_of_client is not None
-    assert again.cluster_of_client.tolist() == [0, 0, 0, 0, 0, 1, 1]
+    assert again.true_clusters is not None
+    assert again.true_clusters.tolist() == [0, 0, 0, 0, 0, 1, 1]
     assert json.loads(files[0].read_text())["3"] == partition.indices[3].tolist()
 
 
@@ -27,7 +27,7 @@ def test_names_stay_names_and_no_clusters_stay_none(tmp_path: Path) -> None:
     (file,) = write_partition(tmp_path / "p.json", partition)
     again = read_partition(file, 6, allow_overlap=False, minimum=1)
     assert again.client_ids == ("ann", "7")
-    assert again.cluster_of_client is None
+    assert again.true_clusters is None
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_clusters_of_another_partition_do_not_stay(tmp_path: Path) -> None:
     indices = (torch.tensor([1]), torch.tensor([2]))
     write_partition(path, Partition(indices, clustered))
     write_partition(path, Partition(indices))
-    assert read_partition(path, 10, allow_overlap=False, minimum=1).cluster_of_client is None
+    assert read_partition(path, 10, allow_overlap=False, minimum=1).true_clusters is None
 
 
 def test_given_by_the_data() -> None:

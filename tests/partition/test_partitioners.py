@@ -67,8 +67,8 @@ def test_what_all_have_in_common(
     assert torch.equal(
         partition.counts(labels, int(labels.max()) + 1), counts_of(partition, labels)
     )
-    if partition.cluster_of_client is not None:
-        assert len(partition.cluster_of_client) == clients
+    if partition.true_clusters is not None:
+        assert len(partition.true_clusters) == clients
 
 
 @pytest.mark.parametrize("partitioner", [kind() for kind in PARTITIONERS.values()])
@@ -90,7 +90,7 @@ def test_mc_clusters_have_classes_of_their_own(
 ) -> None:
     partitioner = MultiCluster(tuple(ratio), each, deviation)  # type: ignore[arg-type]
     partition = partitioner.deal(labels, clients, 1, generator_for(seed))
-    counts, clusters = counts_of(partition, labels), partition.cluster_of_client
+    counts, clusters = counts_of(partition, labels), partition.true_clusters
     assert clusters is not None
     owned = [set(row.nonzero()[:, 0].tolist()) for row in counts]
     for row in counts:
@@ -114,8 +114,8 @@ def _is_as_large_as_can_be(counts: Tensor, labels: Tensor) -> bool:
 def test_mc_number_of_clients_follows_the_ratio() -> None:
     def members(clients: int, *ratio: int) -> list[int]:
         partition = MultiCluster(ratio).deal(LABELS, clients, 2, generator_for(0))
-        assert partition.cluster_of_client is not None
-        return torch.bincount(partition.cluster_of_client).tolist()
+        assert partition.true_clusters is not None
+        return torch.bincount(partition.true_clusters).tolist()
 
     assert members(20, 3, 3, 2, 1, 1) == [6, 6, 4, 2, 2]
     assert members(100, 3, 3, 2, 1, 1) == [30, 30, 20, 10, 10]
@@ -131,8 +131,8 @@ def test_sizes_are_unbalanced_but_not_by_cluster(
     sizes = torch.tensor([float(len(indices)) for indices in partition.indices])
     assert 0.1 < sizes.std() / sizes.mean() < 0.3
     assert 0.45 * sizes.mean() < sizes.min() <= sizes.max() < 1.55 * sizes.mean()
-    assert partition.cluster_of_client is not None
-    big = partition.cluster_of_client == 0
+    assert partition.true_clusters is not None
+    big = partition.true_clusters == 0
     assert 0.85 < sizes[big].mean() / sizes[~big].mean() < 1.15
 
 
@@ -155,9 +155,9 @@ def test_bc_is_one_cluster_and_loners(
         return
     partition = partitioner.deal(labels, clients, 1, generator_for(seed))
     counts = counts_of(partition, labels)
-    assert partition.cluster_of_client is not None
+    assert partition.true_clusters is not None
     alone = list(range(1, clients - members + 1))
-    assert partition.cluster_of_client.tolist() == [0] * members + alone
+    assert partition.true_clusters.tolist() == [0] * members + alone
     assert len(counts.sum(dim=1).unique()) == 1  # everybody has as many
     assert ((counts > 0).sum(dim=1) == each).all()
     assert len(counts[:members].unique(dim=0)) == 1
@@ -233,8 +233,8 @@ def test_iid_is_even_and_of_one_cluster() -> None:
     sizes = [len(indices) for indices in partition.indices]
     assert sum(sizes) == 10_007
     assert max(sizes) - min(sizes) == 1
-    assert partition.cluster_of_client is not None
-    assert partition.cluster_of_client.tolist() == [0] * 7
+    assert partition.true_clusters is not None
+    assert partition.true_clusters.tolist() == [0] * 7
     counts = counts_of(partition, labels)
     assert ((counts - 143).abs() < 5 * 143**0.5).all()
 

@@ -23,7 +23,7 @@ def python_call(folder: Path, _base: Path, random: Random) -> Case:
     clients: list[Any] = [_examples(random) for _ in range(random.choice([0, 1, 2, 3, 3]))]
     given: dict[str, Any] = {"method": random.choice(list(METHODS)), "epochs": 1, "workers": 1}
     given |= {"client_ids": _with_one_odd(["a", "b", 3], clients, random)}
-    given |= {"clusters": _with_one_odd([0, 0, 1], clients, random)}
+    given |= {"true_clusters": _with_one_odd([0, 0, 1], clients, random)}
     if random.random() < 0.3:
         name = random.choice(["epochs", "batch_size", "lr", "seed", "per_round", "test_clients"])
         given[name] = random.choice([value for value in ODD if value not in (2**31, 2**63)])

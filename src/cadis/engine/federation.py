@@ -21,14 +21,14 @@ class Federation:
         clients: each client's own examples.
         test: examples that no client has.
         client_ids: names of the clients; by default their positions.
-        cluster_of_client: the true clusters, where there are any, (n,).
+        true_clusters: the true clusters, where there are any, (n,).
         classes: names of the classes, where they have any.
     """
 
     clients: Sequence[Examples]
     test: Examples
     client_ids: tuple[ClientId, ...] = ()
-    cluster_of_client: Tensor | None = None
+    true_clusters: Tensor | None = None
     classes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -66,7 +66,7 @@ class Federation:
                 f"The model tells {num_classes} classes apart, but the data have "
                 f"{len(self.classes)}; make its classifier layer as wide."
             )
-        truth = self.cluster_of_client
+        truth = self.true_clusters
         if truth is not None and len(truth) != len(self.clients):
             raise CadisError(
                 f"True clusters are given for {len(truth)} clients, but there are "
@@ -110,11 +110,11 @@ class Federation:
                 yield f"Client {client_id}", client
         yield "The test set", self.test
 
-    def true_clusters(self) -> dict[ClientId, int] | None:
+    def true_clusters_by_id(self) -> dict[ClientId, int] | None:
         """The true cluster of each client, if they are known."""
-        if self.cluster_of_client is None:
+        if self.true_clusters is None:
             return None
-        return dict(zip(self.client_ids, self.cluster_of_client.tolist(), strict=True))
+        return dict(zip(self.client_ids, self.true_clusters.tolist(), strict=True))
 
     def pooled(self) -> "Federation":
         """The same data in the hands of a single client."""

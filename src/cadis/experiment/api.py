@@ -58,7 +58,7 @@ def run(
     test_clients: int = 10,
     head: str | None = None,
     client_ids: Sequence[ClientId] = (),
-    clusters: Sequence[int] | None = None,
+    true_clusters: Sequence[int] | None = None,
     out: Path | str | None = None,
     resume: bool = False,
     on_round: OnRound | None = None,
@@ -93,7 +93,7 @@ def run(
             client's own data; 0 is never.
         head: name of the classifier layer, by default the one that is found.
         client_ids: names of the clients, by default their positions.
-        clusters: the true cluster of each client, if known, to compare with what is found.
+        true_clusters: the true cluster of each client, if known, to compare with what is found.
         out: a folder to keep everything in; without one, only the result is kept.
         resume: go on with the run in ``out``.
         on_round: called with the result of each round.
@@ -106,7 +106,7 @@ def run(
         clients=_clients(clients),
         test=as_examples(test, "The test set"),
         client_ids=tuple(client_ids),
-        cluster_of_client=None if clusters is None else _clusters(clusters),
+        true_clusters=None if true_clusters is None else _true_clusters(true_clusters),
     )
     local = {
         "epochs": epochs,
@@ -149,7 +149,7 @@ def _clients(clients: Iterable[tuple[Tensor, Tensor] | Examples]) -> list[Exampl
     return [as_examples(client, f"Client {n}") for n, client in enumerate(clients)]
 
 
-def _clusters(clusters: Sequence[int]) -> Tensor:
+def _true_clusters(clusters: Sequence[int]) -> Tensor:
     """The true clusters as numbers, (n,)."""
     try:
         numbers = torch.as_tensor(clusters)

@@ -107,7 +107,7 @@ def build_federation(dataset: Dataset, partition: Partition) -> Federation:
         clients=Subsets(dataset.train, partition.indices),
         test=dataset.test,
         client_ids=partition.client_ids,
-        cluster_of_client=partition.cluster_of_client,
+        true_clusters=partition.true_clusters,
         classes=dataset.classes,
     )
 

@@ -19,7 +19,7 @@ class Census:
         classes: names of the classes.
         client_ids: names of the clients.
         counts: samples by client and class, (clients, classes).
-        cluster_of_client: the true clusters, where there are any, (clients,).
+        true_clusters: the true clusters, where there are any, (clients,).
         available: samples of the training set, dealt out or not.
         tested: samples of the test set.
     """
@@ -28,7 +28,7 @@ class Census:
     classes: tuple[str, ...]
     client_ids: tuple[ClientId, ...]
     counts: Tensor
-    cluster_of_client: Tensor | None
+    true_clusters: Tensor | None
     available: int
     tested: int
 
@@ -40,7 +40,7 @@ class Census:
             dataset.classes,
             partition.client_ids,
             partition.counts(dataset.train.labels, dataset.num_classes),
-            partition.cluster_of_client,
+            partition.true_clusters,
             len(dataset.train),
             len(dataset.test),
         )
@@ -73,10 +73,10 @@ class Census:
 
     def groups(self) -> list[list[int]]:
         """Positions of the clients by cluster, the largest first; each alone without clusters."""
-        if self.cluster_of_client is None:
+        if self.true_clusters is None:
             return [[client] for client in range(len(self.client_ids))]
-        clusters = self.cluster_of_client.unique().tolist()
-        groups = [(self.cluster_of_client == c).nonzero()[:, 0].tolist() for c in clusters]
+        clusters = self.true_clusters.unique().tolist()
+        groups = [(self.true_clusters == c).nonzero()[:, 0].tolist() for c in clusters]
         return sorted(groups, key=len, reverse=True)
 
     def ordered(self) -> Tensor:

@@ -9,7 +9,7 @@ from cadis.engine import Federation
 
 def describe_federation(federation: Federation, num_classes: int) -> dict[str, Any]:
     """Who has what: one object a client, with its samples per class and its true cluster."""
-    truth = federation.cluster_of_client
+    truth = federation.true_clusters
     clusters = [None] * len(federation.clients) if truth is None else truth.tolist()
     return {
         "classes": list(federation.classes or map(str, range(num_classes))),

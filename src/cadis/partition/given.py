@@ -57,15 +57,15 @@ def write_partition(path: Path, partition: Partition) -> list[Path]:
     files: dict[Path, dict[ClientId, Any]] = {
         path: dict(zip(partition.client_ids, indices, strict=True))
     }
-    if partition.cluster_of_client is not None:
-        clusters = partition.cluster_of_client.tolist()
+    if partition.true_clusters is not None:
+        clusters = partition.true_clusters.tolist()
         files[clusters_file(path)] = dict(zip(partition.client_ids, clusters, strict=True))
     try:
         _check_replaceable(path, _are_indices)
         _check_replaceable(clusters_file(path), _is_cluster)
         path.parent.mkdir(parents=True, exist_ok=True)
         _replace_all(files)
-        if partition.cluster_of_client is None:
+        if partition.true_clusters is None:
             clusters_file(path).unlink(missing_ok=True)  # those of the partition that was there
     except OSError as error:
         raise unwritable(path, error) from None

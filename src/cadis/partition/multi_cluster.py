@@ -45,11 +45,11 @@ class MultiCluster:
     ) -> Partition:
         """See :meth:`Partitioner.deal`."""
         check_enough(len(labels), num_clients, minimum)
-        cluster_of_client = self._deal_clients(num_clients)
+        true_clusters = self._deal_clients(num_clients)
         held_by_cluster = self._deal_classes(labels, generator)
         sizes = uneven_sizes(num_clients, self.size_deviation, generator)
-        counts = equal_counts(labels, held_by_cluster[cluster_of_client], sizes, minimum)
-        return Partition(deal_out(labels, counts, generator), cluster_of_client)
+        counts = equal_counts(labels, held_by_cluster[true_clusters], sizes, minimum)
+        return Partition(deal_out(labels, counts, generator), true_clusters)
 
     def _deal_clients(self, num_clients: int) -> Tensor:
         """Clusters of the clients in order, by the ratio, at least one client each."""

@@ -15,12 +15,12 @@ class Partition:
 
     Attributes:
         indices: each client's examples.
-        cluster_of_client: the true cluster of each client, (n,); None if there are none.
+        true_clusters: the true cluster of each client, (n,); None if there are none.
         client_ids: names of the clients; by default their positions.
     """
 
     indices: tuple[Tensor, ...]
-    cluster_of_client: Tensor | None = None
+    true_clusters: Tensor | None = None
     client_ids: tuple[ClientId, ...] = ()
 
     def __post_init__(self) -> None:

@@ -76,8 +76,8 @@ def _deal(
     loners = len(sizes) - members
     held = _deal_classes(how.classes_per_client, labels.unique(), members, loners, generator)
     counts = equal_counts(labels, held, sizes, minimum)
-    cluster_of_client = torch.cat([torch.zeros(members).long(), torch.arange(1, loners + 1)])
-    return Partition(deal_out(labels, counts, generator), cluster_of_client)
+    true_clusters = torch.cat([torch.zeros(members).long(), torch.arange(1, loners + 1)])
+    return Partition(deal_out(labels, counts, generator), true_clusters)
 
 
 def _deal_classes(

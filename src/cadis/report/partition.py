@@ -20,7 +20,7 @@ _MARGIN = 0.9
 
 def group_table(census: Census) -> Table:
     """A row for each cluster, the largest first; or for each client, if there are no clusters."""
-    clustered = census.cluster_of_client is not None
+    clustered = census.true_clusters is not None
     table = Table(title=escape(census.title), title_justify="left")
     for title in ("cluster", "clients", "samples of each") if clustered else ("client", "samples"):
         table.add_column(title, justify="left" if title.startswith("cl") else "right")
@@ -47,7 +47,7 @@ def census_table(census: Census) -> Table:
     sizes = census.sizes
     table = Table(show_header=False)
     table.add_row("clients", f"{len(sizes):,}")
-    if census.cluster_of_client is not None:
+    if census.true_clusters is not None:
         table.add_row("clusters", f"{len(census.groups()):,}")
         largest = len(census.groups()[0]) / len(sizes)
         table.add_row("  clients in the largest", f"{largest:.0%}")
@@ -98,7 +98,7 @@ def _range(sizes: Tensor) -> str:
 
 
 def _order_note(census: Census) -> str:
-    if census.cluster_of_client is None or len(census.groups()) == 1:
+    if census.true_clusters is None or len(census.groups()) == 1:
         return ""
     alone = ", grey: alone" if len(census.groups()[-1]) == 1 else ""
     return f", ordered by cluster (colours{alone})"
@@ -106,7 +106,7 @@ def _order_note(census: Census) -> str:
 
 def _colours(census: Census, order: Sequence[int]) -> NDArray[np.str_]:
     """A colour for each client in the picture's order: that of its cluster; grey if alone in it."""
-    if census.cluster_of_client is None:
+    if census.true_clusters is None:
         return np.array([OKABE_ITO[0]] * len(order))
     colour_of = {
         client: OKABE_ITO[number % 6] if len(group) > 1 else ALONE
@@ -119,6 +119,6 @@ def _colours(census: Census, order: Sequence[int]) -> NDArray[np.str_]:
 def _shown(census: Census) -> list[int]:
     """Positions of the clients in the picture's order; of very many, an even choice."""
     order: list[int] = census.ordered().tolist()
-    if census.cluster_of_client is None:
+    if census.true_clusters is None:
         return sample(order, dict.fromkeys(order))
-    return sample(order, dict(enumerate(census.cluster_of_client.tolist())))
+    return sample(order, dict(enumerate(census.true_clusters.tolist())))

@@ -28,7 +28,7 @@ def census_of(run_data: RunData) -> Census | None:
         classes=tuple(run_data.classes),
         client_ids=tuple(client["id"] for client in clients),
         counts=torch.tensor([client["samples"] for client in clients]),
-        cluster_of_client=None if None in true_clusters else torch.tensor(true_clusters),
+        true_clusters=None if None in true_clusters else torch.tensor(true_clusters),
         available=0,
         tested=0,
     )
