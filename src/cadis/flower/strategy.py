@@ -195,6 +195,7 @@ class MethodStrategy(Strategy):
         """What is known from round to round, also if someone else's loop runs them."""
         if self._steps is None:
             self._steps = _Steps(self.algorithm, self.settings, arrays, grid)
+        self._steps.transport.grid = grid
         return self._steps
 
 
@@ -277,6 +278,8 @@ class _Steps:
 
     def _with(self, arrays: ArrayRecord) -> RunState:
         """The state with the models that the loop holds, which may have been changed there."""
+        if not self.state.round:
+            return self.state  # the loop holds the initial model, and the method what it made of it
         models = models_in(arrays, self.layout, self.state.server.models)
         return replace(self.state, server=replace(self.state.server, models=models))
 

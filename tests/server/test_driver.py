@@ -1,0 +1,145 @@
+"""The round itself: what the server makes of parts that do odd things, and of odd answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+
+from cadis.algorithm import Algorithm
+from cadis.core import CadisError, ClientId, ClientUpdate, Message, ModelState, TensorState
+from cadis.methods import (
+    Defaults,
+    FedAvg,
+    FedFA,
+    Finished,
+    ServerRound,
+    ServerState,
+    Training,
+    Weighing,
+)
+from cadis.samplers import SamplerRound, Uniform
+from cadis.server import Answer, check_answer, limited_counts
+from cadis.transforms import NormBound
+from support import model_after, run_rounds, same, small_settings, state_of
+
+
+@dataclass(frozen=True)
+class Odd(Uniform):
+    """Chooses what it is told to."""
+
+    chosen: tuple[ClientId, ...] = ()
+
+    def choose(self, server_round: SamplerRound, memory: TensorState) -> Sequence[ClientId]:  # noqa: ARG002
+        return self.chosen
+
+
+@pytest.mark.parametrize("chosen", [(), (0, 0), (0, 9), (0, 1, 2, 3)])
+def test_a_sampler_that_chooses_wrongly_is_told(
+    chosen: tuple[ClientId, ...], tmp_path: Path
+) -> None:
+    with pytest.raises(CadisError, match=r"sampler uniform chose \d clients; .* 1 to 3 of those"):
+        run_rounds(Algorithm(FedAvg(), sampler=Odd(chosen)), tmp_path)
+
+
+def test_a_sampler_may_choose_fewer(tmp_path: Path) -> None:
+    results = run_rounds(Algorithm(FedAvg(), sampler=Odd((3, 1))), tmp_path)
+    assert [result.record.participants for result in results] == [[3, 1]] * 3
+
+
+@dataclass(frozen=True)
+class Hoarder(Defaults):
+    """Clients send ever more; the server keeps what it got as it is, and sends it all back."""
+
+    name: ClassVar[str] = "hoarder"
+
+    def broadcast(self, server_round: ServerRound, state: ServerState, client: ClientId) -> Message:
+        model = super().broadcast(server_round, state, client)
+        return Message(model.models, state.memory)
+
+    def finish(self, training: Training, received: Message, memory: TensorState) -> Finished:
+        number = len(received.tensors)
+        sent = {f"copy-{n}": training.trained * (n + 1) for n in range(3 * (number + 1))}
+        return Finished(memory, sent)
+
+    def weigh(
+        self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
+    ) -> Weighing:
+        weighing = super().weigh(server_round, updates, state)
+        return replace(weighing, memory=updates[0].message.tensors)
+
+
+def test_messages_may_grow_and_what_is_kept_is_not_overwritten(tmp_path: Path) -> None:
+    alone, together = (
+        run_rounds(Hoarder(), tmp_path, small_settings(4, workers=workers)) for workers in (1, 2)
+    )
+    sizes = [len(result.state.server.memory) for result in together]
+    assert sizes == [3, 12, 39, 120]
+    for result in together:  # of a round long gone, too
+        memory = result.state.server.memory
+        assert torch.equal(memory["copy-1"], 2 * memory["copy-0"])
+    for one, other in zip(alone, together, strict=True):
+        assert same(model_after(one).parameters, model_after(other).parameters)
+        mine, theirs = one.state.server.memory, other.state.server.memory
+        assert all(same(mine[name], tensor) for name, tensor in theirs.items())
+    for first, second in pairwise(together):
+        assert not torch.equal(
+            first.state.server.memory["copy-0"], second.state.server.memory["copy-0"]
+        )
+
+
+def model(parameters: Tensor) -> ModelState:
+    return ModelState(parameters, torch.zeros(0), torch.zeros(0).long())
+
+
+STATE = state_of(model(torch.zeros(3)))
+GOOD = Message({"model": model(torch.ones(3))}, scalars={"received_accuracy": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (Answer(1, 5, GOOD), None),
+        (Answer(1, 0, GOOD), "it says that it has 0 samples"),
+        (Answer(1, 5, replace(GOOD, models={})), "it sent no model"),
+        (Answer(1, 5, Message({"x": GOOD.model})), "it sent a model 'x', which there is not"),
+        (Answer(1, 5, Message({"model": model(torch.ones(4))})), "its model has another size"),
+        (Answer(1, 5, replace(GOOD, scalars={})), "it did not send received_accuracy, which fed"),
+        (
+            Answer(1, 5, replace(GOOD, models={"model": model(torch.ones(3) / 0)})),
+            "its model is infinite or not a number",
+        ),
+        (
+            Answer(1, 5, replace(GOOD, tensors={"extra": torch.ones(2) / 0})),
+            "its extra is infinite or not a number",
+        ),
+        (
+            Answer(1, 5, replace(GOOD, scalars={"received_accuracy": float("nan")})),
+            "its received_accuracy is infinite or not a number",
+        ),
+    ],
+)
+def test_answers_that_cannot_be_used(answer: Answer, reason: str | None) -> None:
+    found = check_answer(answer, FedFA(), STATE)
+    assert (found is None) if reason is None else str(found).startswith(reason)
+
+
+def test_the_norm_bound_is_applied_on_the_server(tmp_path: Path) -> None:
+    bounded = Algorithm(FedAvg(), transforms=(NormBound(max_norm=0.01),))
+    first, second = run_rounds(bounded, tmp_path, small_settings(rounds=2))
+    moved = model_after(second).parameters - model_after(first).parameters
+    assert 0 < float(moved.norm()) <= 0.01 * (1 + 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("counts", "limit", "expected"),
+    [([10, 20, 90], 2, [10, 20, 40]), ([1, 9], 3, [1, 3]), ([5, 900], None, [5, 900]), ([], 2, [])],
+)
+def test_counts_are_limited_by_their_median(
+    counts: list[int], limit: float | None, expected: list[int]
+) -> None:
+    assert limited_counts(counts, limit) == expected
