@@ -186,7 +186,7 @@ def _draw_panels(
     with figure(path, 1.2 + 3.6 * columns, 0.9 + 2.7 * rows) as drawing:
         panels = list(drawing.subplots(rows, columns, squeeze=False).flat)
         for axes, (name, curve) in zip(panels, told.items(), strict=False):
-            _fill_panel(axes, results, curve, groups)
+            _fill_panel(axes, results, curve, groups, zoomed="loss" in name)
             axes.set_title(shown(name.replace("_", " ")), fontsize=10)
         for axes in panels[len(told) :]:
             axes.set_axis_off()
@@ -202,8 +202,17 @@ def _fill_panel(
     results: Results,
     curve: Callable[[RunData], Curve],
     groups: Sequence[tuple[Group, Look]],
+    zoomed: bool = False,
 ) -> None:
-    """The lines of one panel, on an axis that fits the values."""
+    """The lines of one panel, on an axis from 0 to 1 for shares, else on one that fits the values.
+
+    Args:
+        axes: where to draw.
+        results: of which runs.
+        curve: what of each run.
+        groups: the methods, and how each looks.
+        zoomed: whether values are no shares, even if all lie between 0 and 1.
+    """
     for group, look in groups:
         if _any_known(curve, group.runs):
             plot_spread(
@@ -211,7 +220,9 @@ def _fill_panel(
             )
     limits = axes.get_ylim()
     dress(axes, max(len(run_data.history) for run_data in results.runs), "")
-    axes.set_ylim(limits)
+    values = np.concatenate([curve(run_data) for run_data in results.runs])
+    if zoomed or np.nanmin(values) < 0 or np.nanmax(values) > 1:
+        axes.set_ylim(limits)
 
 
 def _any_known(curve: Callable[[RunData], Curve], runs: Sequence[RunData]) -> bool:
