@@ -27,7 +27,7 @@ def finished(folder: Path, method: Method, clusters: list[int] | None) -> RunFol
 def test_figures_are_drawn(method: Method, clusters: list[int] | None, tmp_path: Path) -> None:
     folder = finished(tmp_path / "run", method, clusters)
     drawn = draw_figures(read_results([folder.path]), folder.figures)
-    names = {"accuracy.png", "confusion.png", "federation.png", "clients.png"}
+    names = {"accuracy.png", "confusion.png", "federation.png", "clients.png", "loss.png"}
     names |= {"voice.png"} if clusters else set()
     if method.name == "cadis":
         names |= {"similarity.png", "clusters.png", "convergence.png", "flow.png"}

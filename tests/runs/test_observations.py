@@ -152,6 +152,9 @@ def test_clusters_alone_are_summarised_whatever_the_method_is_called() -> None:
     assert summary["method"] == "mine"
     assert summary["round_agreement"] == 1
     assert summary["clusters_found"] == 3  # nobody knows whether c and d belong together
+    undecided = [told(1, "ab", clusters=[0, 0]), told(2, "ab", clusters=[0, 1])]
+    apart = summarise("mine", undecided, described(a=0, b=1), None)
+    assert apart["clusters_found"] == 2  # together in no more than half of their rounds
     without = summarise("mine", [told()], described(a=0, b=0, c=1), None)
     assert "clusters_found" not in without
     assert "round_agreement" not in without

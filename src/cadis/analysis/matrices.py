@@ -8,7 +8,13 @@ from torch import Tensor
 
 from cadis.core import ClientId, SimilarityMatrix, cluster, rescale
 from cadis.runs import RoundRecord
-from cadis.runs.observations import Alikeness, Observations, alikeness, joined, threshold_or_half
+from cadis.runs.observations import (
+    Alikeness,
+    Observations,
+    alikeness,
+    joined,
+    threshold_or_majority,
+)
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,7 @@ def frames(
     numbers = {record.round for record in wanted}
     for record, matrix in zip(wanted, growing(history, numbers, gamma, clients), strict=True):
         q = rescale(matrix.mean, matrix.known)
-        yield Frame(record, matrix.client_ids, q, cluster(q, threshold_or_half(record)))
+        yield Frame(record, matrix.client_ids, q, cluster(q, threshold_or_majority(record)))
 
 
 def error(matrix: SimilarityMatrix, final: SimilarityMatrix) -> float:

@@ -34,7 +34,7 @@ from cadis.runs.observations import (
     gamma_of,
     joined,
     similarity_of,
-    threshold_or_half,
+    threshold_or_majority,
 )
 from cadis.tasks import TASKS
 
@@ -191,7 +191,7 @@ class RunData:
         """The cluster that was found for each client looked at, among these, at the end."""
         if self.matrix is None:
             return {}
-        labels = clusters_found(self.matrix, threshold_or_half(self.history[-1])).tolist()
+        labels = clusters_found(self.matrix, threshold_or_majority(self.history[-1])).tolist()
         return dict(zip(self.matrix.client_ids, labels, strict=True))
 
     @cached_property

@@ -107,14 +107,14 @@ MEASURES = (
 )
 MEASURE = {measure.key: measure for measure in MEASURES}
 
-_MERITS = {"auc", "balanced_accuracy", "f1", "precision", "recall"}
-"""Measures of tasks of which more is better."""
+_MERITS = {"auc": True, "balanced_accuracy": True, "f1": True, "log_loss": False}
+"""Measures of tasks, and whether more of them is better."""
 
 
 def task_measure(name: str) -> Measure:
-    """A measure of the task's as a column; of one that nobody knows here, more is no merit."""
-    title, merit = name.replace("_", " "), True if name in _MERITS else None
-    return Measure(name, title, lambda scores: scores.measures.get(name), merit)
+    """A measure of the task's as a column; of one that nobody knows here, none is best."""
+    title = name.replace("_", " ")
+    return Measure(name, title, lambda scores: scores.measures.get(name), _MERITS.get(name))
 
 
 def _measures(run_data: RunData) -> dict[str, float]:

@@ -16,7 +16,7 @@ from cadis.runs.observations import (
     clusters_of,
     gamma_of,
     threshold_of,
-    threshold_or_half,
+    threshold_or_majority,
 )
 from cadis.runs.record import RoundRecord
 from cadis.training import Evaluation
@@ -149,7 +149,7 @@ def _summarise_clusters(
     matrix = replay(history) if among_all else None
     if matrix is None:
         return by_round
-    found = clusters_found(matrix, threshold_or_half(last))
+    found = clusters_found(matrix, threshold_or_majority(last))
     return {
         "clusters_found": len(found.unique()),
         "cluster_agreement": cluster_agreement(matrix, found, described),

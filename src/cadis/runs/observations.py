@@ -20,8 +20,8 @@ _LARGEST = 2**53
 """The largest count that every program reads as what it is."""
 _COSINE = 1.001
 """The largest similarity, with what rounding may add."""
-_HALF = 0.5
-"""The threshold where the method tells none: who was together in most rounds, if nothing else."""
+_MAJORITY = 0.501
+"""The threshold where the method tells none: together in more than half of the common rounds."""
 
 
 def clusters_of(record: RoundRecord) -> list[int] | None:
@@ -124,10 +124,10 @@ def _together(record: RoundRecord) -> Tensor | None:
     return (labels[:, None] == labels).float()
 
 
-def threshold_or_half(record: RoundRecord) -> float:
-    """What makes clients neighbours in the Q-matrix: as the method told, or a half."""
+def threshold_or_majority(record: RoundRecord) -> float:
+    """What makes clients neighbours in the Q-matrix: as the method told, or more than a half."""
     threshold = threshold_of(record)
-    return _HALF if threshold is None else threshold
+    return _MAJORITY if threshold is None else threshold
 
 
 class Observations:

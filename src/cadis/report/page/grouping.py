@@ -11,7 +11,7 @@ import torch
 from cadis.analysis import SHOWN, Frame, Results, RunData, frames, spread_rounds
 from cadis.core import ClientId
 from cadis.runs import agreement
-from cadis.runs.observations import clusters_of, threshold_or_half
+from cadis.runs.observations import clusters_of, threshold_or_majority
 
 _BUDGET = 1_600_000
 """Bytes for the matrices of all runs together."""
@@ -78,7 +78,7 @@ def _shown(frame: Frame, run_data: RunData, clients: Sequence[ClientId]) -> dict
         "rounds": frame.record.round,
         "q": _packed(frame, clients),
         "found": _labels(frame, clients),
-        "threshold": round(threshold_or_half(frame.record), 4),
+        "threshold": round(threshold_or_majority(frame.record), 4),
         "agreement": _agreement(frame, run_data.true_clusters),
         "weights": weights,
         "others": others,
