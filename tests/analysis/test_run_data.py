@@ -116,6 +116,10 @@ def test_from_clusters_alone_the_true_ones_are_found(tmp_path: Path) -> None:
     assert len(run_data.ordered_clients) == 12
     pairs = {(run_data.true_clusters[c], run_data.found_clusters[c]) for c in range(12)}
     assert len(pairs) == 3  # one to one: labels were made up so
+    (run,) = page_data(read_results([run_data.path]))["grouping"]["runs"]
+    assert run["measured"] is False
+    assert set(run["threshold"]) == {None}
+    assert run["agreement"][-1] == 1
 
 
 def test_an_old_folder_says_the_same_as_a_new_one(tmp_path: Path) -> None:

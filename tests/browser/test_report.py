@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from browser_support import pixels, settled, shown
 from cadis.analysis import read_results
 from cadis.methods import CADIS
 from cadis.report import write_report
+from cadis.runs import RoundRecord
 from fabricated import with_measures, write_run, write_study
 
 CHARTS = ["accuracy", "federation", "matrix", "weights", "flow", "confusion-0", "confusion-1",
@@ -101,6 +103,19 @@ def test_measures_of_the_task_can_be_chosen(browser: Browser, tmp_path: Path) ->
         label = page.locator("#chart-accuracy").get_attribute("aria-label") or ""
         assert label.startswith("Measure auc over 12 rounds. At the end: FedAvg 0.")
         assert "Further measures" in page.locator("#answer").inner_text()
+
+
+def test_a_method_that_tells_clusters_only_has_its_matrix(browser: Browser, tmp_path: Path) -> None:
+    def further(record: RoundRecord) -> RoundRecord:
+        return replace(record, report={"clusters": record.report["clusters"]})
+
+    folder = write_run(tmp_path / "run", CADIS(), rounds=6, further=further)
+    path = write_report(read_results([folder.path]), tmp_path / "report.html")
+    with shown(browser, path.as_uri()) as page:
+        assert pixels(page, "chart-matrix")
+        text = page.locator("#grouping").inner_text()
+        assert "q of each pair of clients, the part of their common rounds in one cluster" in text
+        assert "threshold" not in text
 
 
 def test_scrolling_500_rounds_draws_nothing_again(browser: Browser, report: str) -> None:

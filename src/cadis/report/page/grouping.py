@@ -11,7 +11,7 @@ import torch
 from cadis.analysis import SHOWN, Frame, Results, RunData, frames, spread_rounds
 from cadis.core import ClientId
 from cadis.runs import agreement
-from cadis.runs.observations import clusters_of, threshold_or_majority
+from cadis.runs.observations import clusters_of, threshold_of
 
 _BUDGET = 1_600_000
 """Bytes for the matrices of all runs together."""
@@ -60,6 +60,7 @@ def _make_run(place: int, run_data: RunData, budget: int) -> dict[str, Any]:
         "seed": run_data.seed,
         "of": len(run_data.true_clusters),
         "sampled": bool(run_data.choice),
+        "measured": run_data.tells_similarity,
         "clients": [str(client) for client in clients],
         "true": None if None in true_clusters else true_clusters,
         **{key: [frame[key] for frame in chosen] for key in _FRAME},
@@ -74,11 +75,12 @@ def _make_run(place: int, run_data: RunData, budget: int) -> dict[str, Any]:
 def _shown(frame: Frame, run_data: RunData, clients: Sequence[ClientId]) -> dict[str, Any]:
     """What the page shows of a frame, by the names of the lists that it is an entry of."""
     weights, others = _weights(frame, clients)
+    threshold = threshold_of(frame.record)
     return {
         "rounds": frame.record.round,
         "q": _packed(frame, clients),
         "found": _labels(frame, clients),
-        "threshold": round(threshold_or_majority(frame.record), 4),
+        "threshold": None if threshold is None else round(threshold, 4),
         "agreement": _agreement(frame, run_data.true_clusters),
         "weights": weights,
         "others": others,

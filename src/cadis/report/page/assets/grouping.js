@@ -30,7 +30,9 @@
     const agreement = measure ? `, agreement with the true clusters ${measure}` : "";
     const seen = Cadis.plural(found.length, "client");
     const clusters = `${Cadis.plural(new Set(found).size, "cluster")} among ${seen} seen`;
-    return `Round ${run.rounds[frame]}: threshold ${Cadis.number(run.threshold[frame], 2)}, ${clusters}${agreement}.`;
+    const threshold = run.threshold[frame];
+    const applied = threshold == null ? "" : `threshold ${Cadis.number(threshold, 2)}, `;
+    return `Round ${run.rounds[frame]}: ${applied}${clusters}${agreement}.`;
   }
 
   /** Participants that are not among the clients shown have no bar, but are told of. */
@@ -97,11 +99,13 @@
   function caption(run) {
     const strip = run.true ? "; strip at the left edge: true clusters" : "";
     const measure = run.agreement ? " Agreement: adjusted Rand index, 1 is perfect, 0 is chance." : "";
+    const together = run.measured ? "" : ", the part of their common rounds in one cluster";
+    const q = `${run.measured ? "similarity " : ""}q of each pair of clients${together}`;
     const shown = run.clients.length;
     const among = run.sampled ? " Clusters, agreement and the scale of q are those among them." : "";
     const some = run.of > shown ? ` ${shown} of the federation's ${run.of} clients are shown.${among}` : "";
     return (
-      `First: similarity q of each pair of clients; frames: the clusters of the chosen order${strip}. ` +
+      `First: ${q}; frames: the clusters of the chosen order${strip}. ` +
       "Second: the share of each participant in the new global model; colours: clusters among the round's " +
       `participants.${measure}${some}`
     );
@@ -194,7 +198,7 @@
     update,
     empty: (data) => !data.runs.some(started),
     lead:
-      "Bright blocks along the diagonal are clients whose updates are alike. " +
-      "Move the slider to watch them form. Every cluster has an equal voice, so clients of small clusters weigh more.",
+      "Bright blocks along the diagonal are clients that are alike. Move the slider to watch them form. " +
+      "For CADIS every cluster has an equal voice, so clients of small clusters weigh more.",
   });
 })(window.Cadis);
