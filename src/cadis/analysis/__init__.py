@@ -4,18 +4,20 @@ from cadis.analysis.answer import answer, details
 from cadis.analysis.checking import naming
 from cadis.analysis.comparison import HEADLINE, Comparison, RoundsTo
 from cadis.analysis.matrices import (
+    SHOWN,
     Convergence,
     Frame,
     convergence,
     error,
     frames,
     growing,
+    sample,
+    some_of,
     spread_rounds,
 )
 from cadis.analysis.reading import read_results
 from cadis.analysis.results import Group, Results
 from cadis.analysis.run_data import RunData
-from cadis.analysis.sampling import SHOWN, sample, some_of
 from cadis.analysis.scores import (
     LAST_ROUNDS,
     MEASURE,

@@ -1,4 +1,4 @@
-"""The answer in words."""
+"""Who wins, and how sure that is, in sentences."""
 
 from cadis.analysis.comparison import HEADLINE, Comparison
 from cadis.analysis.results import Group

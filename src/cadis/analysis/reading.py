@@ -14,8 +14,8 @@ from cadis.runs import MAY_CHANGE, RunFolder, Study, StudyFolder
 
 
 @dataclass
-class _Shelf:
-    """Runs as they are found."""
+class _RunGroups:
+    """Runs as they are found, gathered into groups, and how many there are to be."""
 
     groups: dict[str, Group] = field(default_factory=dict)
     planned: int = 0
@@ -42,16 +42,16 @@ def read_results(
         paths: the folder of each.
         read: reads a run.
     """
-    shelf, studies = _Shelf(), []
+    found, studies = _RunGroups(), []
     for path in paths:
         with naming(path):
             if StudyFolder(path).holds_study():
-                studies.append(_put_study(shelf, StudyFolder(path), read))
+                studies.append(_put_study(found, StudyFolder(path), read))
             elif RunFolder(path).holds_run():
-                _put_run(shelf, read(RunFolder(path)))
+                _put_run(found, read(RunFolder(path)))
             else:
                 raise CadisError(f"There is no run and no comparison in the folder {path}.")
-    groups = _told_apart(list(shelf.groups.values()))
+    groups = _told_apart(list(found.groups.values()))
     if not groups:
         raise CadisError(f"The study in {paths[0]} has no finished round yet.")
     _check_together(groups)
@@ -61,7 +61,7 @@ def read_results(
         kind = "run" if len(paths) == 1 else "runs"
         commands = "\n".join(f"cadis run {path / 'config.toml'}" for path in paths)
         results = Results(kind, groups, commands, _baseline_of(groups))
-    return replace(results, planned=shelf.planned, planned_rounds=shelf.rounds)
+    return replace(results, planned=found.planned, planned_rounds=found.rounds)
 
 
 def _results_of(study: Study, groups: list[Group]) -> Results:
@@ -94,25 +94,27 @@ def _check_together(groups: list[Group]) -> None:
                 )
 
 
-def _put_study(shelf: _Shelf, folder: StudyFolder, read: Callable[[RunFolder], RunData]) -> Study:
+def _put_study(
+    found: _RunGroups, folder: StudyFolder, read: Callable[[RunFolder], RunData]
+) -> Study:
     with naming(folder.path / "study.json"):
         study = folder.read()
         for variant in study.variants:
             check_options({"rounds": None, **variant.options})
     for variant in study.variants:
         for seed in study.seeds:
-            shelf.plan(variant.options["rounds"])
+            found.plan(variant.options["rounds"])
             run = folder.run_folder(variant, seed)
             if run.has_rounds():
                 group = Group(variant.name, variant.label, [read(run)], variant.cell)
-                shelf.put(f"{folder.path} {variant.name}", group)
+                found.put(f"{folder.path} {variant.name}", group)
     return study
 
 
-def _put_run(shelf: _Shelf, run_data: RunData) -> None:
-    shelf.plan(run_data.options.get("rounds", len(run_data.history)))
+def _put_run(found: _RunGroups, run_data: RunData) -> None:
+    found.plan(run_data.options.get("rounds", len(run_data.history)))
     key = repr(sorted((k, repr(v)) for k, v in _telling(run_data.options).items()))
-    shelf.put(key, Group(run_data.name, run_data.label, [run_data]))
+    found.put(key, Group(run_data.name, run_data.label, [run_data]))
 
 
 def _telling(options: Mapping[str, Any]) -> dict[str, Any]:

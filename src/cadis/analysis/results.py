@@ -72,7 +72,7 @@ class Results:
 
     @property
     def runs(self) -> list[RunData]:
-        """All runs."""
+        """All runs of all groups."""
         return [run_data for group in self.groups for run_data in group.runs]
 
     @property

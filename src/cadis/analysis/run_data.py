@@ -17,8 +17,14 @@ from cadis.analysis.checking import (
     check_summary,
     naming,
 )
-from cadis.analysis.matrices import Convergence, convergence, growing, spread_rounds
-from cadis.analysis.sampling import sample, some_of
+from cadis.analysis.matrices import (
+    Convergence,
+    convergence,
+    growing,
+    sample,
+    some_of,
+    spread_rounds,
+)
 from cadis.core import CadisError, ClientId, SimilarityMatrix
 from cadis.methods import CADIS, METHODS, label_of
 from cadis.runs import (
@@ -128,7 +134,7 @@ class RunData:
         return names
 
     def names(self, classes: Iterable[int]) -> list[str]:
-        """Names of some classes."""
+        """The names of these classes, by their numbers."""
         return [self.classes[number] for number in classes]
 
     @cached_property

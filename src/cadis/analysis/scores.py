@@ -48,7 +48,7 @@ class Scores:
 
     @classmethod
     def of(cls, run_data: RunData) -> "Scores":
-        """Work them out."""
+        """The scores of one run, from its records."""
         tested = tuple((r.round, r.accuracy) for r in run_data.history if r.accuracy is not None)
         values = [accuracy for _, accuracy in tested]
         tail = values[-LAST_ROUNDS:]

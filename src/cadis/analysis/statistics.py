@@ -22,7 +22,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Spread | None":
-        """Of at least one value."""
+        """Mean, deviation and number of some values; None of none."""
         if not values:
             return None
         return cls(fmean(values), stdev(values) if len(values) > 1 else None, len(values))

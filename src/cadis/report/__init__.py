@@ -12,9 +12,16 @@ from cadis.report.page import (
     write_report,
 )
 from cadis.report.partition import census_table, draw_partition, group_table
-from cadis.report.showing import show_answer, show_tables
 from cadis.report.study import study_progress
-from cadis.report.terminal import loading, run_progress, summary_table, summary_text, tell
+from cadis.report.terminal import (
+    loading,
+    run_progress,
+    show_answer,
+    show_tables,
+    summary_table,
+    summary_text,
+    tell,
+)
 
 __all__ = [
     "RESULT_FILES",

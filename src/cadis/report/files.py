@@ -9,7 +9,7 @@ from cadis.report.formats import to_latex, to_markdown
 from cadis.report.tables import notes, sheets
 
 RESULT_FILES = ("results.csv", "runs.csv", "results.md", "results.tex", "figures")
-"""What is put beside a page."""
+"""Names of the files and folders that are put beside a page."""
 
 
 def write_results(comparison: Comparison, folder: Path) -> list[Path]:

@@ -51,7 +51,7 @@ def fits_a_terminal(sheet: Sheet) -> bool:
 
 
 def to_rich(sheet: Sheet) -> Table:
-    """For the terminal."""
+    """The sheet as a table for the terminal."""
     table = Table(title=escape(sheet.caption), title_justify="left", box=SIMPLE_HEAD)
     table.pad_edge, table.padding = False, (0, 1, 0, 0)  # to fit 80 columns
     for number, title in enumerate(sheet.columns):
@@ -63,7 +63,7 @@ def to_rich(sheet: Sheet) -> Table:
 
 
 def to_markdown(sheet: Sheet) -> str:
-    """For a README or an issue."""
+    """The sheet as Markdown, for a README or an issue."""
     rows = [
         [f"**{_markdown(text)}**" if best else _markdown(text) for text, best in sheet.cells(row)]
         for row in range(len(sheet.rows))
@@ -75,7 +75,7 @@ def to_markdown(sheet: Sheet) -> str:
 
 
 def to_latex(sheet: Sheet) -> str:
-    """For a paper; wants the package booktabs."""
+    """The sheet as LaTeX, for a paper; it wants the package booktabs."""
     rows = [
         [f"\\textbf{{{_latex(text)}}}" if best else _latex(text) for text, best in sheet.cells(row)]
         for row in range(len(sheet.rows))
@@ -102,7 +102,7 @@ def to_latex(sheet: Sheet) -> str:
 
 
 def shown_spread(spread: Spread | None) -> str:
-    """Mean and deviation."""
+    """Mean and deviation as text, nothing if there is neither."""
     if spread is None:
         return ""
     deviation = "" if spread.deviation is None else f"±{spread.deviation:.3f}"

@@ -86,7 +86,7 @@ class _Bars:
         return on_round
 
     def end(self, run: PlannedRun, reused: bool) -> None:
-        """Count it."""
+        """Count the run as ended, and say so if it was there already."""
         self._ended += 1
         self._bars.update(self._all, amount=f"{self._ended}/{self._runs}")
         if reused and run.variant.name in self._rows:
@@ -95,7 +95,7 @@ class _Bars:
         self._bars.refresh()
 
     def fail(self, sentence: str) -> None:
-        """Tell it above the bars."""
+        """Write the sentence above the bars."""
         self._ended += 1
         tell(self._bars.console, sentence)
 

@@ -33,12 +33,12 @@ _GOLDEN = 0.618034
 """The part of the colour circle from one made-up colour to the next: none comes twice."""
 
 DASHES: Any = {"solid": "-", "dashed": (0, (4, 1.5)), "dotted": (0, (1, 1.3))}
-"""Lines, for matplotlib."""
+"""What matplotlib calls lines that are solid, dashed and dotted."""
 
 UNKNOWN = "#d9d9d9"
 ALONE = "#777777"
 _LONGEST = 20
-"""Letters of a name in a figure."""
+"""A figure has room for so many letters of a name."""
 
 _STYLE: Any = {
     "figure.dpi": 150,

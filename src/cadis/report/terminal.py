@@ -1,4 +1,4 @@
-"""What a run looks like in the terminal: a bar while it works, a table when it ends."""
+"""The terminal: a bar while a run works, a table when it ends, and the results of several."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,10 +11,13 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from cadis.analysis import Comparison, answer, details
 from cadis.data import Callbacks
 from cadis.experiment import OnRound
 from cadis.methods import label_of
+from cadis.report.formats import fits_a_terminal, to_rich
 from cadis.report.style import listed
+from cadis.report.tables import notes, sheets
 from cadis.runs import RoundResult, RunFolder
 from cadis.runs.observations import clusters_of
 
@@ -174,6 +177,22 @@ def summary_text(folder: RunFolder) -> str:
     with paper.capture() as printed:
         paper.print(summary_table(summary, classes["classes"]))
     return printed.get()
+
+
+def show_tables(console: Console, comparison: Comparison) -> None:
+    """The tables that fit, and what to know about them."""
+    for sheet in sheets(comparison):
+        if fits_a_terminal(sheet):
+            console.print(to_rich(sheet))
+    for sentence in notes(comparison):
+        tell(console, sentence)
+
+
+def show_answer(console: Console, comparison: Comparison) -> None:
+    """Say who wins, and what that rests on."""
+    console.print(answer(comparison), style="bold", markup=False, highlight=False)
+    for sentence in details(comparison):
+        tell(console, sentence)
 
 
 def tell(console: Console, sentence: str) -> None:

@@ -76,7 +76,7 @@ class HistoryWriter:
 
     @property
     def mark(self) -> HistoryMark:
-        """How far the history goes."""
+        """How many bytes the history has by now, and their digest."""
         return HistoryMark(self._size, self._digest.hexdigest())
 
     def append(self, record: RoundRecord) -> None:

@@ -72,11 +72,11 @@ class Past:
 
     @classmethod
     def read(cls, folder: Path, tracker: str) -> "Past":
-        """What was kept, or nothing."""
+        """What the run's folder says about this tracker; nothing of a new run."""
         return cls(tracker, **_read(folder).get(tracker, {}))
 
     def then(self, folder: Path, **changes: Any) -> "Past":
-        """With changes, which are kept."""
+        """The same with some changes, which are written to the folder."""
         new = replace(self, **changes)
         values = {key: value for key, value in vars(new).items() if key != "tracker"}
         RunFolder(folder).write_json(_FILE, _read(folder) | {self.tracker: values})

@@ -5,7 +5,6 @@ from pathlib import Path
 from cadis.analysis import Results
 from cadis.core import one_thread
 from cadis.report.figures.confusion import draw_confusion
-from cadis.report.figures.convergence import draw_convergence
 from cadis.report.figures.curves import (
     draw_accuracy,
     draw_loss,
@@ -17,7 +16,7 @@ from cadis.report.figures.curves import (
 from cadis.report.figures.fairness import draw_client_rounds, draw_clients
 from cadis.report.figures.federation import draw_federation
 from cadis.report.figures.groups import draw_flow, draw_voice
-from cadis.report.figures.matrices import draw_clusters, draw_similarity
+from cadis.report.figures.matrices import draw_clusters, draw_convergence, draw_similarity
 from cadis.report.figures.models import draw_models
 from cadis.report.figures.sweep import draw_sweep
 from cadis.report.figures.time import draw_time

@@ -99,7 +99,7 @@ def all_classes(run_data: RunData) -> Curve:
 
 
 def rare_classes(run_data: RunData) -> Curve:
-    """The same on the rare classes."""
+    """Accuracy on the rare classes after each round, NaN where nobody tested."""
     tested = (record if record.class_accuracy else None for record in run_data.history)
     return np.array([r and mean_accuracy(r, run_data.rare) for r in tested], float)
 
@@ -137,7 +137,7 @@ def plot_spread(axes: Axes, curves: list[Curve], look: Look, label: str) -> None
 
 
 def dress(axes: Axes, rounds: int, label: str) -> None:
-    """Axes of a share over rounds."""
+    """Label the axes of a share over rounds, and give them a grid."""
     axes.set(xlabel="round", ylabel=label, xlim=(1, max(2, rounds)))
     axes.set_ylim(0, 1.02)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))

@@ -1,4 +1,4 @@
-"""Who has what."""
+"""Which client has how many samples of which class."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Who is like whom, and who was grouped with whom."""
+"""Who is like whom, how soon that is known, and who was grouped with whom."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cadis.analysis import Results, RunData
 from cadis.core import ClientId, rescale
-from cadis.report.style import UNKNOWN, Place, figure, shown
+from cadis.report.style import UNKNOWN, Place, figure, looks, shown
 
 
 def draw_similarity(results: Results, place: Place) -> Path | None:
@@ -52,6 +52,35 @@ def draw_clusters(results: Results, place: Place) -> Path | None:
         drawing.colorbar(image, ax=axes, label="part of their common rounds", shrink=0.85)
         _mark_clients(axes, clients, run_data)
         axes.set_title(_clusters_title(run_data, has_truth, bool(found.isnan().any())))
+    return path.with_suffix(".png")
+
+
+def draw_convergence(results: Results, place: Place) -> Path | None:
+    """Mean squared error against the matrix that all observations of a run make."""
+    path, styles = place("convergence"), looks([group.name for group in results.groups])
+    told = [(group, [c for s in group.runs if (c := s.convergence)]) for group in results.groups]
+    if not any(found for _, found in told):
+        return None
+    with figure(path, 6.4, 3.6) as drawing:
+        axes = drawing.subplots()
+        for (group, found), look in zip(told, styles, strict=True):
+            if found:
+                rounds = min((each.rounds for each in found), key=len)
+                for name, ls in (("transitive", "-"), ("standard", (0, (4, 1.5)))):
+                    if not getattr(found[0], name):  # it estimates nothing
+                        continue
+                    values = np.mean([getattr(each, name)[: len(rounds)] for each in found], axis=0)
+                    label = "with" if name == "transitive" else "without"
+                    text = f"{shown(group.label)}, {label} transitive learning"
+                    axes.plot(rounds, values, color=look.colour, ls=ls, label=text)
+        axes.set(xlabel="round", ylabel="mean squared error", xlim=(1, None))
+        axes.set_ylim(0, None)
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=8)
+        choice = next((s.choice for s in results.runs if s.choice), "")
+        among = f"\namong pairs of {choice}" if choice else ""
+        title = f"Distance of the similarity matrix to the one at the end{among}"
+        axes.set_title(title, fontsize=10)
     return path.with_suffix(".png")
 
 

@@ -55,7 +55,7 @@ def is_report(path: Path) -> bool:
 
 
 def static_page(results: Results) -> str:
-    """The page with its data."""
+    """The page with its data in it, which needs no server."""
     data = json.dumps(page_data(results), allow_nan=False, separators=(",", ":"))
     safe = data.replace("<", "\\u003c")  # so that no name can end the script
     return _page(f'<script type="application/json" id="data">{safe}</script>')

@@ -17,8 +17,7 @@ from cadis.report.figures.curves import (
 )
 from cadis.report.files import results_csv, runs_csv
 from cadis.report.page.grouping import grouping
-from cadis.report.page.setup import setup, title
-from cadis.report.page.time import spent
+from cadis.report.page.setup import setup, spent, title
 from cadis.report.style import looks
 from cadis.report.tables import notes, sheets
 
@@ -52,7 +51,7 @@ def page_data(results: Results) -> dict[str, Any]:
 
 
 def now() -> str:
-    """The time, for people."""
+    """The time in UTC, as the page shows it."""
     return f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
 
 

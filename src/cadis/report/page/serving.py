@@ -42,7 +42,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.settimeout(self.server.patience)
 
     def do_GET(self) -> None:
-        """Answer."""
+        """Send the page or its data, and nothing to pages of other sites."""
         names = {f"{host}:{self.server.server_port}" for host in (_HOST, "localhost")}
         if self.headers.get("Host") not in names:  # another site's page that was led here
             self.send_error(HTTPStatus.FORBIDDEN)
@@ -56,7 +56,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.NOT_FOUND)
 
     def do_HEAD(self) -> None:
-        """The same without content."""
+        """Send what do_GET would, without the content."""
         self.do_GET()
 
     def _answer(self, kind: str, content: bytes, tag: str | None = None) -> None:

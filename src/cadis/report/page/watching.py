@@ -34,7 +34,7 @@ class Watched:
     path: Path
     clock: Callable[[], float] = time.monotonic
     making: bool = field(default=False, init=False)
-    _stories: dict[Path, tuple[_Version, RunData]] = field(default_factory=dict, init=False)
+    _runs_read: dict[Path, tuple[_Version, RunData]] = field(default_factory=dict, init=False)
     _seen: object = field(default=None, init=False)
     _made: bytes = field(default=b"", init=False)
     _next: float = field(default=0.0, init=False)
@@ -89,10 +89,10 @@ class Watched:
     def _read(self, run: RunFolder) -> RunData:
         """A run, read again only if it has changed."""
         version = _version(run.path, _FILES)
-        known = self._stories.get(run.path)
+        known = self._runs_read.get(run.path)
         if known is None or known[0] != version:
-            self._stories.pop(run.path, None)  # not both at once: a history may be large
-            self._stories[run.path] = known = version, RunData.read(run)
+            self._runs_read.pop(run.path, None)  # not both at once: a history may be large
+            self._runs_read[run.path] = known = version, RunData.read(run)
         return known[1]
 
     def _text(self, running: bool) -> bytes:
