@@ -17,7 +17,7 @@ def finished(folder: Path, method: Method, clusters: list[int] | None) -> RunFol
     federation = small_federation()
     clients = [(client.inputs, client.labels) for client in federation.clients]
     test = federation.test.inputs, federation.test.labels
-    options = {"per_round": 3, "workers": 1, "epochs": 2, "lr": 0.1, "clusters": clusters}
+    options = {"per_round": 3, "workers": 1, "epochs": 2, "lr": 0.1, "true_clusters": clusters}
     cadis.run(small_model(), clients, test, rounds=4, method=method, out=folder, **options)  # type: ignore[arg-type]
     return RunFolder(folder)
 

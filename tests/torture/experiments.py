@@ -12,8 +12,8 @@ from torture.victim import Ending, command, run_to_end
 
 _ALWAYS = ["--epochs", "1", "--batch-size", "64", "--per-round", "4"]
 _DEALT = ["--clients", "6", "--ratio", "3:2:1"]
-_ROUND = ["round", "accuracy", "loss", "class_accuracy", "participants", "clusters", "weights"]
-_ROUND += ["similarity", "threshold", "rejected", "client_accuracy"]
+_ROUND = ["round", "accuracy", "loss", "class_accuracy", "participants", "weights", "report"]
+_ROUND += ["rejected", "client_accuracy", "measures", "client_loss", "models", "client_models"]
 """What docs/runs.md says of a round, but its seconds."""
 
 _DRAFTS = ("draft", "tmp", "temp", "partial")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -93,7 +94,7 @@ class RunWriter:
         """Keep a finished round, and its model if it is the best."""
         found, past = self._headline(record), map(self._headline, self.history)
         best = found is not None and found > max(
-            (value for value in past if value is not None), default=-1.0
+            (value for value in past if value is not None), default=-inf
         )
         with self._writing():
             stored = self.folder.checkpoint.save_state(state)
