@@ -11,7 +11,15 @@ import torch
 from torch import Tensor
 
 from cadis.algorithm import Algorithm
-from cadis.core import CadisError, ClientId, ClientUpdate, Message, ModelState, TensorState
+from cadis.core import (
+    CadisError,
+    ClientId,
+    ClientUpdate,
+    Message,
+    ModelState,
+    RunError,
+    TensorState,
+)
 from cadis.methods import (
     Defaults,
     FedAvg,
@@ -24,6 +32,7 @@ from cadis.methods import (
 )
 from cadis.samplers import SamplerRound, Uniform
 from cadis.server import Answer, check_answer, limited_counts
+from cadis.server.checks import sorted_out
 from cadis.transforms import NormBound
 from support import model_after, run_rounds, same, small_settings, state_of
 
@@ -143,3 +152,66 @@ def test_counts_are_limited_by_their_median(
     counts: list[int], limit: float | None, expected: list[int]
 ) -> None:
     assert limited_counts(counts, limit) == expected
+
+
+@dataclass(frozen=True)
+class Wrong(Defaults):
+    """Does one thing wrong."""
+
+    name: ClassVar[str] = "wrong"
+    deed: str = ""
+
+    def init(self, model: ModelState, generator: torch.Generator) -> ServerState:
+        state = super().init(model, generator)
+        return ServerState({}) if self.deed == "no model" else state
+
+    def broadcast(self, server_round: ServerRound, state: ServerState, client: ClientId) -> Message:
+        message = super().broadcast(server_round, state, client)
+        return state.models if self.deed == "no message" else message  # type: ignore[return-value]
+
+    def model_of(self, client: ClientId, state: ServerState) -> str:
+        return "mine" if self.deed == "no such model" else super().model_of(client, state)
+
+    def weigh(
+        self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
+    ) -> Weighing:
+        if self.deed == "raises":
+            raise KeyError("control")
+        weighing = super().weigh(server_round, updates, state)
+        changes: dict[str, dict[str, object]] = {
+            "memory": {"memory": {"rounds": 3}},
+            "report": {"report": {"loss": 0.5}},
+            "weights": {"weights": -weighing.weights},
+            "too few": {"weights": weighing.weights[:1]},
+        }
+        return replace(weighing, **changes.get(self.deed, {}))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("deed", "sentence"),
+    [
+        ("no model", "wrong.init must return a ServerState with at least one model"),
+        ("no message", "wrong.broadcast must return a Message with at least one model"),
+        ("no such model", "wrong failed in broadcast: KeyError: 'mine'"),
+        ("raises", "wrong failed in aggregate: KeyError: 'control'"),
+        ("memory", "The memory of wrong must be named tensors, but 'rounds' is a int"),
+        ("report", "The report of wrong must be named tensors, but 'loss' is a float"),
+        ("weights", "are no shares: they must not be negative"),
+        ("too few", "1 weights cannot average 3 models"),
+    ],
+)
+def test_what_a_method_does_wrong_is_a_sentence(deed: str, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises((CadisError, RunError), match=sentence):
+        run_rounds(Wrong(deed), tmp_path)
+
+
+def test_an_answer_unlike_the_others_is_left_out() -> None:
+    def answer(client: int, extra: Tensor) -> Answer:
+        return Answer(client, 5, replace(GOOD, tensors={"extra": extra}))
+
+    answers = [answer(0, torch.ones(3)), answer(1, torch.ones(2)), answer(2, torch.zeros(3))]
+    answers.append(answer(3, torch.ones(3).double()))
+    good, rejected = sorted_out(answers, FedFA(), STATE)
+    assert [answer.client_id for answer in good] == [0, 2]
+    assert [r.client for r in rejected] == [1, 3]
+    assert rejected[0].reason == "its tensors are unlike those of others"

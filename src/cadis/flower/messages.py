@@ -85,8 +85,8 @@ def sent_by_client(content: RecordDict, layout: Layout, sent: Message) -> Messag
     """
     others = [key for key in content.array_records if not key.startswith("cadis.")]
     named = [key for key in content.array_records if key.startswith(_MODEL)]
-    if len(others) + len(named) != 1 and not named:
-        raise WrongTensorsError(f"it sent {len(others)} models, not one")
+    if (named and others) or (not named and len(others) != 1):
+        raise WrongTensorsError(f"it sent {len(others) + len(named)} models, not one")
     single = next(iter(sent.models)) if len(sent.models) == 1 else ""
     arrays_key = others[0] if others else ""
     models = _models(content, layout, arrays_key, single)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from cadis.core import (
+    CadisError,
     ClientId,
     ClientUpdate,
     Message,
@@ -124,6 +125,8 @@ def weighted_models(
     Where there are several models, the weights are shared out anew among those who trained the
     same one.
     """
+    if weights.shape != (len(updates),):
+        raise CadisError(f"{weights.numel()} weights cannot average {len(updates)} models.")
     places: dict[str, list[int]] = {}
     for place, update in enumerate(updates):
         places.setdefault(update.message.model_name, []).append(place)

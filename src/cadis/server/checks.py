@@ -1,5 +1,6 @@
 """What an update must be like, whoever sent it and however it came."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import isfinite
 from statistics import median_low
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from cadis.core import Message
 from cadis.methods import Method, ServerState
+from cadis.runs import Rejection
 from cadis.server.transport import Answer
 
 NOT_FINITE = "its model is infinite or not a number"
@@ -27,6 +29,25 @@ def check_answer(answer: Answer, method: Method, state: ServerState) -> str | No
         if _sizes(vars(model).values()) != _sizes(vars(state.models[name]).values()):
             return "its model has another size than the global one"
     return _lacking(message, method) or _not_finite(message)
+
+
+def sorted_out(
+    answers: Sequence[Answer], method: Method, state: ServerState
+) -> tuple[list[Answer], list[Rejection]]:
+    """The answers that can be used, and whose cannot and why."""
+    good, rejected = [], []
+    for answer in answers:
+        reason = check_answer(answer, method, state)
+        if reason is None:
+            good.append(answer)
+        else:
+            rejected.append(Rejection(answer.client_id, reason))
+    usual = Counter(_forms(answer.message) for answer in good).most_common(1)
+    for answer in list(good):
+        if _forms(answer.message) != usual[0][0]:
+            good.remove(answer)
+            rejected.append(Rejection(answer.client_id, "its tensors are unlike those of others"))
+    return good, rejected
 
 
 def limited_counts(counts: Sequence[int], limit: float | None) -> list[int]:
@@ -64,6 +85,11 @@ def _not_finite(message: Message) -> str | None:
         if not isfinite(value) and name != "train_loss":
             return f"its {name} is infinite or not a number"
     return None
+
+
+def _forms(message: Message) -> tuple[object, ...]:
+    """Names, shapes and types of the tensors besides the models."""
+    return tuple((n, t.shape, t.dtype) for n, t in sorted(message.tensors.items()))
 
 
 def _sizes(vectors: Iterable[Tensor]) -> list[int]:

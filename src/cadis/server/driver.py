@@ -22,9 +22,16 @@ from cadis.core import (
     generator_for,
 )
 from cadis.methods import Aggregation, ServerRound, ServerState
-from cadis.runs import Rejection, RoundResult, RunState, Seconds
+from cadis.runs import RoundResult, RunState, Seconds
 from cadis.samplers import SamplerRound
-from cadis.server.checks import NOT_FINITE, check_answer, limited_counts
+from cadis.server.calling import (
+    calling,
+    check_tensors,
+    checked_aggregation,
+    checked_message,
+    checked_state,
+)
+from cadis.server.checks import NOT_FINITE, limited_counts, sorted_out
 from cadis.server.record import Outcome, record_of
 from cadis.server.transport import Answer, Answers, Plan, Transport
 from cadis.transforms import apply_chain
@@ -62,7 +69,9 @@ class Server:
     def start(self, model: ModelState, run: str = "") -> RunState:
         """The state before the first round, from the initial model."""
         method = self.algorithm.method
-        return RunState(0, method.init(model, generator_for(self.seed, "init")), run=run)
+        with calling(method, "init"):
+            state = method.init(model, generator_for(self.seed, "init"))
+        return RunState(0, checked_state(state, method.name), run=run)
 
     def rounds(
         self, state: RunState, transport: Transport, last: int
@@ -102,9 +111,11 @@ class Server:
         return [self._model_of(state.server, client) for client in clients]
 
     def _model_of(self, state: ServerState, client: ClientId) -> str:
-        name = self.algorithm.method.model_of(client, state)
+        method = self.algorithm.method
+        with calling(method, "model_of"):
+            name = method.model_of(client, state)
         if name not in state.models:
-            raise CadisError(f"{self.algorithm.method.name} has no model '{name}' for {client}.")
+            raise CadisError(f"{method.name}.model_of says '{name}', which is none of its models.")
         return name
 
     def plan(self, number: int, state: RunState, transport: Transport, attempt: int = 0) -> Plan:
@@ -118,22 +129,20 @@ class Server:
         """
         presence = transport.presence()
         seed = derive_seed(self.seed, "again", attempt) if attempt else self.seed
-        chosen = self.algorithm.sampler.choose(
-            SamplerRound(
-                number,
-                presence.clients,
-                presence.wanted,
-                generator_for(seed, "participants", number),
-                state.server.memory,
-            ),
-            state.sampler,
-        )
+        generator = generator_for(seed, "participants", number)
+        among = presence.clients, presence.wanted, generator, state.server.memory
+        sampler, method = self.algorithm.sampler, self.algorithm.method
+        with calling(sampler, "choose"):
+            chosen = list(sampler.choose(SamplerRound(number, *among), state.sampler))
         self._check_chosen(chosen, presence.clients, presence.wanted)
         server_round = self._server_round(number, presence.num_clients)
-        messages = {
-            client: self.algorithm.method.broadcast(server_round, state.server, client)
-            for client in chosen
-        }
+        with calling(method, "broadcast"):
+            messages = {
+                client: checked_message(
+                    method.broadcast(server_round, state.server, client), method.name
+                )
+                for client in chosen
+            }
         return Plan(number, state, presence, messages)
 
     def conclude(self, plan: Plan, answers: Answers, transport: Transport) -> Outcome:
@@ -144,34 +153,43 @@ class Server:
 
     def _concluded(self, plan: Plan, answers: Answers, transport: Transport) -> Outcome:
         started = time.perf_counter()
-        method, state = self.algorithm.method, plan.state
-        accepted, rejected = [], [*plan.presence.refused, *answers.failed]
-        for answer in answers.good:
-            reason = check_answer(answer, method, state.server)
-            if reason is None:
-                accepted.append(answer)
-            else:
-                rejected.append(Rejection(answer.client_id, reason))
+        accepted, unfit = sorted_out(answers.good, self.algorithm.method, plan.state.server)
+        rejected = [*plan.presence.refused, *answers.failed, *unfit]
         updates, capped = self._updates(plan, accepted)
         if len(updates) < self.min_updates:
             return Outcome(updates, rejected, capped)
+        aggregation = self._aggregated(plan, updates)
+        state = transport.remember(self._following(plan, updates, aggregation), accepted)
+        spent = time.perf_counter() - started
+        return Outcome(updates, rejected, capped, aggregation, state, spent)
+
+    def _aggregated(self, plan: Plan, updates: Sequence[ClientUpdate]) -> Aggregation:
+        """What the method makes of the updates."""
+        method, sent = self.algorithm.method, plan.state.server
         server_round = self._server_round(plan.number, plan.presence.num_clients)
-        aggregation = method.aggregate(server_round, updates, state.server)
-        aggregation = _apart_from(updates, aggregation)
+        with calling(method, "aggregate"):
+            aggregation = method.aggregate(server_round, updates, sent)
+        checked = checked_aggregation(aggregation, method.name, len(updates), sent.models)
+        return _apart_from(updates, checked)
+
+    def _following(
+        self, plan: Plan, updates: Sequence[ClientUpdate], aggregation: Aggregation
+    ) -> RunState:
+        """What the next round begins with: stepped models, and what each part remembers."""
+        state, sampler = plan.state, self.algorithm.sampler
         models, optimizer = self._stepped(state, aggregation)
         if not all(model.is_finite() for model in models.values()):
             raise RunError(_diverged(plan.number, "the global model"))
-        learned = self.algorithm.sampler.learn(updates, aggregation.report, state.sampler)
-        new = replace(
+        with calling(sampler, "learn"):
+            learned = sampler.learn(updates, aggregation.report, state.sampler)
+        check_tensors(learned, f"The memory of {sampler.name}")
+        return replace(
             state,
             round=plan.number,
             server=ServerState(models, aggregation.memory),
             sampler=_copied(learned, _storages(updates)),
             server_optimizer=optimizer,
         )
-        new = transport.remember(new, accepted)
-        spent = time.perf_counter() - started
-        return Outcome(updates, rejected, capped, aggregation, new, spent)
 
     def _updates(
         self, plan: Plan, accepted: Sequence[Answer]
@@ -204,11 +222,18 @@ class Server:
     ) -> tuple[dict[str, ModelState], dict[str, TensorState]]:
         """The next global models, and what the server optimiser remembers of each."""
         models, memories = dict(state.server.models), dict(state.server_optimizer)
+        optimizer = self.algorithm.server_optimizer
         for name, aggregated in aggregation.models.items():
             before = models.get(name, aggregated)  # a model may be new
-            parameters, memory = self.algorithm.server_optimizer.step(
-                before.parameters, aggregated.parameters, memories.get(name, {})
+            with calling(optimizer, "step"):
+                parameters, memory = optimizer.step(
+                    before.parameters, aggregated.parameters, memories.get(name, {})
+                )
+            check_tensors(
+                {"the model": parameters, **memory}, f"What {optimizer.name}.step returns"
             )
+            if parameters.shape != aggregated.parameters.shape:
+                raise CadisError(f"{optimizer.name}.step must return a model of the same shape.")
             models[name] = replace(aggregated, parameters=parameters)
             if memory:
                 memories[name] = memory
