@@ -5,7 +5,7 @@ from cadis.core.clustering import cluster, rescale, threshold_at
 from cadis.core.distillation import distillation_loss
 from cadis.core.errors import CadisError, RunError
 from cadis.core.message import ClientUpdate, Message
-from cadis.core.randomness import derive_seed, generator_for
+from cadis.core.reproducibility import derive_seed, generator_for, one_thread
 from cadis.core.similarity import SimilarityMatrix, instance_similarity
 from cadis.core.state import ClientId, ModelState, TensorState, checked_client_id
 from cadis.core.theory import (
@@ -16,7 +16,6 @@ from cadis.core.theory import (
     fedavg_limit,
     present_classes,
 )
-from cadis.core.threads import one_thread
 from cadis.core.transitive import estimate_all
 
 __all__ = [

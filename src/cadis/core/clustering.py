@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from cadis.core.unknown import nan_where_unknown
+from cadis.core.similarity import nan_where_unknown
 
 
 def rescale(similarity: Tensor, known: Tensor) -> Tensor:

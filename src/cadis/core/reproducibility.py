@@ -1,7 +1,9 @@
-"""Randomness: always an explicit generator, named by what it is for."""
+"""The same numbers on every machine: generators named by what they are for, and one thread."""
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -19,3 +21,14 @@ def derive_seed(*path: int | str) -> int:
 def generator_for(*path: int | str) -> torch.Generator:
     """A torch generator on the CPU, seeded by :func:`derive_seed`."""
     return torch.Generator().manual_seed(derive_seed(*path))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One torch thread: small steps are faster so, and results do not depend on the cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
