@@ -15,9 +15,9 @@ from pathlib import Path
 
 from cadis.core import CadisError
 from cadis.data.callbacks import Callbacks
-from cadis.data.files import is_full, unwritable
 from cadis.data.library import content_digest, gzipped_or_not, read_content
 from cadis.data.published import Published
+from cadis.data.user_files import is_full, unwritable
 
 _CHUNK = 1 << 18
 _TIMEOUT = 30

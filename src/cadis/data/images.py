@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 
 from cadis.core import CadisError, generator_for
-from cadis.data.album import Picture, read_album
+from cadis.data.album import Picture, are_pills, read_album, read_pills
 from cadis.data.callbacks import Callbacks
 from cadis.data.examples import Dataset, Examples, Scaling
-from cadis.data.files import shown
-from cadis.data.pictures import decode
-from cadis.data.pills import are_pills, read_pills
+from cadis.data.picture_cache import decode
+from cadis.data.user_files import shown
 
 _IMAGENET = Scaling((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _TEST_SHARE = 0.1

@@ -15,8 +15,8 @@ from platformdirs import user_cache_path
 from cadis.core import CadisError
 from cadis.data.catalogue import CATALOGUE
 from cadis.data.examples import Dataset, Examples
-from cadis.data.files import is_file
 from cadis.data.published import Form, Published
+from cadis.data.user_files import is_file
 
 
 @dataclass(frozen=True)

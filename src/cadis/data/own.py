@@ -13,9 +13,9 @@ from torch import Tensor
 from cadis.core import CadisError
 from cadis.data.callbacks import NO_CALLBACKS, Callbacks
 from cadis.data.examples import Dataset, Examples, Scaling
-from cadis.data.files import at_home, is_folder, shown
 from cadis.data.images import held_out, load_images
 from cadis.data.library import cache_folder
+from cadis.data.user_files import at_home, is_folder, shown
 
 _WHITE = {torch.uint8: 255, torch.uint16: 65535}
 """The highest number of types in which pictures are kept."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from cadis.data.files import shown
+from cadis.data.user_files import shown
 
 _PLAIN = {"1", "L", "P", "RGB", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"}
 """Modes of 8 bits or fewer that Pillow converts without loss of range."""

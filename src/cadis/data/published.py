@@ -1,19 +1,125 @@
-"""Published datasets: what their files are, and how they are read."""
+"""Published datasets: what their files are, and how IDX and CIFAR files are read."""
 
+import io
+import math
+import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cadis.core import CadisError
-from cadis.data.cifar import Rows, parse_binary, parse_python
 from cadis.data.examples import Scaling
-from cadis.data.idx import parse_idx
+from cadis.data.user_files import shown
+
+_UNSIGNED_BYTE = 0x08
+_MOST_DIMENSIONS = 3
+_PIXELS = 3 * 32 * 32
+
+_RECONSTRUCT = np.zeros(0).__reduce__()[0]
+"""The function that numpy's own pickles name to make an array."""
+
+Rows: TypeAlias = tuple[NDArray[np.uint8], NDArray[np.uint8]]
+"""Pictures (n, 3, 32, 32) and their labels (n,)."""
 
 Read: TypeAlias = Callable[[Sequence[bytes], Sequence[Path]], Rows]
+
+
+def parse_idx(content: bytes, path: Path) -> NDArray[np.uint8]:
+    """The array of bytes in an IDX file, in which MNIST and its kin are published.
+
+    If there is none, ``path`` is named.
+
+    The header: two zero bytes, the type of the numbers, how many dimensions, and the size of
+    each as a big-endian number of four bytes.
+    """
+    if len(content) < 4 or content[:2] != b"\0\0" or content[2] != _UNSIGNED_BYTE:
+        raise CadisError(
+            f"{path} is not an IDX file of bytes; put the published file in its place."
+        )
+    if not 1 <= content[3] <= _MOST_DIMENSIONS:
+        raise CadisError(
+            f"{path} has an array of {content[3]} dimensions, neither pictures (3) nor labels (1); "
+            "put the published file in its place."
+        )
+    start = 4 + 4 * content[3]
+    shape = [int.from_bytes(content[at : at + 4], "big") for at in range(4, start, 4)]
+    expected = start + math.prod(shape)
+    if len(content) != expected:
+        raise CadisError(
+            f"{path} has {len(content):,} bytes where its header promises {expected:,}; "
+            "it is damaged: put the published file in its place."
+        )
+    try:
+        return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+    except ValueError:  # nothing at all, in a shape beyond all bounds
+        raise CadisError(
+            f"{path} has an array of shape {tuple(shape)}; it is damaged: put the published file "
+            "in its place."
+        ) from None
+
+
+def parse_binary(content: bytes, label_bytes: int, path: Path) -> Rows:
+    """CIFAR's binary version: rows of labels and pixels.
+
+    Of several labels (coarse, fine) the last is meant.
+    """
+    width = label_bytes + _PIXELS
+    if not content or len(content) % width:
+        raise CadisError(
+            f"{path} has {len(content):,} bytes, which is no multiple of {width:,}; it is not a "
+            "CIFAR binary file, or damaged: put the published file in its place."
+        )
+    rows = np.frombuffer(content, np.uint8).reshape(-1, width)
+    return rows[:, label_bytes:].reshape(-1, 3, 32, 32), rows[:, label_bytes - 1]
+
+
+def parse_python(content: bytes, key: str, path: Path) -> Rows:
+    """CIFAR's Python version, read without trusting it: the pickled dictionary of a batch.
+
+    Labels are under ``key``.
+    """
+    try:
+        batch = _PlainUnpickler(io.BytesIO(content), encoding="latin1").load()
+        pixels, labels = batch["data"], np.asarray(batch[key])
+        if pixels.dtype != np.uint8 or labels.min() < 0 or labels.max() > 255:
+            raise ValueError("its numbers are no bytes")
+        return pixels.reshape(len(labels), 3, 32, 32), labels.astype(np.uint8)
+    except CadisError as error:
+        raise CadisError(f"{path} {error}") from None
+    except Exception as error:  # whatever foreign bytes may raise
+        why = " ".join(shown(error).split())
+        raise CadisError(
+            f"{path} is not a batch of CIFAR's Python version ({why}); "
+            "put the published file in its place."
+        ) from error
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Builds numpy arrays and plain containers, nothing else: a pickle could run any command.
+
+    It stays as many have only the Python version of CIFAR, and no library reads it without trust.
+    """
+
+    _ALLOWED: ClassVar = {
+        ("numpy", "dtype"): np.dtype,
+        ("numpy", "ndarray"): np.ndarray,
+        ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,  # until numpy 1
+        ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,  # since numpy 2
+    }
+
+    def find_class(self, module: str, name: str) -> Any:
+        """What a pickle may name."""
+        if (module, name) not in self._ALLOWED:
+            raise CadisError(
+                f"wants to use {module}.{name}, which no CIFAR file does: it may be hostile and "
+                "was not loaded; put the published file in its place."
+            )
+        return self._ALLOWED[module, name]
 
 
 @dataclass(frozen=True)

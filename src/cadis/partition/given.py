@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from cadis.core import CadisError, ClientId
-from cadis.data.files import is_file, unwritable
-from cadis.data.json_files import object_text, read_object
+from cadis.data.user_files import is_file, object_text, read_object, unwritable
 from cadis.partition.partition import Partition
 
 

@@ -13,7 +13,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from cadis.core import CadisError
-from cadis.data.json_files import object_text
+from cadis.data.user_files import object_text
 from cadis.runs.checkpoint import Checkpoint
 from cadis.runs.files import (
     DamagedError,

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from cadis.algorithm import Algorithm
 from cadis.core import CadisError, RunError
 from cadis.data import NO_CALLBACKS
-from cadis.data.json_files import object_text
+from cadis.data.user_files import object_text
 from cadis.models import Layout
 from cadis.options import normalised
 from cadis.runs.files import DamagedError, digest_of, read_file

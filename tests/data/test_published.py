@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from cadis.core import CadisError
-from cadis.data.cifar import parse_binary, parse_python
-from cadis.data.idx import parse_idx
 from cadis.data.library import read_content
+from cadis.data.published import parse_binary, parse_idx, parse_python
 from toy import idx
 
 PATH = Path("somewhere/file")

@@ -11,7 +11,7 @@ from PIL import Image
 
 from cadis.core import RunError
 from cadis.data import NO_CALLBACKS, Callbacks
-from cadis.data.pictures import Decoded, decode
+from cadis.data.picture_cache import Decoded, decode
 from support import draw_picture
 
 SIZE = 12

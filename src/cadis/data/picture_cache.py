@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from cadis.core import RunError
 from cadis.data.callbacks import Callbacks
-from cadis.data.files import unwritable
 from cadis.data.picture import Frame, PictureError, read_picture
+from cadis.data.user_files import unwritable
 
 _VERSION = "2"
 """Changes when the same files would be decoded otherwise."""
