@@ -1,8 +1,14 @@
+from copy import deepcopy
+
 import pytest
 import torch
 from torch import nn
 
-from cadis.models import MODELS, FlatModel, cnn, mlp, resnet9, resnet18
+from cadis.experiment import Settings
+from cadis.models import MODELS, FlatModel, auto_lr, cnn, mlp, resnet9, resnet18
+
+RATES = {"small-cnn": 0.1, "mlp": 0.1, "cnn": 0.01, "resnet9": 0.001, "resnet18": 0.001}
+"""The learning rate of a model if nobody says."""
 
 
 @pytest.mark.parametrize(
@@ -66,3 +72,18 @@ def test_resnet18_shrinks_large_pictures_only() -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_models_fit_their_inputs(name: str) -> None:
     assert MODELS[name](3, 12, 16, 7)(torch.zeros(2, 3, 12, 16)).shape == (2, 7)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_has_the_rate_of_its_name(name: str) -> None:
+    model = MODELS[name](1, 8, 8, 3)
+    assert auto_lr(model) == auto_lr(MODELS[name]) == RATES[name]
+    assert auto_lr(deepcopy(model)) == RATES[name]
+    assert Settings(model=name).settled(5, (1, 8)).lr == RATES[name]
+    assert not any("lr" in key for key in model.state_dict())
+
+
+def test_all_others_have_one_rate() -> None:
+    assert auto_lr(nn.Linear(3, 3)) == 0.01
+    assert Settings(model="mine.py:net").settled(5, (1, 8)).lr == 0.01
+    assert Settings(model="mlp", lr=0.5).settled(5, (1, 8)).lr == 0.5

@@ -1,14 +1,10 @@
 """Models, and finding the classifier layer of any model."""
 
-from cadis.models.cnn import cnn, small_cnn
 from cadis.models.flat import FlatModel, channels_last
 from cadis.models.head import Head, find_head, name_head
 from cadis.models.layout import Layout, WrongTensorsError
-from cadis.models.mlp import mlp
-from cadis.models.own import own_model
-from cadis.models.rates import Builder, auto_lr
-from cadis.models.resnet9 import resnet9
-from cadis.models.resnet18 import resnet18
+from cadis.models.networks import Builder, auto_lr, cnn, mlp, resnet9, resnet18, small_cnn
+from cadis.models.user_model import own_model
 
 MODELS: dict[str, Builder] = {
     "small-cnn": small_cnn,
