@@ -1,10 +1,16 @@
 """Training a model on one client's data, and testing it."""
 
-from cadis.training.device import Device, choose_device
 from cadis.training.evaluation import Evaluation, check_labels, evaluate
 from cadis.training.fit import check_fit, found_head
-from cadis.training.local import Client, LocalSettings, batch_sizes, view_of
-from cadis.training.replying import reply_to
+from cadis.training.local import (
+    Client,
+    Device,
+    LocalSettings,
+    batch_sizes,
+    choose_device,
+    reply_to,
+    view_of,
+)
 
 __all__ = [
     "Client",

@@ -1,21 +1,25 @@
-"""A client at work: the one loop that trains a model on a client's own data."""
+"""A client at work: the one loop that trains a model on a client's own data, and its reply."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 import torch
 from annotated_types import Gt
 from torch import Tensor
 
 from cadis.algorithm import Algorithm
-from cadis.core import Message, ModelState, TensorState
+from cadis.core import CadisError, ClientId, Message, ModelState, TensorState, generator_for
 from cadis.data import Examples
 from cadis.local_optimizers import LocalOptimizer
-from cadis.methods import LocalView, Penalty, Prepared, Step, Training
+from cadis.methods import LocalView, Penalty, Prepared, Reply, Step, Training
 from cadis.models import FlatModel, auto_lr, channels_last
 from cadis.tasks import Task
 from cadis.training.augmentation import augmented
+from cadis.transforms import apply_chain
+
+Device: TypeAlias = Literal["auto", "cpu", "cuda", "mps"]
+"""Where models are trained."""
 
 _LARGE_BATCH = 64
 """Examples that are evaluated at once: enough to be efficient, few enough for the cache."""
@@ -195,6 +199,64 @@ def batch_sizes(num_examples: int, batch_size: int) -> list[int]:
     if rest == 1 and whole:
         sizes[-2:] = [batch_size + 1]
     return sizes
+
+
+def reply_to(
+    received: Message,
+    model: FlatModel,
+    examples: Examples,
+    memory: TensorState,
+    algorithm: Algorithm,
+    settings: LocalSettings,
+    seed: int,
+    number: int,
+    client_id: ClientId,
+    participants: int,
+) -> Reply:
+    """What a client sends back, and what it remembers.
+
+    Args:
+        received: what the server sent.
+        model: where to train; what it held before does not matter.
+        examples: the client's own, on the model's device.
+        memory: what the client remembers.
+        algorithm: the method, and the transforms of updates.
+        settings: epochs, batch size, learning rate.
+        seed: of everything random.
+        number: the round, from 1.
+        client_id: who it is.
+        participants: how many clients take part in the round.
+    """
+    client = Client(
+        model=model,
+        examples=examples,
+        algorithm=algorithm,
+        settings=settings,
+        number=number,
+        received=received,
+        memory=memory,
+        generator=generator_for(seed, "train", number, client_id),
+    )
+    reply = algorithm.method.local(client)
+    tensors = {name: tensor.cpu() for name, tensor in reply.message.tensors.items()}
+    message = apply_chain(
+        algorithm.transforms_of("client"),
+        replace(reply.message, tensors=tensors),
+        received,
+        participants,
+        lambda name: generator_for(seed, "transform", name, number, client_id),
+    )
+    return Reply(message, reply.memory)
+
+
+def choose_device(device: Device) -> torch.device:
+    """The only place where a device is chosen."""
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if device == "auto":
+        return torch.device(next((name for name, there in available.items() if there), "cpu"))
+    if not available.get(device, True):
+        raise CadisError(f"There is no '{device}' device on this machine; use the device 'cpu'.")
+    return torch.device(device)
 
 
 def _own_generator(generator: torch.Generator) -> torch.Generator:
