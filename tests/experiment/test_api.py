@@ -20,7 +20,7 @@ from cadis.local_optimizers import SGD
 from cadis.methods import METHODS, FedAvg
 from cadis.models import MODELS
 from cadis.runs import RunFolder, read_toml, to_toml
-from cadis.runs.manifest import Manifest
+from cadis.runs.checkpoint import Manifest
 from cadis.transforms import Clip
 from own_parts import write_parts
 from support import blobs, small_federation, small_model

@@ -1,7 +1,6 @@
 """What a run leaves behind: records, checkpoints, and the folder that reports read."""
 
 from cadis.runs.checkpoint import Checkpoint, read_tensors, store_tensors
-from cadis.runs.files import DamagedError, StoredFile, replace_text, sync_folder
 from cadis.runs.folder import RunFolder, cannot_be_written
 from cadis.runs.history import HistoryWriter
 from cadis.runs.lock import Lock, is_locked, lock
@@ -24,6 +23,7 @@ from cadis.runs.record import (
     Seconds,
     numbers,
 )
+from cadis.runs.storage import DamagedError, StoredFile, replace_text, sync_folder
 from cadis.runs.study import Study, StudyFolder, Variant
 from cadis.runs.toml import read_toml, to_toml
 from cadis.runs.writer import MAY_CHANGE, RunWriter

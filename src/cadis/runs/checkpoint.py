@@ -1,9 +1,11 @@
 """Stop at any time, go on exactly: the state after a round, in a folder, without pickle."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, ClassVar
 
 from safetensors import SafetensorError
 from safetensors.torch import load, save
@@ -11,24 +13,87 @@ from torch import Tensor
 
 from cadis.core import ModelState
 from cadis.methods import ServerState
-from cadis.runs.files import (
+from cadis.runs.lock import Lock, lock
+from cadis.runs.record import Member, RunState
+from cadis.runs.storage import (
+    STRICT,
     DamagedError,
     StoredFile,
+    damaged,
     digest_of,
     make_folder,
+    read_as,
     read_file,
     read_stored,
     replace_file,
     sync_folder,
+    to_json,
 )
-from cadis.runs.lock import Lock, lock
-from cadis.runs.manifest import HistoryMark, Manifest
-from cadis.runs.record import Member, RunState
-from cadis.runs.shapes import read_as
 
 _MANIFEST = re.compile(r"round-(0|[1-9][0-9]*)\.json")
 _LEGACY_INDEX = "checkpoint.json"
 """What named the files of the last round before there were manifests."""
+
+
+@dataclass(frozen=True)
+class HistoryMark:
+    """How far the history went when a round was kept.
+
+    Attributes:
+        size: its bytes.
+        sha256: their digest.
+    """
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All that a round left on the disk.
+
+    Attributes:
+        round: the last round done, 0 before the first one.
+        history: how far the history goes.
+        config: the text of ``config.toml``, from which that file can be restored.
+        files: by name, the digest of every other file of the run that may be looked at.
+        state: the model and the method's memory; None before the first round.
+        clients: by client number, the file that holds its memory.
+        run: a deployment's name for the run.
+        members: who is who in a deployment.
+    """
+
+    __pydantic_config__: ClassVar = STRICT
+    round: int
+    history: HistoryMark
+    config: str
+    files: Mapping[str, str] = field(default_factory=dict)
+    state: StoredFile | None = None
+    clients: Mapping[int, StoredFile] = field(default_factory=dict)
+    run: str = ""
+    members: tuple[Member, ...] = ()
+
+    def to_bytes(self) -> bytes:
+        """As it is stored: with a digest of its own, since nothing else vouches for it."""
+        text = to_json(self)
+        return f'{{"manifest": {text},\n"sha256": "{digest_of(text.encode())}"}}\n'.encode()
+
+    @classmethod
+    def from_bytes(cls, content: bytes, where: Path) -> "Manifest":
+        """The inverse of :meth:`to_bytes`; ``where`` is named if it is damaged."""
+        sealed = read_as(_Sealed, content, where)
+        text = json.dumps(sealed.manifest, sort_keys=True)
+        if digest_of(text.encode()) != sealed.sha256:
+            raise damaged(where)
+        return read_as(cls, text, where)
+
+
+@dataclass(frozen=True)
+class _Sealed:
+    """What is stored, before it is known to be a manifest."""
+
+    manifest: dict[str, Any]
+    sha256: str
 
 
 class Checkpoint:
@@ -156,8 +221,8 @@ def read_tensors(folder: Path, stored: StoredFile) -> dict[str, Tensor]:
 def _named_tensors(state: RunState) -> Iterator[tuple[str, Tensor]]:
     """All tensors of a state, each under the name of the part that it belongs to."""
     for name, model in state.server.models.items():
-        for field, tensor in vars(model).items():
-            yield f"models/{name}/{field}", tensor
+        for part, tensor in vars(model).items():
+            yield f"models/{name}/{part}", tensor
     for key, tensor in state.server.memory.items():
         yield f"method/{key}", tensor
     for key, tensor in state.sampler.items():

@@ -14,22 +14,21 @@ from torch import Tensor
 
 from cadis.core import CadisError
 from cadis.data.user_files import object_text
-from cadis.runs.checkpoint import Checkpoint
-from cadis.runs.files import (
+from cadis.runs.checkpoint import Checkpoint, Manifest
+from cadis.runs.history import check_history, read_records
+from cadis.runs.lock import Lock
+from cadis.runs.record import FederationShape, RoundRecord, SummaryShape
+from cadis.runs.storage import (
     DamagedError,
     damaged,
     digest_of,
     draft_of,
+    read_as,
     read_file,
     replace_text,
     sync_folder,
     write_draft,
 )
-from cadis.runs.history import check_history, read_records
-from cadis.runs.lock import Lock
-from cadis.runs.manifest import Manifest
-from cadis.runs.record import FederationShape, RoundRecord, SummaryShape
-from cadis.runs.shapes import read_as
 from cadis.runs.toml import parse_toml
 
 _MARKER = ".cadis-run"

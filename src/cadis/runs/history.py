@@ -5,10 +5,9 @@ import json
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from cadis.runs.files import DamagedError, damaged, digest_of, sync_file
-from cadis.runs.manifest import HistoryMark
+from cadis.runs.checkpoint import HistoryMark
 from cadis.runs.record import RoundRecord
-from cadis.runs.shapes import read_as
+from cadis.runs.storage import DamagedError, damaged, digest_of, read_as, sync_file
 
 
 @dataclass(frozen=True)

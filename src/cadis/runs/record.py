@@ -9,8 +9,7 @@ from torch import Tensor
 
 from cadis.core import ClientId, TensorState
 from cadis.methods import ServerState
-from cadis.runs.files import StoredFile
-from cadis.runs.shapes import STRICT
+from cadis.runs.storage import STRICT, StoredFile
 from cadis.training import Evaluation
 
 

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from cadis.core import CadisError
-from cadis.runs.files import read_file, replace_text
 from cadis.runs.folder import RunFolder, cannot_be_written
 from cadis.runs.lock import lock
-from cadis.runs.shapes import STRICT, read_as
+from cadis.runs.storage import STRICT, read_as, read_file, replace_text
 from cadis.runs.writer import MAY_CHANGE
 
 

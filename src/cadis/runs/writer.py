@@ -13,13 +13,13 @@ from cadis.data import NO_CALLBACKS
 from cadis.data.user_files import object_text
 from cadis.models import Layout
 from cadis.options import normalised
-from cadis.runs.files import DamagedError, digest_of, read_file
+from cadis.runs.checkpoint import Manifest
 from cadis.runs.folder import RunFolder, model_bytes
 from cadis.runs.history import HistoryWriter, check_history, mark_after, read_records
 from cadis.runs.lock import Lock
-from cadis.runs.manifest import Manifest
 from cadis.runs.measures import summarise
 from cadis.runs.record import Member, RoundRecord, RunState
+from cadis.runs.storage import DamagedError, digest_of, read_file
 from cadis.runs.toml import parse_toml, to_toml
 from cadis.training import Evaluation
 

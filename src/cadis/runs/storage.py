@@ -1,12 +1,25 @@
 """Files that survive: whole or not at all, on the disk and not only in its cache, and checked."""
 
 import hashlib
+import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from cadis.core import CadisError
+
+_T = TypeVar("_T")
+
+STRICT: dict[str, Any] = {"extra": "forbid", "allow_inf_nan": False}
+"""What a dataclass is given as ``__pydantic_config__`` if nothing but its fields may be stored."""
+
+_adapters: Callable[[Any], TypeAdapter[Any]] = lru_cache(TypeAdapter)
+"""What reads a type; making it takes longer than using it."""
 
 
 class DamagedError(CadisError):
@@ -102,3 +115,33 @@ def read_stored(folder: Path, stored: StoredFile) -> bytes:
 def damaged(path: Path) -> DamagedError:
     """The sentence about a file whose digest is another."""
     return DamagedError(f"{path} is damaged: it is not what was written.")
+
+
+def read_as(kind: type[_T], text: str | bytes, where: object) -> _T:
+    """JSON as a value of this type.
+
+    Args:
+        kind: a dataclass or any other type of values.
+        text: the JSON.
+        where: what holds it, for the sentence that says what is wrong with it.
+    """
+    try:
+        value: _T = _adapters(kind).validate_json(text, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        problem = first["msg"].removeprefix("Input ")
+        raise DamagedError(
+            f"{where} is damaged: {f'{place} ' if place else ''}{_lowered(problem)}."
+        ) from None
+    return value
+
+
+def to_json(value: object) -> str:
+    """A dataclass as JSON, the same text for equal values."""
+    plain = _adapters(type(value)).dump_python(value, mode="json")
+    return json.dumps(plain, sort_keys=True, allow_nan=False)
+
+
+def _lowered(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]
