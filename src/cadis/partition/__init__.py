@@ -4,8 +4,8 @@ from cadis.partition.dirichlet import Dirichlet
 from cadis.partition.given import given_by_data, read_partition, write_partition
 from cadis.partition.iid import Iid
 from cadis.partition.multi_cluster import MultiCluster
-from cadis.partition.partition import Partition, Partitioner
 from cadis.partition.power_law import PowerLaw
+from cadis.partition.protocol import Partition, Partitioner
 from cadis.partition.single_cluster import BalancedCluster, UnbalancedCluster
 
 PARTITIONERS: dict[str, type[Partitioner]] = {

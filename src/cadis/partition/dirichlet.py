@@ -9,7 +9,7 @@ from annotated_types import Gt, Le
 from torch import Tensor
 
 from cadis.partition.dealing import check_enough, deal_by_shares
-from cadis.partition.partition import Partition
+from cadis.partition.protocol import Partition
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import torch
 from flwr_datasets.partitioner import Partitioner as _FlowerPartitioner
 
 from cadis.core import CadisError, generator_for
-from cadis.partition.partition import Partition, Partitioner
+from cadis.partition.protocol import Partition, Partitioner
 
 
 class FlowerPartitioner(_FlowerPartitioner):  # type: ignore[misc]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cadis.core import CadisError, ClientId
 from cadis.data.user_files import is_file, object_text, read_object, unwritable
-from cadis.partition.partition import Partition
+from cadis.partition.protocol import Partition
 
 
 def given_by_data(owners: Mapping[str, Tensor], minimum: int) -> Partition:

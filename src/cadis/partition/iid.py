@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from cadis.partition.dealing import check_enough
-from cadis.partition.partition import Partition
+from cadis.partition.protocol import Partition
 
 
 @dataclass(frozen=True)

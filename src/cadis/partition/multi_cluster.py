@@ -15,7 +15,7 @@ from cadis.partition.dealing import (
     equal_counts,
     uneven_sizes,
 )
-from cadis.partition.partition import Partition
+from cadis.partition.protocol import Partition
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from annotated_types import Ge
 from torch import Tensor
 
 from cadis.partition.dealing import check_enough, deal_by_shares
-from cadis.partition.partition import Partition
+from cadis.partition.protocol import Partition
 
 
 @dataclass(frozen=True)

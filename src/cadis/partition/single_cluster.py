@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cadis.core import CadisError
 from cadis.partition.dealing import check_enough, deal_out, equal_counts, uneven_sizes
-from cadis.partition.partition import Partition
+from cadis.partition.protocol import Partition
 
 
 @dataclass(frozen=True)
