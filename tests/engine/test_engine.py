@@ -13,7 +13,7 @@ from cadis.algorithm import Algorithm
 from cadis.core import CadisError, RunError, weighted_mean
 from cadis.data import Examples
 from cadis.engine import Engine, EngineSettings, Federation, transport
-from cadis.engine.settings import choose_workers
+from cadis.engine.federation import choose_workers
 from cadis.methods import CADIS, FedAvg, FedDyn, FedFA, Method, SingleSet
 from cadis.models import FlatModel
 from cadis.runs import RoundResult

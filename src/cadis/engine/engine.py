@@ -10,8 +10,7 @@ from torch import nn
 from cadis.algorithm import Algorithm
 from cadis.core import CadisError, ModelState, one_thread
 from cadis.data import NO_CALLBACKS, Callbacks
-from cadis.engine.federation import Federation
-from cadis.engine.settings import EngineSettings
+from cadis.engine.federation import EngineSettings, Federation
 from cadis.engine.sharing import SharedMemory
 from cadis.engine.transport import PoolTransport
 from cadis.engine.worker import Job

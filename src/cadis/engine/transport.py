@@ -11,9 +11,8 @@ import torch
 
 from cadis.core import ClientId, Message
 from cadis.data import NO_CALLBACKS, Callbacks
-from cadis.engine.federation import Federation
+from cadis.engine.federation import EngineSettings, Federation, choose_workers
 from cadis.engine.pool import Pool, open_pool
-from cadis.engine.settings import EngineSettings, choose_workers
 from cadis.engine.sharing import Placed, SharedMemory, process_context, room_for
 from cadis.engine.worker import (
     ClientTestTask,

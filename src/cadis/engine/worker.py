@@ -13,8 +13,7 @@ from torch import nn
 from cadis.algorithm import Algorithm
 from cadis.core import RunError
 from cadis.data import Examples
-from cadis.engine.federation import Federation
-from cadis.engine.settings import EngineSettings
+from cadis.engine.federation import EngineSettings, Federation
 from cadis.engine.sharing import Placed, SharedMemory, room_for
 from cadis.models import FlatModel
 from cadis.runs import StoredFile, read_tensors, store_tensors
