@@ -11,7 +11,7 @@ from cadis.experiment.build import (
     load_dataset,
     outputs_for,
 )
-from cadis.experiment.census import Census
+from cadis.experiment.census import Census, describe_federation
 from cadis.experiment.comparing import (
     PlannedRun,
     StudyCallbacks,
@@ -20,7 +20,6 @@ from cadis.experiment.comparing import (
     study_folder,
 )
 from cadis.experiment.config import ExperimentConfig, resolve
-from cadis.experiment.describe import describe_federation
 from cadis.experiment.presets import paper_figures, preset_names, preset_text, read_preset
 from cadis.experiment.running import OnRound, RunResult, run_experiment
 from cadis.experiment.settings import FederationSettings, Settings

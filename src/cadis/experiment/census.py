@@ -1,12 +1,14 @@
-"""What a partition looks like, in numbers."""
+"""Who has what: a partition in numbers, and what ``federation.json`` tells of it."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from cadis.core import ClientId
 from cadis.data import Dataset
+from cadis.engine import Federation
 from cadis.partition import Partition
 
 
@@ -82,3 +84,22 @@ class Census:
     def ordered(self) -> Tensor:
         """Positions of the clients, those of a cluster side by side."""
         return torch.tensor([client for group in self.groups() for client in group])
+
+
+def describe_federation(federation: Federation, num_classes: int) -> dict[str, Any]:
+    """Who has what: one object a client, with its samples per class and its true cluster."""
+    truth = federation.true_clusters
+    clusters = [None] * len(federation.clients) if truth is None else truth.tolist()
+    return {
+        "classes": list(federation.classes or map(str, range(num_classes))),
+        "clients": [
+            {
+                "id": client_id,
+                "cluster": true_cluster,
+                "samples": torch.bincount(labels, minlength=num_classes).tolist(),
+            }
+            for client_id, true_cluster, labels in zip(
+                federation.client_ids, clusters, federation.labels(), strict=True
+            )
+        ],
+    }

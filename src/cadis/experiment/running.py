@@ -11,8 +11,8 @@ from torch import nn
 from cadis.data import NO_CALLBACKS, Callbacks, Dataset
 from cadis.engine import Engine
 from cadis.experiment.build import build_experiment
+from cadis.experiment.census import describe_federation
 from cadis.experiment.config import ExperimentConfig
-from cadis.experiment.describe import describe_federation
 from cadis.runs import RoundRecord, RoundResult, RunFolder, RunWriter
 
 OnRound: TypeAlias = Callable[[RoundResult], None]
