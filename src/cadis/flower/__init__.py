@@ -9,8 +9,8 @@ except ImportError:
 
 from cadis.flower.client import introduce, local_evaluate, local_train
 from cadis.flower.ready_made import CADIS, FedAvg, FedDyn, FedFA, FedProx
-from cadis.flower.settings import StrategySettings
 from cadis.flower.strategy import MethodStrategy
+from cadis.flower.strategy_settings import StrategySettings
 from cadis.flower.testing import server_test
 
 __all__ = [

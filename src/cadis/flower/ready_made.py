@@ -5,8 +5,8 @@ from typing import Any
 
 from cadis import methods
 from cadis.algorithm import Algorithm
-from cadis.flower.settings import StrategySettings
 from cadis.flower.strategy import MethodStrategy
+from cadis.flower.strategy_settings import StrategySettings
 from cadis.methods import Method
 from cadis.options import check_names, names_of, validated
 

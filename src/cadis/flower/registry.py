@@ -1,18 +1,27 @@
-"""Who is who: a client keeps its identity over rounds and restarts."""
+"""Who is who: clients are waited for, asked, and keep their identity over rounds and restarts."""
 
+import logging
+import time
 from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from flwr.app import RecordDict
+from flwr.app import Message, MessageType, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
+from flwr.serverapp import Grid
 
-from cadis.core import CadisError, ClientId, checked_client_id
+from cadis.core import CadisError, ClientId, RunError, checked_client_id
+from cadis.flower.replies import match
 from cadis.runs import Member, Rejection
+
+LOGGER = logging.getLogger("flwr")
 
 IDENTITY_KEYS = ("client-id", "partition-id")
 """What a client may call itself, the first that it sends."""
+
+_ASK_SECONDS = 120.0
+_SAY_SECONDS = 15.0
 
 
 def name_in(content: RecordDict) -> ClientId | None:
@@ -106,3 +115,70 @@ def _order(client: ClientId, node: NodeInfo) -> tuple[int, int, str, str]:
     if client == nameless(node.node_id):
         return (2, 0, node.registered_at, client)
     return (1, 0, "", client)
+
+
+def gather(
+    grid: Grid, registry: ClientRegistry, wanted: int, needed: int, patience: float
+) -> tuple[dict[ClientId, int], list[Rejection]]:
+    """The node of each client that is there, and who is refused.
+
+    Args:
+        grid: Flower's connection to the nodes.
+        registry: who is who; learns of new clients.
+        wanted: clients to wait for.
+        needed: clients that are enough when the time is up.
+        patience: seconds to wait.
+    """
+    deadline, said = time.monotonic() + patience, 0.0
+    while True:
+        nodes = list(grid.get_nodes())
+        _introduce(grid, registry, registry.strangers(nodes))
+        present, refused = registry.call(nodes)
+        late = time.monotonic() > deadline
+        if len(present) >= wanted:
+            return present, refused
+        if late and len(present) >= needed:
+            LOGGER.warning("Going on with %d of %d clients.", len(present), wanted)
+            return present, refused
+        if late:
+            raise RunError(
+                f"Only {len(present)} clients are there after {patience:g} seconds, of at least "
+                f"{needed}; start the others, then resume the run."
+            )
+        if time.monotonic() > said + _SAY_SECONDS:
+            said = time.monotonic()
+            names = ", ".join(map(str, list(present)[:20]))
+            LOGGER.info("Waiting for clients: %d of %d are there. %s", len(present), wanted, names)
+            for refusal in refused:
+                LOGGER.warning("Refused %s: %s.", refusal.client, refusal.reason)
+        time.sleep(1)
+
+
+def _introduce(grid: Grid, registry: ClientRegistry, strangers: list[int]) -> None:
+    """Ask nodes who they are.
+
+    A client app without an answer to such a question is known by its node. A node that does not
+    answer at all is asked again, next time.
+    """
+    if not strangers:
+        return
+    questions: dict[ClientId, Message] = {
+        node: Message(RecordDict(), node, MessageType.QUERY, ttl=_ASK_SECONDS) for node in strangers
+    }
+    replies = list(grid.send_and_receive(list(questions.values()), timeout=_ASK_SECONDS))
+    answers = match(questions, replies, _ASK_SECONDS)
+    for node in strangers:
+        if node in answers.good:
+            name = name_in(answers.good[node].content)
+            registry.claims[node] = nameless(node) if name is None else name
+        elif _app_answered(questions[node], replies):
+            registry.claims[node] = nameless(node)
+
+
+def _app_answered(question: Message, replies: list[Message]) -> bool:
+    """Whether an error came from the node itself, not from Flower about the node."""
+    return any(
+        reply.metadata.reply_to_message_id == question.metadata.message_id
+        and reply.metadata.src_node_id == question.metadata.dst_node_id
+        for reply in replies
+    )

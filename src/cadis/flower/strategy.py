@@ -13,11 +13,10 @@ from torch import Tensor
 
 from cadis.algorithm import Algorithm
 from cadis.core import CadisError, ClientId, RunError
-from cadis.flower.gathering import LOGGER
 from cadis.flower.messages import arrays_of, models_in, tensors_in
-from cadis.flower.registry import ClientRegistry
+from cadis.flower.registry import LOGGER, ClientRegistry
 from cadis.flower.replies import mean_metrics
-from cadis.flower.settings import StrategySettings
+from cadis.flower.strategy_settings import StrategySettings
 from cadis.flower.testing import EvaluateFunction, Testing, evaluations_in, tests_together
 from cadis.flower.transport import FlowerTransport
 from cadis.local_optimizers import LocalOptimizer

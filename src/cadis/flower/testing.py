@@ -15,7 +15,7 @@ from cadis.core import ClientId
 from cadis.data import as_examples
 from cadis.flower.client import Data, load_arrays
 from cadis.flower.replies import mean_metrics
-from cadis.flower.settings import StrategySettings
+from cadis.flower.strategy_settings import StrategySettings
 from cadis.runs import RunState
 from cadis.server import Tested
 from cadis.tasks import Classification, Task

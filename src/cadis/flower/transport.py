@@ -11,11 +11,10 @@ from flwr.serverapp import Grid
 from cadis.algorithm import Algorithm
 from cadis.core import ClientId, derive_seed, generator_for
 from cadis.core import Message as CadisMessage
-from cadis.flower.gathering import LOGGER, gather
 from cadis.flower.messages import content_of, scalars_to_config, sent_by_client
-from cadis.flower.registry import ClientRegistry
+from cadis.flower.registry import LOGGER, ClientRegistry, gather
 from cadis.flower.replies import count_in, match
-from cadis.flower.settings import StrategySettings
+from cadis.flower.strategy_settings import StrategySettings
 from cadis.flower.testing import Testing
 from cadis.flower.train_config import TrainConfig
 from cadis.models import Layout, WrongTensorsError
