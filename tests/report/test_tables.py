@@ -9,7 +9,7 @@ from rich.console import Console
 from cadis.analysis import MEASURES, Comparison, answer, details, read_results
 from cadis.methods import CADIS, FedAvg
 from cadis.report import summary_text
-from cadis.report.files import results_csv, runs_csv, write_results
+from cadis.report.exports import results_csv, runs_csv, write_results
 from cadis.report.formats import (
     Sheet,
     fits_a_terminal,

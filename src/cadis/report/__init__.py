@@ -1,7 +1,7 @@
 """Tables, figures and the page. They read stored records only."""
 
+from cadis.report.exports import RESULT_FILES, write_results
 from cadis.report.figures import draw_figures
-from cadis.report.files import RESULT_FILES, write_results
 from cadis.report.layer import draw_layer, layer_table
 from cadis.report.page import (
     Watched,
@@ -12,7 +12,7 @@ from cadis.report.page import (
     write_report,
 )
 from cadis.report.partition import census_table, draw_partition, group_table
-from cadis.report.study import study_progress
+from cadis.report.study_display import study_progress
 from cadis.report.terminal import (
     loading,
     run_progress,

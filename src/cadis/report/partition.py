@@ -1,17 +1,18 @@
-"""What a partition looks like: a table and a picture."""
+"""What a partition looks like: tables and a picture, of one to be made or of a run."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from rich.markup import escape
 from rich.table import Table
 from torch import Tensor
 
-from cadis.analysis import sample, some_of
+from cadis.analysis import Results, RunData, sample, some_of
 from cadis.experiment import Census
-from cadis.report.style import ALONE, OKABE_ITO, figure, listed, shown
+from cadis.report.style import ALONE, OKABE_ITO, Place, figure, listed, shown
 
 _ROWS = 12
 _MARGIN = 0.9
@@ -122,3 +123,27 @@ def _shown(census: Census) -> list[int]:
     if census.true_clusters is None:
         return sample(order, dict.fromkeys(order))
     return sample(order, dict(enumerate(census.true_clusters.tolist())))
+
+
+def draw_federation(results: Results, place: Place) -> Path | None:
+    """Clients by classes of the first run; the area of a point is the number of samples."""
+    census = census_of(results.runs[0])
+    return None if census is None else draw_partition(census, place("federation"))
+
+
+def census_of(run_data: RunData) -> Census | None:
+    """The numbers in ``federation.json``, if the server knows them."""
+    clients = run_data.federation["clients"]
+    if any(client["samples"] is None for client in clients):
+        return None
+    true_clusters = list(run_data.true_clusters.values())
+    seed = f", seed {run_data.seed}" if "seed" in run_data.options else ""
+    return Census(
+        title=f"{run_data.options.get('dataset', 'own data')}{seed}",
+        classes=tuple(run_data.classes),
+        client_ids=tuple(client["id"] for client in clients),
+        counts=torch.tensor([client["samples"] for client in clients]),
+        true_clusters=None if None in true_clusters else torch.tensor(true_clusters),
+        available=0,
+        tested=0,
+    )

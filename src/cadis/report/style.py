@@ -10,8 +10,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import matplotlib as mpl
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from numpy.typing import NDArray
 
 from cadis.methods import METHODS
 
@@ -136,3 +141,10 @@ def figure(path: Path, width: float, height: float) -> Iterator[Figure]:
             for suffix in [path.suffix] if path.suffix else [".png", ".pdf"]:
                 drawing.savefig(path.with_suffix(suffix))
                 drawing.set_layout_engine("none")  # all is in its place now
+
+
+def heat_map(axes: Axes, values: NDArray[np.float64]) -> AxesImage:
+    """Shares from 0 to 1; grey is unknown."""
+    colours = colormaps["viridis"].with_extremes(bad=UNKNOWN)
+    axes.spines[:].set_visible(False)
+    return axes.imshow(values, cmap=colours, vmin=0, vmax=1, interpolation="nearest")

@@ -4,7 +4,13 @@ from pathlib import Path
 
 from cadis.analysis import Results
 from cadis.core import one_thread
-from cadis.report.figures.confusion import draw_confusion
+from cadis.report.figures.clusters import (
+    draw_clusters,
+    draw_convergence,
+    draw_flow,
+    draw_similarity,
+    draw_voice,
+)
 from cadis.report.figures.curves import (
     draw_accuracy,
     draw_loss,
@@ -13,13 +19,10 @@ from cadis.report.figures.curves import (
     draw_rare,
     draw_ten_rounds,
 )
-from cadis.report.figures.fairness import draw_client_rounds, draw_clients
-from cadis.report.figures.federation import draw_federation
-from cadis.report.figures.groups import draw_flow, draw_voice
-from cadis.report.figures.matrices import draw_clusters, draw_convergence, draw_similarity
+from cadis.report.figures.fairness import draw_client_rounds, draw_clients, draw_confusion
 from cadis.report.figures.models import draw_models
-from cadis.report.figures.sweep import draw_sweep
-from cadis.report.figures.time import draw_time
+from cadis.report.figures.studies import draw_sweep, draw_time
+from cadis.report.partition import draw_federation
 
 _FIGURES = (
     draw_accuracy,

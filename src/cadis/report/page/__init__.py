@@ -1,7 +1,7 @@
 """The page: data made here, drawn by the scripts in ``assets``."""
 
 from cadis.report.page.assembly import is_report, live_page, write_report
-from cadis.report.page.data import page_data
+from cadis.report.page.content import page_data
 from cadis.report.page.serving import serving, wait_for_end
 from cadis.report.page.watching import Watched
 

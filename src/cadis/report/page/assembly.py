@@ -5,7 +5,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from cadis.analysis import Results
-from cadis.report.page.data import page_data
+from cadis.report.page.content import page_data
 from cadis.runs import replace_text
 
 _ASSETS = files("cadis.report.page") / "assets"

@@ -10,7 +10,7 @@ from typing import Any
 
 from cadis.analysis import Results, RunData, naming, read_results
 from cadis.core import CadisError
-from cadis.report.page.data import now, page_data
+from cadis.report.page.content import now, page_data
 from cadis.runs import RunFolder, StudyFolder, is_locked
 
 _Version = tuple[tuple[int, int] | None, ...]

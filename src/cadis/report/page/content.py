@@ -8,6 +8,7 @@ import numpy as np
 
 from cadis.analysis import HEADLINE, Comparison, Results, RunData, answer, details, sample
 from cadis.core import one_thread
+from cadis.report.exports import results_csv, runs_csv
 from cadis.report.figures.curves import (
     Curve,
     all_classes,
@@ -15,7 +16,6 @@ from cadis.report.figures.curves import (
     measured,
     rare_classes,
 )
-from cadis.report.files import results_csv, runs_csv
 from cadis.report.page.grouping import grouping
 from cadis.report.page.setup import setup, spent, title
 from cadis.report.style import looks
