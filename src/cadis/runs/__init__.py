@@ -1,5 +1,6 @@
 """What a run leaves behind: records, checkpoints, and the folder that reports read."""
 
+from cadis.data.user_files import read_toml, to_toml
 from cadis.runs.checkpoint import Checkpoint, read_tensors, store_tensors
 from cadis.runs.folder import RunFolder, cannot_be_written
 from cadis.runs.history import HistoryWriter
@@ -25,7 +26,6 @@ from cadis.runs.record import (
 )
 from cadis.runs.storage import DamagedError, StoredFile, replace_text, sync_folder
 from cadis.runs.study import Study, StudyFolder, Variant
-from cadis.runs.toml import read_toml, to_toml
 from cadis.runs.writer import MAY_CHANGE, RunWriter
 
 __all__ = [

@@ -13,7 +13,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from cadis.core import CadisError
-from cadis.data.user_files import object_text
+from cadis.data.user_files import object_text, parse_toml
 from cadis.runs.checkpoint import Checkpoint, Manifest
 from cadis.runs.history import check_history, read_records
 from cadis.runs.lock import Lock
@@ -29,7 +29,6 @@ from cadis.runs.storage import (
     sync_folder,
     write_draft,
 )
-from cadis.runs.toml import parse_toml
 
 _MARKER = ".cadis-run"
 _MARKER_TEXT = "This folder was made for a run of cadis.\n"

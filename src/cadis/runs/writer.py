@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from cadis.algorithm import Algorithm
 from cadis.core import CadisError, RunError
 from cadis.data import NO_CALLBACKS
-from cadis.data.user_files import object_text
+from cadis.data.user_files import object_text, parse_toml, to_toml
 from cadis.models import Layout
 from cadis.options import normalised
 from cadis.runs.checkpoint import Manifest
@@ -20,7 +20,6 @@ from cadis.runs.lock import Lock
 from cadis.runs.measures import summarise
 from cadis.runs.record import Member, RoundRecord, RunState
 from cadis.runs.storage import DamagedError, digest_of, read_file
-from cadis.runs.toml import parse_toml, to_toml
 from cadis.training import Evaluation
 
 MAY_CHANGE = ("rounds", "workers", "device", "data_dir", "offline", "test_clients")

@@ -1,7 +1,6 @@
 """Training a model on one client's data, and testing it."""
 
-from cadis.training.evaluation import Evaluation, check_labels, evaluate
-from cadis.training.fit import check_fit, found_head
+from cadis.training.evaluation import Evaluation, check_fit, check_labels, evaluate, found_head
 from cadis.training.local import (
     Client,
     Device,

@@ -1,9 +1,8 @@
 """Transforms of updates: one file a transform; it imports only the core."""
 
-from cadis.transforms.chain import apply_chain, check_chain
 from cadis.transforms.clip import Clip, NormBound
 from cadis.transforms.noise import Noise
-from cadis.transforms.protocol import Transform, TransformRound
+from cadis.transforms.protocol import Transform, TransformRound, apply_chain, check_chain
 from cadis.transforms.top_k import TopK
 from cadis.transforms.update import differences, replaced
 
