@@ -22,7 +22,7 @@ OnDone: TypeAlias = Callable[[int], None]
 
 
 def _ignore(_done: int) -> None:
-    """Nobody asks."""
+    """The default callback: it does nothing."""
 
 
 class Pool(Protocol):
@@ -55,7 +55,7 @@ class InProcess:
         return results
 
     def close(self) -> None:
-        """Nothing to end."""
+        """There are no workers to end."""
 
 
 class Processes:

@@ -73,7 +73,7 @@ class Behaviour:
 
     @property
     def panels(self) -> tuple[Panel, ...]:
-        """All of them."""
+        """The models of the examples, then those of the clients."""
         return self.examples + self.clients
 
     @property

@@ -36,7 +36,7 @@ class Census:
 
     @classmethod
     def take(cls, title: str, dataset: Dataset, partition: Partition) -> "Census":
-        """Count."""
+        """Count the samples of each client and class in a partition of a dataset."""
         return cls(
             title,
             dataset.classes,

@@ -39,7 +39,7 @@ class FedFA(Defaults):
 
     @property
     def needs_view(self) -> bool:
-        """For the accuracy."""
+        """A view of the data is needed for the accuracy of the received model."""
         return True
 
     def prepare(self, view: LocalView) -> Prepared:

@@ -44,7 +44,7 @@ class FlatModel:
         return self.module(inputs), self._representation
 
     def load(self, state: ModelState) -> None:
-        """Set all numbers."""
+        """Set all parameters, buffers and counters."""
         with torch.no_grad():
             self.vector.copy_(state.parameters)
             tensors, shapes = self.module.state_dict(), self.layout.shapes

@@ -113,7 +113,7 @@ class Checkpoint:
         self.client_folder = folder / "clients"
 
     def create(self) -> None:
-        """Make the folders."""
+        """Make the folders of the checkpoint, if they are not there."""
         make_folder(self.client_folder)
 
     @property

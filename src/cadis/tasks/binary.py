@@ -27,7 +27,7 @@ class Binary:
     positive_weight: Annotated[float, Gt(0)] = 1.0
 
     def num_outputs(self, num_classes: int) -> int:
-        """One for both."""
+        """One output tells two classes apart."""
         if num_classes != 2:
             raise CadisError(
                 f"The task 'binary' tells two classes apart, not {num_classes}; "

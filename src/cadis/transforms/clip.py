@@ -30,7 +30,7 @@ class Clip:
 
     @property
     def bound(self) -> float | None:
-        """The limit."""
+        """The largest norm of an update afterwards."""
         return self.clip
 
     def apply(self, update: Message, server_round: TransformRound) -> Message:
@@ -57,7 +57,7 @@ class NormBound:
 
     @property
     def bound(self) -> float | None:
-        """The limit."""
+        """The largest norm of an update afterwards."""
         return self.max_norm
 
     def apply(self, update: Message, server_round: TransformRound) -> Message:
