@@ -10,8 +10,7 @@ from typing import Annotated, ClassVar
 import torch
 from annotated_types import Ge
 
-from cadis.core import ClientId, ClientUpdate, Message, ModelState
-from cadis.core.state import ids_from_tensor, ids_to_tensor
+from cadis.core import ClientId, ClientUpdate, Message, ModelState, ids_from_tensor, ids_to_tensor
 from cadis.methods import Defaults, LocalClient, Reply, ServerRound, ServerState, Weighing
 
 

@@ -11,8 +11,7 @@ from typing import Annotated, ClassVar
 import torch
 from annotated_types import Gt
 
-from cadis.core import ClientId, ClientUpdate, TensorState
-from cadis.core.state import ids_from_tensor, ids_to_tensor
+from cadis.core import ClientId, ClientUpdate, TensorState, ids_from_tensor, ids_to_tensor
 from cadis.samplers import SamplerRound
 
 

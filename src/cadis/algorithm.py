@@ -36,6 +36,12 @@ class Algorithm:
         names = [transform.name for transform in self.transforms]
         if len(set(names)) < len(names):
             raise CadisError(f"A transform is given twice, of: {', '.join(names)}.")
+        for transform in self.transforms:
+            if transform.side not in ("client", "server"):
+                raise CadisError(
+                    f"The side of the transform '{transform.name}' must be client or server, not "
+                    f"{transform.side!r}."
+                )
         check_chain(self.transforms)
 
     def parts(self) -> dict[str, Any]:

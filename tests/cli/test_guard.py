@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cadis.cli import guard
 from cadis.cli.guard import guarded
 from cadis.core import CadisError, RunError
 
@@ -35,6 +36,17 @@ def test_what_goes_wrong_is_one_sentence(
     said = capsys.readouterr().err
     assert said.startswith(f"cadis: {sentence}")
     assert said.count("\n") == 1
+
+
+def test_the_place_in_ones_own_code_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine, error = tmp_path / "mine.py", RunError("mine failed in weigh: KeyError: 'x'.")
+    mine.write_text("")
+    lines = (f'File "{guard.__file__}", line 2', f'File "{mine}", line 7, in weigh')
+    error.add_note("\n".join((*lines, f'File "{guard.__file__}", line 3')))
+    assert guarded(raising, error) == 1
+    assert capsys.readouterr().err == f"cadis: {error} ({mine}, line 7)\n"
 
 
 @pytest.mark.parametrize("error", [KeyError("bug"), RuntimeError("bug"), RecursionError("bug")])

@@ -171,7 +171,7 @@ def test_several_models_are_kept_and_gone_on_with(tmp_path: Path) -> None:
             federation.clients,
             federation.test,
             rounds=rounds,
-            method=IFCA(),
+            method=IFCA(num_models=12),
             per_round=4,
             lr=0.1,
             out=tmp_path / out,
@@ -181,7 +181,7 @@ def test_several_models_are_kept_and_gone_on_with(tmp_path: Path) -> None:
     whole = run(5, "whole")
     run(2, "part")
     resumed = run(5, "part", resume=True)
-    assert list(whole.models) == ["model-0", "model-1"]
+    assert list(whole.models) == list(resumed.models) == [f"model-{n}" for n in range(12)]
     for name, model in whole.models.items():
         tensors = resumed.models[name].state_dict()
         assert all(same(tensors[key], tensor) for key, tensor in model.state_dict().items())
@@ -189,6 +189,14 @@ def test_several_models_are_kept_and_gone_on_with(tmp_path: Path) -> None:
         stored = (tmp_path / "whole" / name).read_bytes()
         assert stored == (tmp_path / "part" / name).read_bytes()
         assert b"model-1/7.weight" in stored
+    told = [
+        [
+            {k: v for k, v in record.to_json().items() if k not in ("seconds", "client_accuracy")}
+            for record in run.history
+        ]
+        for run in (whole, resumed)
+    ]
+    assert told[0] == told[1]
     assert len(RunFolder(tmp_path / "part").read_history()) == 5
 
 

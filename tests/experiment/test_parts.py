@@ -110,7 +110,8 @@ def test_a_parameter_of_a_transform_chooses_it() -> None:
     assert chosen(transforms="blur", depth="7") == (Blur(depth=7),)
     assert chosen() == ()
     file = {"transforms": ["blur"], "shrink-it": {"shrinkage": 9.0}}
-    assert resolve(file, {}).algorithm.transforms == (Blur(),)  # a table alone chooses nothing
+    with pytest.raises(CadisError, match="'shrink-it', which is not applied"):
+        resolve(file, {})  # a table alone chooses nothing
     assert resolve(file, {"shrink_it_depth": 2}).algorithm.transforms == (Blur(), Shrink(9.0, 2))
 
 
@@ -153,7 +154,7 @@ def test_of_a_name_that_two_chosen_parts_have_both_are_named() -> None:
         ({}, {"momentum": "1"}, "momentum should be less than 1, not '1'."),
         ({}, {"sampler": "unifrom"}, "There is no sampler 'unifrom'; did you mean 'uniform'?"),
         ({"sampler": ["uniform"]}, {}, "There is no sampler ['uniform']"),
-        ({}, {"transforms": "blur,blur"}, "Two parts are called 'blur'"),
+        ({}, {"transforms": "blur,blur"}, "One of the transforms is given twice; give each once."),
         ({}, {"augment": "flop"}, "There is no augmentation 'flop'; did you mean 'flip'?"),
         (
             {},

@@ -209,7 +209,7 @@ def test_a_resumed_run_without_rounds_left_is_tested_again(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"threshold": 0.5}, "has cadis = .*'threshold': 0.7"),
+        ({"threshold": 0.5}, r"has cadis\.threshold = 0\.7, not 0\.5"),
         ({"seed": 8}, "has seed = 7, not 8"),
         ({"federation": {"classes": [], "clients": [{"id": 9}]}}, "other clients or data"),
     ],

@@ -16,7 +16,15 @@ from cadis.core import CadisError
 from cadis.engine import Engine
 from cadis.methods import CADIS, FedDyn, Method
 from cadis.models import FlatModel
-from cadis.runs import DamagedError, RoundResult, RunFolder, RunState, RunWriter
+from cadis.runs import (
+    DamagedError,
+    RoundResult,
+    RunFolder,
+    RunState,
+    RunWriter,
+    read_tensors,
+    store_tensors,
+)
 from support import (
     run_rounds,
     same,
@@ -290,3 +298,35 @@ def test_a_full_disk_is_a_sentence_and_the_run_goes_on_later(
     writer.close()
     state, said, rounds = resumed(tmp_path / "run", records)
     assert (state.round, said, rounds) == (1, [], 1)
+
+
+def test_named_tensors_come_back_in_their_order(tmp_path: Path) -> None:
+    names = [f"{number % 7}-{number}" for number in range(40)]
+    stored = store_tensors(tmp_path / "file", {name: torch.ones(1) for name in names})
+    assert list(read_tensors(tmp_path, stored)) == names
+
+
+def test_what_differs_is_told_by_its_name(tmp_path: Path) -> None:
+    federation = small_federation()
+
+    def run(resume: bool, **parts: object) -> None:
+        cadis.run(
+            small_model(),
+            federation.clients,
+            federation.test,
+            rounds=1,
+            lr=0.1,
+            out=tmp_path / "run",
+            resume=resume,
+            **parts,  # type: ignore[arg-type]
+        )
+
+    run(False)
+    for parts, sentence in (
+        ({"method": CADIS(threshold=0.5)}, r"has cadis\.threshold = 0\.7, not 0\.5"),
+        ({"server_optimizer": "adam"}, "has server_optimizer = plain, not adam"),
+        ({"transforms": ["clip"]}, r"has transforms = \[\], not \['clip'\]"),
+        ({"method": "fedavg"}, "has method = cadis, not fedavg"),
+    ):
+        with pytest.raises(CadisError, match=sentence):
+            run(True, **parts)

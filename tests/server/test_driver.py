@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import pytest
 import torch
@@ -33,7 +33,8 @@ from cadis.methods import (
 from cadis.samplers import SamplerRound, Uniform
 from cadis.server import Answer, check_answer, limited_counts
 from cadis.server.checks import sorted_out
-from cadis.transforms import NormBound
+from cadis.tasks import Classification
+from cadis.transforms import NormBound, TransformRound
 from support import model_after, run_rounds, same, small_settings, state_of
 
 
@@ -47,11 +48,19 @@ class Odd(Uniform):
         return self.chosen
 
 
-@pytest.mark.parametrize("chosen", [(), (0, 0), (0, 9), (0, 1, 2, 3)])
+@pytest.mark.parametrize(
+    ("chosen", "problem"),
+    [
+        ((), "chose 0 clients; it must choose 1 to 3"),
+        ((0, 0), "chose a client twice"),
+        ((0, 9), "chose 9, which is no client that is there"),
+        ((0, 1, 2, 3), "chose 4 clients; it must choose 1 to 3"),
+    ],
+)
 def test_a_sampler_that_chooses_wrongly_is_told(
-    chosen: tuple[ClientId, ...], tmp_path: Path
+    chosen: tuple[ClientId, ...], problem: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(CadisError, match=r"sampler uniform chose \d clients; .* 1 to 3 of those"):
+    with pytest.raises(CadisError, match=f"sampler uniform {problem}"):
         run_rounds(Algorithm(FedAvg(), sampler=Odd(chosen)), tmp_path)
 
 
@@ -215,3 +224,40 @@ def test_an_answer_unlike_the_others_is_left_out() -> None:
     assert [answer.client_id for answer in good] == [0, 2]
     assert [r.client for r in rejected] == [1, 3]
     assert rejected[0].reason == "its tensors are unlike those of others"
+
+
+@dataclass(frozen=True)
+class Squeezed(NormBound):
+    """Changes the shape of what was sent."""
+
+    name: ClassVar[str] = "squeezed"
+
+    def apply(self, update: Message, server_round: TransformRound) -> Message:  # noqa: ARG002
+        return Message({"model": replace(update.model, parameters=update.model.parameters[:3])})
+
+
+@dataclass(frozen=True)
+class Nowhere(NormBound):
+    """Is applied nowhere."""
+
+    side: ClassVar[Literal["client", "server"]] = "sever"  # type: ignore[assignment]
+
+
+def test_transforms_that_do_harm_are_told(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"After squeezed, the update of . is wrong: its model has"):
+        run_rounds(Algorithm(FedAvg(), transforms=(Squeezed(),)), tmp_path, small_settings(1))
+    with pytest.raises(CadisError, match="must be client or server, not 'sever'"):
+        Algorithm(transforms=(Nowhere(),))
+
+
+def test_a_headline_that_nobody_measures_is_told(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Top(Classification):
+        headline: ClassVar[str] = "top-2"
+        needs_outputs: ClassVar[bool] = True
+
+        def measures(self, outputs: Tensor, labels: Tensor) -> dict[str, float]:
+            return {"top_two": float((outputs.topk(2).indices == labels[:, None]).any(1).sum())}
+
+    with pytest.raises(CadisError, match="headline of classification is top-2, none of: top_two"):
+        run_rounds(Algorithm(task=Top()), tmp_path, small_settings(1))

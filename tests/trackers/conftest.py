@@ -43,7 +43,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     clients = [(client.inputs, client.labels) for client in federation.clients]
     test = federation.test.inputs, federation.test.labels
     folder = tmp_path_factory.mktemp("runs") / "real"
-    options: dict[str, Any] = {"clusters": [0, 0, 0, 1, 2], "per_round": 3, "workers": 1}
+    options: dict[str, Any] = {"true_clusters": [0, 0, 0, 1, 2], "per_round": 3, "workers": 1}
     cadis.run(small_model(), clients, test, rounds=4, lr=0.1, out=folder, **options)
     draw_picture(folder / "figures" / "accuracy.png", colour=1, seed=0)
     return RunFolder(folder)

@@ -10,6 +10,7 @@ from cadis.analysis.checking import check_options, naming
 from cadis.analysis.results import Group, Results
 from cadis.analysis.run_data import RunData
 from cadis.core import CadisError
+from cadis.options import normalised
 from cadis.runs import MAY_CHANGE, RunFolder, Study, StudyFolder
 
 
@@ -119,7 +120,8 @@ def _put_run(found: _RunGroups, run_data: RunData) -> None:
 
 def _telling(options: Mapping[str, Any]) -> dict[str, Any]:
     """What makes a difference between groups."""
-    return {key: value for key, value in options.items() if key not in ("seed", *MAY_CHANGE)}
+    full = normalised(options)
+    return {key: value for key, value in full.items() if key not in ("seed", *MAY_CHANGE)}
 
 
 def _told_apart(groups: list[Group]) -> list[Group]:

@@ -1,10 +1,15 @@
 """Whatever goes wrong is one sentence and an exit code."""
 
+import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import cadis
 from cadis.core import CadisError, RunError
+
+_PACKAGE = Path(cadis.__file__).parent
 
 
 def guarded(work: Callable[..., int], *arguments: Any) -> int:
@@ -29,10 +34,22 @@ def say(sentence: str, code: int) -> int:
     return code
 
 
+def _where(error: Exception) -> str:
+    """The place in a user's own code where an error came from, if it came from there."""
+    frames = [
+        frame
+        for note in getattr(error, "__notes__", [])
+        for frame in re.findall(r'File "([^"]+)", line (\d+)', note)
+    ]
+    own = [f for f in frames if not Path(f[0]).is_relative_to(_PACKAGE) and Path(f[0]).is_file()]
+    own = [frame for frame in own if "site-packages" not in frame[0]]
+    return f" ({own[-1][0]}, line {own[-1][1]})" if own else ""
+
+
 def _sentence(error: Exception) -> str | None:
     """What to tell of an error; None of one that the user can do nothing about."""
     if isinstance(error, CadisError | RunError):
-        return str(error)
+        return f"{error}{_where(error)}"
     if isinstance(error, BrokenPipeError):  # "cadis presets | head -1": click ends it silently
         return None
     if isinstance(error, OSError):

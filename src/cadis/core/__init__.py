@@ -7,7 +7,14 @@ from cadis.core.errors import CadisError, RunError
 from cadis.core.message import ClientUpdate, Message
 from cadis.core.reproducibility import derive_seed, generator_for, one_thread
 from cadis.core.similarity import SimilarityMatrix, instance_similarity
-from cadis.core.state import ClientId, ModelState, TensorState, checked_client_id
+from cadis.core.state import (
+    ClientId,
+    ModelState,
+    TensorState,
+    checked_client_id,
+    ids_from_tensor,
+    ids_to_tensor,
+)
 from cadis.core.theory import (
     balanced_loss,
     cadis_limit,
@@ -40,6 +47,8 @@ __all__ = [
     "expected_rounds_bound",
     "fedavg_limit",
     "generator_for",
+    "ids_from_tensor",
+    "ids_to_tensor",
     "instance_similarity",
     "mean_state",
     "one_thread",

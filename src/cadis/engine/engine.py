@@ -18,6 +18,7 @@ from cadis.models import FlatModel
 from cadis.runs import RoundResult, RunState
 from cadis.server import Server, together
 from cadis.training import Evaluation, check_fit, choose_device, evaluate, found_head
+from cadis.training.augmentation import check_augmented
 
 
 class Engine:
@@ -61,6 +62,7 @@ class Engine:
         self.num_classes = algorithm.task.num_classes(model.num_outputs)
         federation.check(self.num_classes)
         check_fit(model, federation.test)
+        check_augmented(federation.test.inputs, settings.local.augment)
         if not model.state().is_finite():
             raise CadisError("The initial model has a number that is infinite or not a number.")
         self._federation = federation.pooled() if algorithm.method.pools_clients else federation

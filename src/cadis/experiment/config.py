@@ -1,6 +1,6 @@
 """An experiment's options: from a TOML file, the command line, or both."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ from cadis.options import (
 )
 from cadis.partition import PARTITIONERS, MultiCluster, Partitioner
 from cadis.training.augmentation import AUGMENTATIONS
+from cadis.transforms import TRANSFORMS
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ def resolve(file: Mapping[str, Any], given: Mapping[str, Any]) -> ExperimentConf
     shown = {key: _shown(chosen, key) for key in KINDS} | {PARTITION.key: settings.partition}
     for name, own in tables_of(typed, everything, shown).items():
         tables[name] = tables.get(name, {}) | own
+    _check_transforms(tables, [*names_in(flat.get("transforms", ())), *everything["transforms"]])
     dealer = validated(partition, tables.get(partition.name, {}))
     algorithm = algorithm_of({key: everything[key] for key in KINDS}, tables)
     return ExperimentConfig(algorithm, settings, dealer)
@@ -120,6 +122,17 @@ def _check_tables(
     check_names("part", tables, parts)
     for name, table in tables.items():
         check_names(f"parameter of {name}", table, names_of(parts[name]))
+
+
+def _check_transforms(tables: Mapping[str, Any], named: Iterable[Any]) -> None:
+    """Refuse a table of a transform that nobody names: it would seem to protect."""
+    names = [getattr(part, "name", part) for part in named]
+    for name in tables:
+        if name in TRANSFORMS and name not in names:
+            raise CadisError(
+                f"There is a table of the transform '{name}', which is not applied; add it to "
+                "transforms, or leave the table out."
+            )
 
 
 def _check_choices(settings: Settings) -> None:

@@ -62,6 +62,9 @@ def composed(parts: Mapping[str, Sequence[Any]]) -> Algorithm:
 
     A table of parameters could otherwise be that of either.
     """
+    for key, some in parts.items():
+        if len(set(map(type, some))) < len(some):
+            raise CadisError(f"One of the {key} is given twice; give each once.")
     names = [part.name for some in parts.values() for part in some]
     if twice := [name for name in names if names.count(name) > 1]:
         raise CadisError(f"Two parts are called '{twice[0]}'; give each a name of its own.")
@@ -175,6 +178,8 @@ def checked_part(kind: Kind, part: Any) -> Any:
     """A part that a user has made, with its parameters checked."""
     if isinstance(part, type):
         raise CadisError(f"Give a {kind.noun} such as {part.__name__}(), not its class.")
+    if part is None:
+        raise CadisError(f"Give a {kind.noun}, or its name such as '{next(iter(kind.registry))}'.")
     parameters = parameters_of(part)
     _check_members(kind, type(part), part)
     checked = validated(type(part), parameters)

@@ -31,6 +31,8 @@ from cadis.runs.storage import (
 )
 
 _MANIFEST = re.compile(r"round-(0|[1-9][0-9]*)\.json")
+_ORDER = "order"
+"""Under which a file of tensors tells their order."""
 _LEGACY_INDEX = "checkpoint.json"
 """What named the files of the last round before there were manifests."""
 
@@ -203,8 +205,9 @@ class Checkpoint:
 
 
 def store_tensors(path: Path, tensors: Mapping[str, Tensor]) -> StoredFile:
-    """Bring named tensors to the disk."""
-    content = save({name: tensor.contiguous() for name, tensor in tensors.items()})
+    """Bring named tensors to the disk; their order is kept, too."""
+    named = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    content = save(named, metadata={_ORDER: json.dumps(list(named))})
     replace_file(path, content)
     return StoredFile(path.name, digest_of(content))
 
@@ -213,9 +216,20 @@ def read_tensors(folder: Path, stored: StoredFile) -> dict[str, Tensor]:
     """The inverse of :func:`store_tensors`."""
     content = read_stored(folder, stored)
     try:
-        return load(content)
+        tensors = load(content)
+        return {name: tensors[name] for name in _order_in(content, tensors)}
     except (SafetensorError, ValueError, KeyError) as error:  # of a file without a digest
         raise DamagedError(f"{folder / stored.name} is damaged: {error}.") from None
+
+
+def _order_in(content: bytes, tensors: Iterable[str]) -> list[str]:
+    """The order in which tensors were given; of files that do not tell it, that of their names.
+
+    The library itself returns them in an order of chance.
+    """
+    size = int.from_bytes(content[:8], "little")
+    told = json.loads(content[8 : 8 + size]).get("__metadata__", {}).get(_ORDER)
+    return sorted(tensors) if told is None else json.loads(told)
 
 
 def _named_tensors(state: RunState) -> Iterator[tuple[str, Tensor]]:

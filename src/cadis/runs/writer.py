@@ -160,7 +160,8 @@ class RunWriter:
         place = self.folder.path
         before = normalised(parse_toml(manifest.config, place / "config.toml"))
         given = normalised(parse_toml(to_toml(options), place / "config.toml"))
-        for key in sorted(before.keys() | given.keys()):
+        before, given = _flat(before), _flat(given)
+        for key in [*before, *(key for key in given if key not in before)]:
             was, now = before.get(key), given.get(key)
             moved = key == "dataset" and all(str(v).startswith("images:") for v in (was, now))
             if key not in MAY_CHANGE and was != now and not moved:
@@ -282,6 +283,15 @@ class _Stored:
             else {},
         )
         return folder.checkpoint.load(manifest) if kept else start, manifest
+
+
+def _flat(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options side by side, names of parts first; those of a table under ``table.name``."""
+    flat = {key: value for key, value in options.items() if not isinstance(value, Mapping)}
+    for table, values in options.items():
+        if isinstance(values, Mapping):
+            flat |= {f"{table}.{name}": value for name, value in values.items()}
+    return flat
 
 
 def _sizes(state: RunState) -> set[int]:

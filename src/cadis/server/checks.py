@@ -1,10 +1,11 @@
 """What an update must be like, whoever sent it and however it came."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from statistics import median_low
 
+import torch
 from torch import Tensor
 
 from cadis.core import Message
@@ -26,7 +27,7 @@ def check_answer(answer: Answer, method: Method, state: ServerState) -> str | No
     for name, model in message.models.items():
         if name not in state.models:
             return f"it sent a model '{name}', which there is not"
-        if _sizes(vars(model).values()) != _sizes(vars(state.models[name]).values()):
+        if _shapes(vars(model).values()) != _shapes(vars(state.models[name]).values()):
             return "its model has another size than the global one"
     return _lacking(message, method) or _not_finite(message)
 
@@ -69,8 +70,8 @@ def _lacking(message: Message, method: Method) -> str | None:
     if not lacking:
         return None
     return (
-        f"it did not send {lacking[0]}, which {method.name} needs; train it by "
-        "cadis.flower.local_train"
+        f"it did not send {lacking[0]}, which {method.name} needs (on Flower, train it by "
+        "cadis.flower.local_train)"
     )
 
 
@@ -81,7 +82,10 @@ def _not_finite(message: Message) -> str | None:
     for name, tensor in message.tensors.items():
         if not tensor.isfinite().all():
             return f"its {name} is infinite or not a number"
-    for name, value in message.scalars.items():
+    scalars: Mapping[str, object] = message.scalars  # anybody's code may have filled it
+    for name, value in scalars.items():
+        if not isinstance(value, int | float):
+            return f"its {name} is no number"
         if not isfinite(value) and name != "train_loss":
             return f"its {name} is infinite or not a number"
     return None
@@ -92,5 +96,5 @@ def _forms(message: Message) -> tuple[object, ...]:
     return tuple((n, t.shape, t.dtype) for n, t in sorted(message.tensors.items()))
 
 
-def _sizes(vectors: Iterable[Tensor]) -> list[int]:
-    return [vector.numel() for vector in vectors]
+def _shapes(vectors: Iterable[Tensor]) -> list[torch.Size]:
+    return [vector.shape for vector in vectors]

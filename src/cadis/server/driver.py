@@ -15,6 +15,7 @@ from cadis.core import (
     CadisError,
     ClientId,
     ClientUpdate,
+    Message,
     ModelState,
     RunError,
     TensorState,
@@ -31,7 +32,7 @@ from cadis.server.calling import (
     checked_message,
     checked_state,
 )
-from cadis.server.checks import NOT_FINITE, limited_counts, sorted_out
+from cadis.server.checks import NOT_FINITE, check_answer, limited_counts, sorted_out
 from cadis.server.record import Outcome, record_of
 from cadis.server.transport import Answer, Answers, Plan, Transport
 from cadis.transforms import apply_chain
@@ -197,25 +198,31 @@ class Server:
         """The updates as they are aggregated, and what those said whose count was limited."""
         counts = [answer.num_examples for answer in accepted]
         limited = limited_counts(counts, self.count_limit)
-        transforms = self.algorithm.transforms_of("server")
         updates = [
-            ClientUpdate(
-                answer.client_id,
-                count,
-                apply_chain(
-                    transforms,
-                    answer.message,
-                    plan.messages[answer.client_id],
-                    len(plan.messages),
-                    lambda name, who=answer.client_id: generator_for(  # type: ignore[misc]
-                        self.seed, "transform", name, plan.number, who
-                    ),
-                ),
-            )
+            ClientUpdate(answer.client_id, count, self._transformed(plan, answer))
             for answer, count in zip(accepted, limited, strict=True)
         ]
         pairs = zip(accepted, limited, strict=True)
         return updates, {a.client_id: a.num_examples for a, n in pairs if n < a.num_examples}
+
+    def _transformed(self, plan: Plan, answer: Answer) -> Message:
+        """What a client sent, after the transforms of the server."""
+        transforms, who = self.algorithm.transforms_of("server"), answer.client_id
+        if not transforms:
+            return answer.message
+        sent, number = plan.messages[who], len(plan.messages)
+        with calling(transforms[-1], "apply"):
+            message = apply_chain(
+                transforms,
+                answer.message,
+                sent,
+                number,
+                lambda name: generator_for(self.seed, "transform", name, plan.number, who),
+            )
+        method, state = self.algorithm.method, plan.state.server
+        if reason := check_answer(replace(answer, message=message), method, state):
+            raise RunError(f"After {transforms[-1].name}, the update of {who} is wrong: {reason}.")
+        return message
 
     def _stepped(
         self, state: RunState, aggregation: Aggregation
@@ -252,13 +259,13 @@ class Server:
         self, chosen: Sequence[ClientId], present: Sequence[ClientId], wanted: int
     ) -> None:
         """Refuse what a sampler must not say."""
-        known = set(present)
-        fine = len(set(chosen)) == len(chosen) and all(client in known for client in chosen)
-        if not fine or not 1 <= len(chosen) <= wanted:
-            raise CadisError(
-                f"The sampler {self.algorithm.sampler.name} chose {len(chosen)} clients; it must "
-                f"choose 1 to {wanted} of those that are there, each once."
-            )
+        name, known = f"The sampler {self.algorithm.sampler.name}", set(present)
+        if strangers := [client for client in chosen if client not in known]:
+            raise CadisError(f"{name} chose {strangers[0]!r}, which is no client that is there.")
+        if len(set(chosen)) < len(chosen):
+            raise CadisError(f"{name} chose a client twice; choose each once.")
+        if not 1 <= len(chosen) <= wanted:
+            raise CadisError(f"{name} chose {len(chosen)} clients; it must choose 1 to {wanted}.")
 
     def _too_few(self, number: int, outcome: Outcome) -> str:
         if outcome.rejected and all(r.reason == NOT_FINITE for r in outcome.rejected):

@@ -7,9 +7,10 @@ from functools import reduce
 from math import isfinite, isnan
 from operator import add
 
-from cadis.core import ClientId, ClientUpdate
+from cadis.core import CadisError, ClientId, ClientUpdate
 from cadis.methods import Aggregation
 from cadis.runs import ModelRecord, Rejection, RoundRecord, RunState, Seconds, numbers
+from cadis.server.calling import calling
 from cadis.server.transport import Tested
 from cadis.tasks import Task
 from cadis.training import Evaluation
@@ -58,6 +59,11 @@ def record_of(
     assert aggregation is not None
     assert outcome.state is not None
     evaluation, clients = together(tested.evaluations, users), Counter(users)
+    with calling(task, "measures"):
+        measures = _measures(tested, clients, task)
+    if measures and task.headline not in ("accuracy", *measures):
+        told = ", ".join(measures)
+        raise CadisError(f"The headline of {task.name} is {task.headline}, none of: {told}.")
     by_class: list[float | None] = []
     if evaluation is not None:
         by_class = [None if isnan(a) else a for a in evaluation.class_accuracy.tolist()]
@@ -73,7 +79,7 @@ def record_of(
         client_accuracy=tested.client_accuracy,
         capped=list(outcome.capped),
         report={name: numbers(array) for name, array in aggregation.report.items()},
-        measures=_measures(tested, clients, task),
+        measures=measures,
         client_loss=[_finite(update.scalars.get("train_loss")) for update in updates],
         models=[
             _model_record(name, clients[name], tested.evaluations.get(name))

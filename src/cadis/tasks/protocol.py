@@ -13,7 +13,8 @@ class Task(Protocol):
         name: as users type it.
         headline: the measure by which the best model is told, "accuracy" or one of
             :meth:`measures`; larger is better.
-        needs_outputs: whether :meth:`measures` must see the outputs on the whole test set.
+        needs_outputs: whether there are :meth:`measures`, which must see the outputs on the whole
+            test set.
     """
 
     name: ClassVar[str]

@@ -40,11 +40,20 @@ AUGMENTATIONS: dict[str, Augmentation] = {"flip": flip, "crop": crop}
 
 def augmented(inputs: Tensor, names: Sequence[str], generator: torch.Generator) -> Tensor:
     """The inputs of a batch after all augmentations, in the order of their names."""
+    check_augmented(inputs, names)
+    for name in names:
+        inputs = AUGMENTATIONS[name](inputs, generator)
+    return inputs
+
+
+def check_augmented(inputs: Tensor, names: Sequence[str]) -> None:
+    """Refuse augmentations that there are not, and inputs that are no pictures."""
+    for name in names:
+        if name not in AUGMENTATIONS:
+            choices = ", ".join(AUGMENTATIONS)
+            raise CadisError(f"There is no augmentation '{name}'; there are: {choices}.")
     if names and inputs.dim() != 4:
         raise CadisError(
             f"Only pictures can be augmented, not inputs of shape {tuple(inputs.shape[1:])}; "
             "leave augment out."
         )
-    for name in names:
-        inputs = AUGMENTATIONS[name](inputs, generator)
-    return inputs

@@ -34,7 +34,7 @@ class Noise:
     name: ClassVar[str] = "noise"
     side: ClassVar[Literal["client", "server"]] = "client"
     needs_bound: ClassVar[bool] = True
-    noise: Annotated[float, Gt(0)] = 1.0
+    noise: Annotated[float, Gt(0)] = 0.1
 
     @property
     def bound(self) -> float | None:

@@ -84,6 +84,6 @@ def check_chain(transforms: Sequence[Transform]) -> None:
             if transform.needs_bound and bound is None:
                 raise CadisError(
                     f"The transform '{transform.name}' needs updates of limited norm; put one "
-                    "that limits them, such as clip, right before it."
+                    f"that limits them on the {side}, such as clip, right before it."
                 )
             bound = transform.bound

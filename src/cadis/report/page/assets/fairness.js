@@ -193,7 +193,7 @@
     update,
     empty: (data) => !data.runs.some((run) => run.last.length),
     lead:
-      "The same global model, tested on each client's own data. " +
+      "The global model that each client uses, tested on its own data. " +
       "A fair method has a narrow box, and no client far to the left.",
   });
 })(window.Cadis);
