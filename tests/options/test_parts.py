@@ -131,6 +131,11 @@ from cadis.methods import Defaults, FedAvg
         ("method", "@dataclass(frozen=True)\nclass Mine(Defaults): name = 'a b'", "has no name"),
         ("method", "@dataclass(frozen=True)\nclass Mine(Defaults): name = 3", "has no name; give"),
         ("method", "@dataclass(frozen=True)\nclass Mine(Defaults): name: str = 'x'", "has no name"),
+        (
+            "method",
+            "@dataclass(frozen=True)\nclass Mine(Defaults):\n  name = 'x'\n  def wiegh(self): pass",
+            "Mine has a function 'wiegh'; if 'weigh' is meant, correct it",
+        ),
         ("method", "@dataclass(frozen=True)\nclass Mine(FedAvg): pass", "'fedavg' of bad.py:Mine"),
         ("method", "@dataclass(frozen=True)\nclass Mine(FedAvg): name = 'SGD'", "'SGD' of bad.py"),
         ("method", "@dataclass(frozen=True)\nclass Mine(FedAvg): name = 'task'", "is taken; give"),

@@ -1,5 +1,6 @@
 """Parts by name: ours, and those of a user's own file, which are checked first."""
 
+import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -10,6 +11,7 @@ import tomli_w
 from cadis.algorithm import Algorithm
 from cadis.core import CadisError
 from cadis.core.user_code import is_user_code, load_user_code
+from cadis.methods import Defaults
 from cadis.options.kinds import KINDS, Kind, our_parts
 from cadis.options.validation import check_names, listed, names_of, validated
 
@@ -222,12 +224,13 @@ def _check_class(kind: Kind, part: Any, typed: str) -> None:
 
 
 def _check_members(kind: Kind, part: type[Any], holder: Any) -> None:
-    """Refuse a class without all that its protocol asks for."""
+    """Refuse a class without all that its protocol asks for, or with a function misspelt."""
     functions = [name for name in vars(kind.protocol) if not name.startswith("_")]
     wanted = [*kind.protocol.__annotations__, *functions]
     fielded = [field.name for field in fields(part)] if is_dataclass(part) else []
     lacking = [name for name in wanted if not hasattr(holder, name) and name not in fielded]
     if not lacking:
+        _check_spelling(part, {*wanted, *(dir(Defaults) if kind.key == "method" else ())})
         return
     where = kind.protocol.__module__.removesuffix(".protocol")
     rest = (
@@ -236,3 +239,19 @@ def _check_members(kind: Kind, part: type[Any], holder: Any) -> None:
         else f"{where}.{kind.protocol.__name__} says what a {kind.noun} has"
     )
     raise CadisError(f"{part.__name__} lacks {listed(lacking)}; {rest}.")
+
+
+def _check_spelling(part: type[Any], known: set[str]) -> None:
+    """Refuse a function that would never be called, where another one was probably meant."""
+    public = [name for name in known if not name.startswith("_")]
+    strange = [
+        name
+        for name, value in vars(part).items()
+        if callable(value) and not name.startswith("_") and name not in known
+    ]
+    for name in strange:
+        if close := difflib.get_close_matches(name, public, n=1, cutoff=0.8):
+            raise CadisError(
+                f"{part.__name__} has a function '{name}'; if '{close[0]}' is meant, correct it, "
+                "else call it otherwise."
+            )
