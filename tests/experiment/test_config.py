@@ -6,7 +6,7 @@ import pytest
 from cadis.core import CadisError
 from cadis.experiment import Settings, resolve
 from cadis.methods import CADIS, METHODS, FedDyn, FedProx
-from cadis.options import algorithm_from
+from cadis.options import algorithm_of, classes_in
 from cadis.partition import BalancedCluster, Dirichlet, MultiCluster, UnbalancedCluster
 from cadis.runs import read_toml, to_toml
 
@@ -67,7 +67,7 @@ def test_a_resolved_config_is_written_and_read_back(name: str) -> None:
     config = resolve({}, {"method": name, "seed": "4", "ratio": "2:1"})
     again = tomllib.loads(to_toml(config.to_dict()))
     assert resolve(again, {}) == config
-    assert algorithm_from(again) == config.algorithm
+    assert algorithm_of(classes_in(again), again) == config.algorithm
 
 
 @pytest.mark.parametrize(

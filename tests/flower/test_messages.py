@@ -6,8 +6,8 @@ import torch
 from flwr.app import Array, ArrayRecord
 from torch import nn
 
-from cadis.core import CadisError
-from cadis.flower.messages import tensors_in
+from cadis.core import CadisError, Message
+from cadis.flower.messages import contents_of, tensors_in
 from cadis.models import Head, Layout, WrongTensorsError, find_head
 from support import same, small_model
 
@@ -107,3 +107,19 @@ def test_foreign_bytes_are_never_unpickled() -> None:
     pickled = Array("float32", (2,), "pickle", b"")
     with pytest.raises(WrongTensorsError, match="its a cannot be read"):
         layout.pack(tensors_in(ArrayRecord({"a": pickled})))
+
+
+def test_what_messages_share_is_made_once_and_names_are_their_own() -> None:
+    tensors = small_model().state_dict()
+    layout = Layout.of_tensors(tensors)
+    model, extra = layout.pack(tensors), torch.ones(3)
+    sent = [
+        Message({"model": model}, {"a": extra}),
+        Message({"model": model}, {"b": extra}),
+        Message({"model": model}, vars(model)),
+    ]
+    first, second, third = contents_of(sent, layout, "arrays")
+    assert first["arrays"] is second["arrays"] is third["arrays"]
+    assert list(first.array_records["cadis.tensors"]) == ["a"]
+    assert list(second.array_records["cadis.tensors"]) == ["b"]
+    assert list(third.array_records["cadis.tensors"]) == ["parameters", "buffers", "counters"]

@@ -16,8 +16,9 @@ from cadis.methods import CADIS, METHODS, Defaults, FedAvg, FedProx
 from cadis.options import (
     KINDS,
     PARTITION,
-    algorithm_from,
-    checked_algorithm,
+    algorithm_of,
+    classes_in,
+    given_algorithm,
     name_of,
     normalised,
     options_of,
@@ -69,7 +70,7 @@ def test_a_users_own_is_stored_as_it_was_typed_and_found_again() -> None:
     assert options["method"] == "own.py:Mine"
     assert options["mine"]["parameter"] == 4
     assert name_of(algorithm.method) == "own.py:Mine"
-    assert algorithm_from(options) == algorithm
+    assert algorithm_of(classes_in(options), options) == algorithm
 
 
 def test_what_config_toml_holds() -> None:
@@ -216,7 +217,7 @@ class Unsampled:
 )
 def test_every_part_of_an_algorithm_is_checked(algorithm: Algorithm, sentence: str) -> None:
     with pytest.raises(CadisError) as caught:
-        checked_algorithm(algorithm)
+        given_algorithm(**algorithm.parts())
     assert sentence in str(caught.value)
 
 

@@ -12,7 +12,7 @@ from cadis.core import CadisError
 from cadis.engine import EngineSettings
 from cadis.experiment import Settings, resolve
 from cadis.methods import CADIS, Defaults, FedProx
-from cadis.options import checked_algorithm, our_parts, validated
+from cadis.options import given_algorithm, our_parts, validated
 from cadis.training import LocalSettings
 
 FLOATS = [
@@ -80,9 +80,9 @@ def test_seeds_may_be_anything_else(seed: int) -> None:
 
 def test_methods_that_are_given_are_checked() -> None:
     with pytest.raises(CadisError, match="gamma should be a finite number, not inf"):
-        checked_algorithm(Algorithm(CADIS(gamma=float("inf"))))
+        given_algorithm(**Algorithm(CADIS(gamma=float("inf"))).parts())
     with pytest.raises(CadisError, match="mu should be greater than or equal to 0, not nan"):
-        checked_algorithm(Algorithm(FedProx(mu=float("nan"))))
+        given_algorithm(**Algorithm(FedProx(mu=float("nan"))).parts())
 
 
 @dataclass(frozen=True)
@@ -111,5 +111,5 @@ class Plain(Defaults):
 )
 def test_methods_that_cannot_be_kept_are_refused(method: Defaults, sentence: str) -> None:
     with pytest.raises(CadisError, match=sentence) as caught:
-        checked_algorithm(Algorithm(method))  # type: ignore[arg-type]
+        given_algorithm(**Algorithm(method).parts())  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)

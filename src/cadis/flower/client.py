@@ -15,7 +15,7 @@ from cadis.core import CadisError, TensorState
 from cadis.core import Message as CadisMessage
 from cadis.data import Examples, as_examples
 from cadis.flower.memory import Memory, memory_folder
-from cadis.flower.messages import METRICS, content_of, scalars_to_metrics, sent_by_server
+from cadis.flower.messages import METRICS, contents_of, sent_by_server
 from cadis.flower.registry import IDENTITY_KEYS
 from cadis.flower.train_config import TrainConfig
 from cadis.methods import Method
@@ -84,9 +84,9 @@ def local_train(
         told.participants,
     )
     metrics: dict[str, MetricRecordValues] = {"num-examples": len(examples)}
-    metrics |= scalars_to_metrics(reply.message) | remembered.keep(reply.memory)
+    metrics |= {**reply.message.scalars, **remembered.keep(reply.memory)}
     metrics["train-seconds"] = time.perf_counter() - started
-    answer = content_of(reply.message, flat.layout, arrays_key)
+    (answer,) = contents_of([reply.message], flat.layout, arrays_key)
     answer[METRICS] = MetricRecord(metrics)
     return answer
 

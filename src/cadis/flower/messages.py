@@ -5,15 +5,15 @@ client app that knows nothing of us can be trained. Several models, and further 
 records of their own.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from math import isfinite
 
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
-from flwr.app.typing import MetricRecordValues
 from torch import Tensor
 
-from cadis.core import Message, ModelState
+from cadis.core import Message, ModelState, TensorState
 from cadis.models import Layout, WrongTensorsError
 
 _MODEL = "cadis.model."
@@ -45,24 +45,32 @@ def models_in(arrays: ArrayRecord, layout: Layout, names: Iterable[str]) -> dict
     return {model: layout.pack(part) for model, part in parts.items()}
 
 
-def content_of(message: Message, layout: Layout, arrays_key: str) -> RecordDict:
-    """A message's models and tensors as records."""
-    content = RecordDict()
-    for name, model in message.models.items():
-        content[_key(name, message.models, arrays_key)] = ArrayRecord(layout.unpack(model))
-    if message.tensors:
-        content[_TENSORS] = ArrayRecord({n: t.contiguous() for n, t in message.tensors.items()})
-    return content
+def contents_of(messages: Iterable[Message], layout: Layout, arrays_key: str) -> list[RecordDict]:
+    """The models and tensors of messages as records; what messages share is made once."""
+    made: dict[object, ArrayRecord] = {}
+
+    def record(kind: str, tensors: TensorState, make: Callable[[], TensorState]) -> ArrayRecord:
+        key = kind, tuple((name, id(tensor)) for name, tensor in tensors.items())
+        if key not in made:
+            made[key] = ArrayRecord(dict(make()))
+        return made[key]
+
+    contents, kept = [], list(messages)  # while they are, no two tensors have the same id
+    for message in kept:
+        content = RecordDict()
+        for name, model in message.models.items():
+            place = _key(name, message.models, arrays_key)
+            content[place] = record("model", vars(model), partial(layout.unpack, model))
+        if message.tensors:
+            own = {name: tensor.contiguous() for name, tensor in message.tensors.items()}
+            content[_TENSORS] = record("tensors", message.tensors, partial(dict, own))
+        contents.append(content)
+    return contents
 
 
 def scalars_to_config(message: Message) -> dict[str, float]:
     """What the server says in numbers, as entries of the config that it sends."""
     return {f"{_SCALAR}{name}": value for name, value in message.scalars.items()}
-
-
-def scalars_to_metrics(message: Message) -> dict[str, MetricRecordValues]:
-    """What a client says in numbers."""
-    return dict(message.scalars)
 
 
 def sent_by_server(

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -216,7 +217,8 @@ class _Steps:
         arrays: ArrayRecord,
         grid: Grid,
     ) -> None:
-        self.layout = layout = Layout.of_tensors(_initial(arrays), settings.head)
+        tensors = _initial(arrays)
+        self.layout = layout = Layout.of_tensors(tensors, settings.head)
         if algorithm.method.compares_heads and layout.head is None:
             raise CadisError(
                 f"{algorithm.method.name} compares the classifier layers, but none of the model's "
@@ -231,7 +233,7 @@ class _Steps:
             attempts=settings.attempts,
             on_outcome=_tell_outcome,
         )
-        self.state = self.server.start(layout.pack(_initial(arrays)), run=secrets.token_hex(8))
+        self.state = self.server.start(layout.pack(tensors), run=secrets.token_hex(8))
         self.transport = FlowerTransport(grid, algorithm, settings, layout, ClientRegistry())
         self.plan: Plan | None = None
         self._settings = settings
@@ -258,8 +260,8 @@ class _Steps:
     ) -> list[Message]:
         """The messages to clients that are to test."""
         state = replace(self._with(arrays), round=number)
-        model_of = self.server.algorithm.method.model_of
-        return self.transport.ask_to_test(state, lambda who: model_of(who, state.server), config)
+        model_of = partial(self.server.model_of, state.server)
+        return self.transport.ask_to_test(state, model_of, config)
 
     def train_metrics(self, clients: Iterable[ClientId]) -> MetricRecord | None:
         """One record of what these clients told of their training."""

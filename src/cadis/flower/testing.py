@@ -83,7 +83,7 @@ class Testing:
         federated = self._federated(transport, state, model_of)
         central = self.central(transport, state)
         evaluations = evaluations_in(central)
-        users = [model_of(client) for client in transport.everyone()]
+        users = [model_of(client) for client in transport.everyone()] if len(central) > 1 else []
         records = [(metrics, users.count(name) or 1) for name, metrics in central.items()]
         if federated is not None:
             records = records if _mean(records, _ACCURACY) is not None else [(federated, 1)]

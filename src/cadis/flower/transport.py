@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flwr.app import ConfigRecord, Message, MessageType
+from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from cadis.algorithm import Algorithm
 from cadis.core import ClientId, derive_seed, generator_for
 from cadis.core import Message as CadisMessage
-from cadis.flower.messages import content_of, scalars_to_config, sent_by_client
+from cadis.flower.messages import contents_of, scalars_to_config, sent_by_client
 from cadis.flower.registry import LOGGER, ClientRegistry, gather
 from cadis.flower.replies import count_in, match
 from cadis.flower.strategy_settings import StrategySettings
@@ -80,7 +80,11 @@ class FlowerTransport:
         """What the participants are sent: each is told what to do, and as whom."""
         present = len(plan.presence.clients)
         LOGGER.info("Round %d: %d of %d clients train.", plan.number, len(plan.messages), present)
-        self._asked = {client: self._message(plan, client) for client in plan.messages}
+        contents = contents_of(plan.messages.values(), self.layout, self.settings.arrayrecord_key)
+        self._asked = {
+            client: self._message(plan, client, content)
+            for client, content in zip(plan.messages, contents, strict=True)
+        }
         self._asked_at = time.perf_counter()
         return list(self._asked.values())
 
@@ -119,9 +123,13 @@ class FlowerTransport:
         seed = derive_seed(settings.seed, "testers")
         generator = generator_for(seed, "participants", state.round)
         among = SamplerRound(state.round, list(present), wanted, generator, {})
+        chosen = Uniform().choose(among, {}) if wanted else ()
+        # Each is sent the model that it uses, where the usual one would be.
+        sent = [CadisMessage({"model": state.server.models[model_of(c)]}) for c in chosen]
+        contents = contents_of(sent, self.layout, settings.arrayrecord_key)
         self._testers = {
-            client: self._test_message(state, client, present[client], model_of(client), config)
-            for client in (Uniform().choose(among, {}) if wanted else ())
+            client: self._test_message(state, client, present[client], content, config)
+            for client, content in zip(chosen, contents, strict=True)
         }
         return list(self._testers.values())
 
@@ -149,12 +157,10 @@ class FlowerTransport:
         }
         return Answer(client, examples, replace(message, scalars=scalars))
 
-    def _message(self, plan: Plan, client: ClientId) -> Message:
-        settings, message = self.settings, plan.messages[client]
+    def _message(self, plan: Plan, client: ClientId, content: RecordDict) -> Message:
         told = self._train_config(plan.number, client, plan.state.run, len(plan.messages))
-        content = content_of(message, self.layout, settings.arrayrecord_key)
-        config = told.config({**self.config, **scalars_to_config(message)})
-        content[settings.configrecord_key] = config
+        config = told.config({**self.config, **scalars_to_config(plan.messages[client])})
+        content[self.settings.configrecord_key] = config
         return Message(content, self._nodes[client], MessageType.TRAIN, ttl=self.timeout)
 
     def _train_config(
@@ -172,14 +178,13 @@ class FlowerTransport:
         )
 
     def _test_message(
-        self, state: RunState, client: ClientId, node: int, model: str, config: Mapping[str, Any]
+        self,
+        state: RunState,
+        client: ClientId,
+        node: int,
+        content: RecordDict,
+        config: Mapping[str, Any],
     ) -> Message:
-        """What a client is sent to test: the model that it uses, where the usual one would be."""
-        settings = self.settings
-        sent = CadisMessage({"model": state.server.models[model]})
-        content = content_of(sent, self.layout, settings.arrayrecord_key)
         told = self._train_config(state.round, client, state.run, 1)
-        content[settings.configrecord_key] = ConfigRecord(
-            {**told.config(config), "server-round": state.round}
-        )
+        content[self.settings.configrecord_key] = told.config(config)
         return Message(content, node, MessageType.EVALUATE, ttl=self.timeout)

@@ -11,9 +11,7 @@ from cadis.options.parameters import (
     with_implied_transforms,
 )
 from cadis.options.parts import (
-    algorithm_from,
     algorithm_of,
-    checked_algorithm,
     classes_in,
     composed,
     given_algorithm,
@@ -41,11 +39,9 @@ __all__ = [
     "KINDS",
     "PARTITION",
     "Kind",
-    "algorithm_from",
     "algorithm_of",
     "as_option",
     "check_names",
-    "checked_algorithm",
     "classes_in",
     "composed",
     "field_of",

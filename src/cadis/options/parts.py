@@ -88,11 +88,6 @@ def algorithm_of(
     )
 
 
-def algorithm_from(options: Mapping[str, Any]) -> Algorithm:
-    """The algorithm of a stored ``config.toml``."""
-    return algorithm_of(classes_in(options), options)
-
-
 def part_from(key: str, given: object) -> Any:
     """A part that was given, or one of ours or of a user's own with its defaults, by name."""
     kind = KINDS[key]
@@ -166,14 +161,6 @@ def normalised(options: Mapping[str, Any]) -> dict[str, Any]:
             if defaults or key == "method":
                 full[name] = {**defaults, **full.get(name, {})}
     return full
-
-
-def checked_algorithm(algorithm: Algorithm) -> Algorithm:
-    """An algorithm whose parts a user has made, with all their parameters checked."""
-    checked: dict[str, list[Any]] = {key: [] for key in KINDS}
-    for kind, part in parts_of(algorithm):
-        checked[kind.key].append(checked_part(kind, part))
-    return composed(checked)
 
 
 def checked_part(kind: Kind, part: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from cadis.core import CadisError, Message, ModelState, RunError
+from cadis.core.user_code import one_line
 from cadis.methods import Aggregation, ServerState
 
 
@@ -19,8 +20,7 @@ def calling(part: Any, function: str) -> Iterator[None]:
     except (CadisError, RunError):
         raise
     except Exception as error:  # whatever anybody's code may raise
-        problem = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        failure = RunError(f"{part.name} failed in {function}: {problem}.")
+        failure = RunError(f"{part.name} failed in {function}: {one_line(error)}.")
         failure.add_note(traceback.format_exc())
         raise failure from error
 

@@ -36,17 +36,18 @@ def sorted_out(
     answers: Sequence[Answer], method: Method, state: ServerState
 ) -> tuple[list[Answer], list[Rejection]]:
     """The answers that can be used, and whose cannot and why."""
-    good, rejected = [], []
+    fit, good, rejected = [], [], []
     for answer in answers:
         reason = check_answer(answer, method, state)
         if reason is None:
-            good.append(answer)
+            fit.append((answer, _forms(answer.message)))
         else:
             rejected.append(Rejection(answer.client_id, reason))
-    usual = Counter(_forms(answer.message) for answer in good).most_common(1)
-    for answer in list(good):
-        if _forms(answer.message) != usual[0][0]:
-            good.remove(answer)
+    usual = Counter(forms for _, forms in fit).most_common(1)
+    for answer, forms in fit:
+        if forms == usual[0][0]:
+            good.append(answer)
+        else:
             rejected.append(Rejection(answer.client_id, "its tensors are unlike those of others"))
     return good, rejected
 

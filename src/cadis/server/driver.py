@@ -93,7 +93,7 @@ class Server:
                 break
         else:
             raise RunError(self._too_few(number, outcome))
-        model_of = partial(self._model_of, outcome.state.server)
+        model_of = partial(self.model_of, outcome.state.server)
         tested = transport.test(outcome.state, model_of)
         seconds = Seconds(
             train=answers.seconds,
@@ -109,9 +109,10 @@ class Server:
         """The model that each of the clients uses; nothing where there is only one."""
         if len(state.server.models) < 2:
             return []
-        return [self._model_of(state.server, client) for client in clients]
+        return [self.model_of(state.server, client) for client in clients]
 
-    def _model_of(self, state: ServerState, client: ClientId) -> str:
+    def model_of(self, state: ServerState, client: ClientId) -> str:
+        """The name of the model that a client uses, as the method says."""
         method = self.algorithm.method
         with calling(method, "model_of"):
             name = method.model_of(client, state)
