@@ -87,3 +87,18 @@ def test_all_others_have_one_rate() -> None:
     assert auto_lr(nn.Linear(3, 3)) == 0.01
     assert Settings(model="mine.py:net").settled(5, (1, 8)).lr == 0.01
     assert Settings(model="mlp", lr=0.5).settled(5, (1, 8)).lr == 0.5
+
+
+@pytest.mark.parametrize(("height", "pool"), [(8, 2), (7, 2)])
+def test_pooling_before_the_rectifier_changes_no_bit(height: int, pool: int) -> None:
+    """Neither outputs nor gradients, also where everything is negative or equal."""
+    x = torch.randn(4, 3, height, height)
+    x[0], x[1] = -x[0].abs(), x[1].round()
+    ours, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+    first = nn.Sequential(nn.MaxPool2d(pool), nn.ReLU())(ours)
+    second = nn.Sequential(nn.ReLU(), nn.MaxPool2d(pool))(theirs)
+    assert torch.equal(first, second)
+    weights = torch.randn_like(first)
+    for output in (first, second):
+        (output * weights).sum().backward()
+    assert torch.equal(ours.grad, theirs.grad)  # type: ignore[arg-type]

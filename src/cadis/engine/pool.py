@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias
 import torch
 
 from cadis.core import RunError
+from cadis.engine.allocator import keep_freed_memory
 from cadis.engine.sharing import Context
 from cadis.engine.worker import Job, Result, Task, Worker
 
@@ -131,6 +132,7 @@ def _serve(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server to handle
     threading.Thread(target=_end_with_server, daemon=True).start()
     torch.set_num_threads(1)
+    keep_freed_memory()
     worker = Worker(job)
     while True:
         try:

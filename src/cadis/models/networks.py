@@ -2,6 +2,9 @@
 
 Larger models diverge where small ones do best. ResNets on CIFAR hide their clusters at 0.01
 (adjusted Rand index 0.2 and less after a round) and show them at 0.001 (1.0).
+
+Pooling comes before the rectifier: the maximum of what is rectified is the rectified maximum, so
+every number and gradient is the same, and a quarter of the numbers are rectified.
 """
 
 from collections.abc import Callable
@@ -59,11 +62,11 @@ def cnn(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
     """The CNN of the FedAvg paper: 5 x 5 convolutions of 32 and 64 channels, 512 hidden units."""
     return nn.Sequential(
         nn.Conv2d(channels, 32, kernel_size=5, padding=2),
-        nn.ReLU(),
         nn.MaxPool2d(2),
+        nn.ReLU(),
         nn.Conv2d(32, 64, kernel_size=5, padding=2),
-        nn.ReLU(),
         nn.MaxPool2d(2),
+        nn.ReLU(),
         nn.Flatten(),
         nn.Linear(64 * (height // 4) * (width // 4), 512),
         nn.ReLU(),
@@ -76,11 +79,11 @@ def small_cnn(channels: int, height: int, width: int, num_classes: int) -> nn.Mo
     """A CNN for pictures as tiny as the embedded digits: 3 x 3 convolutions, 64 hidden units."""
     return nn.Sequential(
         nn.Conv2d(channels, 16, kernel_size=3, padding=1),
-        nn.ReLU(),
         nn.MaxPool2d(2),
+        nn.ReLU(),
         nn.Conv2d(16, 32, kernel_size=3, padding=1),
-        nn.ReLU(),
         nn.MaxPool2d(2),
+        nn.ReLU(),
         nn.Flatten(),
         nn.Linear(32 * (height // 4) * (width // 4), 64),
         nn.ReLU(),
@@ -113,13 +116,10 @@ def resnet9(channels: int, height: int, width: int, num_classes: int) -> nn.Modu
     del height, width  # the last pooling takes what there is
     return nn.Sequential(
         *_convolution(channels, 32),
-        *_convolution(32, 64),
-        nn.MaxPool2d(2),
+        *_convolution(32, 64, nn.MaxPool2d(2)),
         _Residual(64),
-        *_convolution(64, 128),
-        nn.MaxPool2d(2),
-        *_convolution(128, 256),
-        nn.MaxPool2d(2),
+        *_convolution(64, 128, nn.MaxPool2d(2)),
+        *_convolution(128, 256, nn.MaxPool2d(2)),
         _Residual(256),
         nn.AdaptiveMaxPool2d(1),
         nn.Flatten(),
@@ -127,10 +127,10 @@ def resnet9(channels: int, height: int, width: int, num_classes: int) -> nn.Modu
     )
 
 
-def _convolution(channels: int, out: int) -> list[nn.Module]:
-    """3 x 3 convolution, batch normalisation, ReLU."""
+def _convolution(channels: int, out: int, *pooling: nn.Module) -> list[nn.Module]:
+    """3 x 3 convolution, batch normalisation, pooling if there is any, ReLU."""
     convolution = nn.Conv2d(channels, out, kernel_size=3, padding=1, bias=False)
-    return [convolution, nn.BatchNorm2d(out), nn.ReLU()]
+    return [convolution, nn.BatchNorm2d(out), *pooling, nn.ReLU()]
 
 
 class _BasicBlock(nn.Module):

@@ -1,6 +1,7 @@
 """A client at work: the one loop that trains a model on a client's own data, and its reply."""
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal, TypeAlias
 
@@ -16,6 +17,7 @@ from cadis.methods import LocalView, Penalty, Prepared, Reply, Step, Training
 from cadis.models import FlatModel, auto_lr, channels_last
 from cadis.tasks import Task
 from cadis.training.augmentation import augmented
+from cadis.training.in_place import InPlaceLinears
 from cadis.transforms import apply_chain
 
 Device: TypeAlias = Literal["auto", "cpu", "cuda", "mps"]
@@ -104,7 +106,8 @@ class Client:
         stepper = _Stepper(flat, self.algorithm.local_optimizer, self.settings.lr, self.number)
         losses, steps = torch.zeros((), device=start.device), 0
         flat.module.train()
-        with torch.random.fork_rng(devices=[start.device] if start.is_cuda else []):
+        devices = [start.device] if start.is_cuda else []
+        with torch.random.fork_rng(devices=devices), stepper.stepping():
             torch.manual_seed(int(torch.randint(2**62, (), generator=self.generator)))
             for batch, per_example in self._batches(prepared or Prepared()):
                 logits, representation = flat.forward(batch.scaled)
@@ -151,6 +154,12 @@ class _Stepper:
         self.model, self.optimizer = model, optimizer
         self.lr = optimizer.lr_in_round(lr, number)
         self.memory: dict[str, Tensor] = {}
+        self._linears = InPlaceLinears()
+
+    def stepping(self) -> AbstractContextManager[None]:
+        """What must be around all steps."""
+        plain = self.optimizer.is_plain
+        return self._linears.of(self.model.module) if plain else nullcontext()
 
     def step(self, loss: Tensor, penalty: Tensor | None) -> None:
         """One step along the gradient of the loss and its penalty."""
@@ -163,11 +172,12 @@ class _Stepper:
         leaves = self.model.parameters
         if penalty is not None:
             leaves = [*leaves, self.model.vector]  # a penalty may be on either
-        gradients = torch.autograd.grad(total, leaves, allow_unused=True)
+        gradients = self._linears.gradients(total, leaves)
         with torch.no_grad():
             for leaf, part in zip(leaves, gradients, strict=True):
                 if part is not None:
                     leaf.add_(part, alpha=-self.lr)
+            self._linears.step(self.lr)
 
 
 def view_of(model: FlatModel, examples: Examples, task: Task) -> LocalView:

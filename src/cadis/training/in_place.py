@@ -1,0 +1,113 @@
+"""Large linear layers whose weight takes its gradient in place.
+
+The gradient of a linear layer's weight is a product of two small matrices, the gradients by the
+outputs and the inputs of a batch, and is as large as the weight. A plain SGD step adds it to the
+weight and forgets it. So it is never written down: the two factors are kept while the gradients
+are worked out, and their product is then added straight to the weight, in one pass over it.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+_LARGE = 100_000
+"""From so many numbers on, a weight gains more than the way around autograd's own costs."""
+
+
+@dataclass
+class InPlaceLinears:
+    """What the linear layers of a model have yet to add to their weights.
+
+    Attributes:
+        collecting: whether a gradient that comes by is kept as its factors; else it is worked out
+            as ever, as for whoever takes gradients of a part of the model.
+    """
+
+    collecting: bool = False
+    _factors: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)
+
+    @contextmanager
+    def of(self, module: nn.Module) -> Iterator[None]:
+        """Meanwhile, large linear layers of the model, whatever its class, work this way."""
+        linear = (layer for layer in module.modules() if isinstance(layer, nn.Linear))
+        taken = [layer for layer in linear if _is_large(layer)]
+        for layer in taken:
+            vars(layer)["forward"] = partial(self._forward, layer)
+        try:
+            yield
+        finally:
+            for layer in taken:
+                del vars(layer)["forward"]
+
+    def gradients(self, loss: Tensor, leaves: list[Tensor]) -> list[Tensor | None]:
+        """The gradients of a loss, None where there is none or only its factors are kept."""
+        self.collecting = True
+        try:
+            return list(torch.autograd.grad(loss, leaves, allow_unused=True))
+        finally:
+            self.collecting = False
+
+    def keep(self, weight: Tensor, gradient: Tensor, inputs: Tensor) -> None:
+        """Keep the factors of a weight's gradient: by the outputs, (n, out), and (n, in)."""
+        self._factors.append((weight, gradient, inputs))
+
+    def step(self, lr: float) -> None:
+        """Add what was kept to the weights: w <- w - lr * gradient^T inputs."""
+        for weight, gradient, inputs in self._factors:
+            weight.addmm_(gradient.to(weight.dtype).T, inputs.to(weight.dtype), alpha=-lr)
+        self._factors.clear()
+
+    def _forward(self, layer: nn.Linear, inputs: Tensor) -> Tensor:
+        if inputs.dim() != 2 or not inputs.is_floating_point():
+            return F.linear(inputs, layer.weight, layer.bias)
+        return _linear(inputs, layer.weight, layer.bias, self)
+
+
+def _is_large(layer: nn.Linear) -> bool:
+    """Whether a layer is large, and its forward pass is torch's own."""
+    return (
+        type(layer) is nn.Linear
+        and "forward" not in vars(layer)
+        and layer.weight.requires_grad
+        and layer.weight.numel() >= _LARGE
+    )
+
+
+class _Linear(torch.autograd.Function):
+    """A linear layer that leaves the gradient of its weight to :class:`InPlaceLinears`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None, owner: InPlaceLinears
+    ) -> Tensor:
+        kind = inputs.device.type
+        if torch.is_autocast_enabled(kind):
+            fast = torch.get_autocast_dtype(kind)
+            ctx.weight, inputs, used = weight, inputs.to(fast), weight.to(fast)
+            bias = None if bias is None else bias.to(fast)
+        else:
+            ctx.weight, used = weight, weight
+        ctx.owner, ctx.has_bias = owner, bias is not None
+        ctx.save_for_backward(inputs, used)
+        return F.linear(inputs, used, bias)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        inputs, weight = ctx.saved_tensors
+        by_inputs = gradient @ weight if ctx.needs_input_grad[0] else None
+        by_bias = gradient.sum(dim=0) if ctx.has_bias else None
+        by_weight = None
+        if ctx.owner.collecting:
+            ctx.owner.keep(ctx.weight, gradient, inputs)
+        else:
+            by_weight = gradient.T @ inputs
+        return by_inputs, by_weight, by_bias, None
+
+
+_linear: Callable[..., Tensor] = _Linear.apply
