@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cadis.core import distillation_loss
+from cadis.core.distillation import Bandwidth
 
 Rows = list[list[float]]
 
@@ -148,3 +149,26 @@ def test_works_stacked() -> None:
     stacked = torch.func.vmap(distillation_loss)(students, teachers)
     alone = torch.stack([distillation_loss(s, t) for s, t in zip(students, teachers, strict=True)])
     torch.testing.assert_close(stacked, alone)
+
+
+@given(
+    st.lists(st.integers(1, 6), min_size=1, max_size=4),
+    st.integers(0, 10**6),
+    st.sampled_from(["mean", 1.7]),
+)
+def test_several_clients_at_once(sizes: list[int], seed: int, bandwidth: Bandwidth) -> None:
+    """Each has the loss and gradient that it has alone; rows that fill up count for nothing."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = (len(sizes), max(sizes), 3)
+    student = torch.randn(shape, generator=generator).double().requires_grad_()
+    teacher = torch.randn(shape, generator=generator).double()
+    present = torch.arange(max(sizes)) < torch.tensor(sizes)[:, None]
+    losses = distillation_loss(student, teacher, bandwidth, present)
+    (slopes,) = torch.autograd.grad(losses.sum(), student)
+    for place, size in enumerate(sizes):
+        own = student[place, :size].detach().requires_grad_()
+        loss = distillation_loss(own, teacher[place, :size], bandwidth)
+        (slope,) = torch.autograd.grad(loss, own)
+        torch.testing.assert_close(losses[place], loss)
+        torch.testing.assert_close(slopes[place, :size], slope)
+        assert not slopes[place, size:].any()

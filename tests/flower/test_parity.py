@@ -42,7 +42,8 @@ TOLERANCE = 1e-7
 def check_like_embedded(
     found: Mapping[str, Tensor], algorithm: Algorithm, batch_norm: bool, folder: Path
 ) -> None:
-    last = run_rounds(algorithm, folder, model=small_model(batch_norm))[-1]
+    settings = replace(small_settings(), stack=False)  # as Flower's nodes train: one by one
+    last = run_rounds(algorithm, folder, settings, small_model(batch_norm))[-1]
     layout = FlatModel(small_model(batch_norm)).layout
     expected = layout.unpack_all(last.state.server.models)
     assert found.keys() == expected.keys()
@@ -78,7 +79,7 @@ def test_a_binary_task(tmp_path: Path) -> None:
     model = small_model()
     model[-1] = nn.Linear(7, 1)  # type: ignore[operator]
     algorithm = Algorithm(CADIS(), task=Binary(positive_weight=2.0))
-    settings = replace(small_settings(), per_round=None)
+    settings = replace(small_settings(), per_round=None, stack=False)
     engine = Engine(model, federation, algorithm, settings, tmp_path / "clients")
     (*_, last) = engine.rounds(engine.start)
     strategy = MethodStrategy(

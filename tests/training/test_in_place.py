@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from copy import deepcopy
 
 import pytest
@@ -34,7 +35,9 @@ def plain_step(module: nn.Module, x: Tensor, y: Tensor) -> None:
             parameter.sub_(gradient, alpha=LR)
 
 
-def step(linears: InPlaceLinears, module: nn.Module, x: Tensor, y: Tensor) -> list[Tensor | None]:
+def step(
+    linears: InPlaceLinears, module: nn.Module, x: Tensor, y: Tensor
+) -> Sequence[Tensor | None]:
     leaves: list[Tensor] = list(module.parameters())
     gradients = linears.gradients(F.cross_entropy(module(x), y), leaves)
     with torch.no_grad():

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from cadis.core import TensorState, generator_for
 from cadis.data import Examples, Scaling
-from cadis.methods import CADIS, FedAvg, FedDyn, FedProx, Method
+from cadis.methods import CADIS, FedAvg, FedDyn, FedFA, FedProx, Method
 from cadis.models import FlatModel
 from cadis.training import LocalSettings, batch_sizes
 from support import blobs, evaluate, small_model, train_locally
@@ -160,3 +160,20 @@ def test_bytes_are_scaled_batch_by_batch() -> None:
         accuracies.append(evaluate(model, examples).confusion)
     torch.testing.assert_close(*states, rtol=1e-4, atol=1e-5)
     assert torch.equal(*accuracies)
+
+
+@pytest.mark.parametrize("method", [FedAvg(), FedProx(0.1), CADIS(), FedFA()], ids=str)
+def test_half_precision_changes_the_arithmetic_alone(method: Method) -> None:
+    """Weights stay in float32 and go where they go in float32, about."""
+    examples = blobs(24, [0, 1, 2], seed=0)
+    moved = {}
+    for precision in ("float32", "bf16"):
+        model = FlatModel(small_model(batch_norm=True))
+        start, settings = model.state(), LocalSettings(2, 4, 0.05, precision=precision)
+        generator = torch.Generator().manual_seed(0)
+        reply = train_locally(model, method, examples, start, {}, settings, generator)
+        trained = reply.message.model
+        assert trained.parameters.dtype == trained.buffers.dtype == torch.float32
+        moved[precision] = trained.parameters - start.parameters
+    assert not torch.equal(moved["float32"], moved["bf16"])
+    assert (moved["float32"] - moved["bf16"]).norm() < 0.1 * moved["float32"].norm()

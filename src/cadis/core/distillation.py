@@ -12,22 +12,31 @@ _FARTHEST, _NEVER = 1e15, -1e37
 """What keeps every number finite: the largest distance, and the exponent that means "never"."""
 
 
-def log_conditional(squares: Tensor, h2: Tensor) -> Tensor:
+def log_conditional(squares: Tensor, h2: Tensor, pairs: Tensor | None = None) -> Tensor:
     """Log p_{j|i}: how likely sample i is to have j as its neighbour, by a Gaussian kernel.
 
     Args:
         squares: squared distances of a batch's samples, (..., b, b).
         h2: the squared bandwidth of the kernel, h^2, (..., 1, 1).
+        pairs: where both are samples, (..., b, b); everywhere unless told.
 
     Returns:
-        Log-probabilities over j; for j = i, which does not count, that of "never", (..., b, b).
+        Log-probabilities over j; for j = i, and j that is no sample, that of "never",
+        (..., b, b).
     """
     exponents = squares / (-2 * h2)
     exponents.diagonal(dim1=-2, dim2=-1).fill_(_NEVER)
+    if pairs is not None:
+        exponents.masked_fill_(~pairs, _NEVER)
     return torch.log_softmax(exponents, dim=-1)
 
 
-def distillation_loss(student: Tensor, teacher: Tensor, bandwidth: Bandwidth = "mean") -> Tensor:
+def distillation_loss(
+    student: Tensor,
+    teacher: Tensor,
+    bandwidth: Bandwidth = "mean",
+    present: Tensor | None = None,
+) -> Tensor:
     """L_KD: divergence of the local from the global model's pairwise similarities (Section IV).
 
     Exactly 0 if both are the same, and for batches of one or two samples, which have no
@@ -38,47 +47,58 @@ def distillation_loss(student: Tensor, teacher: Tensor, bandwidth: Bandwidth = "
     is sum_j (q_{j|i} - p_{j|i} + q_{i|j} - p_{i|j})(x_i - x_j) / h^2.
 
     Args:
-        student: representations by the local model, (b, d).
-        teacher: representations of the same samples by the received global model, (b, d').
+        student: representations by the local model, (..., b, d).
+        teacher: representations of the same samples by the received global model, (..., b, d').
         bandwidth: the kernel's h, or "mean" for h^2 = the mean squared distance of each model's
             own pairs in the batch, held constant. The paper does not give h; the mean adapts
             itself to the scale of the features, so that nothing need be tuned.
+        present: which rows are samples, where others only fill up, (..., b); all unless told.
 
     Returns:
-        KL(Q || P), summed over i and j, a scalar, differentiable (once) in ``student``.
+        KL(Q || P), summed over i and j, (...), differentiable (once) in ``student``.
     """
     with torch.no_grad():
         precise = torch.promote_types(student.dtype, torch.float32)  # of half precision too
         start = student.to(precise)
-        squares = _squared_distances(start, teacher.to(precise))  # (2, b, b)
-        h2 = _squared_bandwidths(squares, bandwidth)  # (2, 1, 1)
-        logs = log_conditional(squares, h2)
+        squares = _squared_distances(start, teacher.to(precise))  # (2, ..., b, b)
+        pairs = None if present is None else present[..., :, None] & present[..., None, :]
+        h2 = _squared_bandwidths(squares, bandwidth, pairs)  # (2, ..., 1, 1)
+        logs = log_conditional(squares, h2, pairs)
         (log_p, log_q), (p, q) = logs, logs.exp()
-        value = (q * (log_q - log_p)).sum()
         pull = q - p
-        pull = (pull + pull.T) / h2[0]  # (b, b)
-        moved = (start - start[:1]).clamp(-_FARTHEST, _FARTHEST)
-        gradient = pull.sum(dim=1, keepdim=True) * moved - pull @ moved  # (b, d)
+        if pairs is not None:
+            q, pull = q * pairs, pull * pairs
+        value = (q * (log_q - log_p)).sum(dim=(-2, -1))
+        pull = (pull + pull.mT) / h2[0]  # (..., b, b)
+        moved = (start - start[..., :1, :]).clamp(-_FARTHEST, _FARTHEST)
+        gradient = pull.sum(dim=-1, keepdim=True) * moved - pull @ moved  # (..., b, d)
     return _with_gradient(value, gradient, student)
 
 
 def _squared_distances(student: Tensor, teacher: Tensor) -> Tensor:
-    """Squared distances of all pairs, the student's and the teacher's, held finite, (2, b, b)."""
-    width = max(student.shape[1], teacher.shape[1])
-    both = torch.stack([F.pad(rows, (0, width - rows.shape[1])) for rows in (student, teacher)])
+    """Squared distances of all pairs, the student's and the teacher's, held finite."""
+    width = max(student.shape[-1], teacher.shape[-1])
+    both = torch.stack([F.pad(rows, (0, width - rows.shape[-1])) for rows in (student, teacher)])
     exact = "donot_use_mm_for_euclid_dist"  # alike rows are at distance 0, not almost
     return torch.cdist(both, both, compute_mode=exact).clamp_max(_FARTHEST).square()
 
 
-def _squared_bandwidths(squares: Tensor, bandwidth: Bandwidth) -> Tensor:
-    """h^2 of both models, (2, 1, 1)."""
+def _squared_bandwidths(squares: Tensor, bandwidth: Bandwidth, pairs: Tensor | None) -> Tensor:
+    """h^2 of both models, (2, ..., 1, 1)."""
     if bandwidth != "mean":
-        return torch.full_like(squares[:, :1, :1], bandwidth**2)
-    size = squares.shape[-1]
-    h2 = squares.sum(dim=(1, 2), keepdim=True) / max(size * (size - 1), 1)
+        return torch.full_like(squares[..., :1, :1], bandwidth**2)
+    if pairs is None:
+        size = squares.shape[-1]
+        number: Tensor | int = max(size * (size - 1), 1)
+    else:
+        squares = squares * pairs
+        size_of = pairs.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
+        number = (size_of * (size_of - 1)).clamp_min(1)[..., None, None]
+    h2 = squares.sum(dim=(-2, -1), keepdim=True) / number
     return h2.clamp_min(torch.finfo(h2.dtype).tiny)
 
 
 def _with_gradient(value: Tensor, gradient: Tensor, variable: Tensor) -> Tensor:
-    """A scalar of this value, whose derivative by ``variable`` is this gradient."""
-    return value + (gradient.to(variable.dtype) * (variable - variable.detach())).sum()
+    """Numbers of these values, whose derivatives by ``variable`` are these gradients."""
+    slope = gradient.to(variable.dtype) * (variable - variable.detach())
+    return value + slope.sum(dim=(-2, -1))

@@ -17,7 +17,14 @@ from cadis.engine.worker import Job
 from cadis.models import FlatModel
 from cadis.runs import RoundResult, RunState
 from cadis.server import Server, together
-from cadis.training import Evaluation, check_fit, choose_device, evaluate, found_head
+from cadis.training import (
+    Evaluation,
+    check_fit,
+    choose_device,
+    evaluate,
+    found_head,
+    may_stack,
+)
 from cadis.training.augmentation import check_augmented
 
 
@@ -71,6 +78,8 @@ class Engine:
         self.start = self._server.start(model.state())
         self._device = choose_device(settings.device)
         self._per_round = self._check_per_round()
+        on_cpu = self._device.type == "cpu"
+        self._stacks = settings.stack and on_cpu and may_stack(model, algorithm, settings.local)
 
     def rounds(
         self, state: RunState, callbacks: Callbacks = NO_CALLBACKS
@@ -119,6 +128,7 @@ class Engine:
             device=self._device,
             sent=sent,
             slots=slots,
+            stacks=self._stacks,
         )
 
     def _check_per_round(self) -> int:

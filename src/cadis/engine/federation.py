@@ -144,6 +144,8 @@ class EngineSettings:
         local: how a client trains.
         test_clients: after how many rounds, and the last, the global model is tested on every
             client's own data; 0 is never.
+        stack: whether several clients are trained at once where the model is small; the results
+            are the same but for rounding.
     """
 
     rounds: Annotated[int, Gt(0)]
@@ -153,6 +155,7 @@ class EngineSettings:
     device: Device = "auto"
     local: LocalSettings = field(default_factory=LocalSettings)
     test_clients: Annotated[int, Ge(0)] = 10
+    stack: bool = True
 
 
 def choose_workers(workers: int | Literal["auto"], device: torch.device, per_round: int) -> int:

@@ -17,7 +17,8 @@ from cadis.engine.sharing import Placed, SharedMemory, process_context, room_for
 from cadis.engine.worker import (
     ClientTestTask,
     Job,
-    Result,
+    Stacked,
+    StackTask,
     TestTask,
     TooLarge,
     Trained,
@@ -26,7 +27,7 @@ from cadis.engine.worker import (
 from cadis.engine.worker import Tested as TestedPart
 from cadis.runs import RunState
 from cadis.server import Answer, Answers, Plan, Presence, Tested
-from cadis.training import batch_sizes
+from cadis.training import batch_sizes, dealt_into_stacks
 
 _TEST_PART = 256
 """Examples of the test set that are tested as one task, at the most."""
@@ -95,7 +96,7 @@ class PoolTransport:
         while answer:
             job, pool = self._opened(sent, answer)
             tasks = self._train_tasks(plan, job.sent.put(messages))
-            results = self._train(tasks, pool)
+            results = self._train(tasks, pool, job.stacks)
             answer = max((r.size for r in results if isinstance(r, TooLarge)), default=0)
         trained = [result for result in results if isinstance(result, Trained)]
         good = [
@@ -164,14 +165,21 @@ class PoolTransport:
             for slot, (client, message) in enumerate(zip(clients, placed, strict=True))
         ]
 
-    def _train(self, tasks: list[TrainTask], pool: Pool) -> list[Result]:
+    def _train(self, tasks: list[TrainTask], pool: Pool, stacks: bool) -> list[Trained | TooLarge]:
         """Train, longest first; results are in the order of the tasks."""
+        sizes = [self._sizes[task.client] for task in tasks]
         order = sorted(range(len(tasks)), key=lambda place: -self._steps[tasks[place].client])
+        dealt = dealt_into_stacks(sizes) if stacks else [[place] for place in order]
         found = pool.run(
-            [tasks[place] for place in order],
-            lambda done: self._callbacks.progress("training clients", done, len(tasks)),
+            [StackTask(tuple(tasks[place] for place in places)) for places in dealt],
+            lambda done: self._callbacks.progress(
+                "training clients", done * len(tasks) // len(dealt), len(tasks)
+            ),
         )
-        results = dict(zip(order, found, strict=True))
+        results: dict[int, Trained | TooLarge] = {}
+        for places, stacked in zip(dealt, found, strict=True):
+            assert isinstance(stacked, Stacked)
+            results |= dict(zip(places, stacked.results, strict=True))
         return [results[place] for place in range(len(tasks))]
 
     def _test_tasks(self, model: Placed) -> list[TestTask]:

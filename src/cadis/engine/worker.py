@@ -3,7 +3,9 @@
 import time
 import traceback
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
@@ -11,13 +13,22 @@ import torch
 from torch import nn
 
 from cadis.algorithm import Algorithm
-from cadis.core import RunError
+from cadis.core import RunError, TensorState, generator_for
 from cadis.data import Examples
 from cadis.engine.federation import EngineSettings, Federation
 from cadis.engine.sharing import Placed, SharedMemory, room_for
+from cadis.methods import Reply
 from cadis.models import FlatModel
 from cadis.runs import StoredFile, read_tensors, store_tensors
-from cadis.training import Evaluation, evaluate, reply_to
+from cadis.training import (
+    Client,
+    Evaluation,
+    StackedModel,
+    evaluate,
+    replies_together,
+    sent_by,
+    stacks_in_trial,
+)
 
 
 @dataclass(frozen=True)
@@ -34,6 +45,7 @@ class Job:
         device: where to train.
         sent: what the server sends; shared memory, written by the server between tasks.
         slots: where clients put what they send back; shared memory.
+        stacks: whether several clients may be trained at once, if a trial succeeds.
     """
 
     module: nn.Module
@@ -45,6 +57,7 @@ class Job:
     device: torch.device
     sent: SharedMemory
     slots: tuple[SharedMemory, ...]
+    stacks: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,6 +87,13 @@ class TrainTask:
 
 
 @dataclass(frozen=True)
+class StackTask:
+    """Train several clients at once."""
+
+    tasks: tuple[TrainTask, ...]
+
+
+@dataclass(frozen=True)
 class TestTask:
     """Test a global model on the test examples from ``start`` to ``stop``."""
 
@@ -90,7 +110,7 @@ class ClientTestTask:
     client: int
 
 
-Task: TypeAlias = TrainTask | TestTask | ClientTestTask
+Task: TypeAlias = StackTask | TestTask | ClientTestTask
 
 
 @dataclass(frozen=True)
@@ -116,6 +136,13 @@ class TooLarge:
 
 
 @dataclass(frozen=True)
+class Stacked:
+    """Clients that have trained at once, in the order of their tasks."""
+
+    results: tuple[Trained | TooLarge, ...]
+
+
+@dataclass(frozen=True)
 class Tested:
     """A global model on a part of the test set, or on what a client owns."""
 
@@ -123,7 +150,7 @@ class Tested:
     seconds: float
 
 
-Result: TypeAlias = Trained | TooLarge | Tested
+Result: TypeAlias = Stacked | Tested
 
 
 class Worker:
@@ -131,47 +158,101 @@ class Worker:
 
     def __init__(self, job: Job) -> None:
         self.job = job
+        self._module = deepcopy(job.module)  # as it was before it was taken over
+        self._stacked: StackedModel | None = None
         self.model = FlatModel(job.module.to(job.device), job.head)
+        self._what = ""
 
     def do(self, task: Task) -> Result:
         """Do a task of either kind; whatever goes wrong is told with whom it went wrong."""
         try:
-            return self.train(task) if isinstance(task, TrainTask) else self.test(task)
+            return self.train(task) if isinstance(task, StackTask) else self.test(task)
         except Exception as error:
-            who = "Testing the global model"
-            if isinstance(task, TrainTask):
-                who = f"Training client {self.job.federation.client_ids[task.client]}"
-            failure = RunError(f"{who} failed: {type(error).__name__}: {error}")
+            failure = RunError(f"{self._what} failed: {type(error).__name__}: {error}")
             failure.add_note(traceback.format_exc())  # survives the way through a pipe
             raise failure from error
 
-    def train(self, task: TrainTask) -> Trained | TooLarge:
-        """Train one client."""
+    def train(self, task: StackTask) -> Stacked:
+        """Train clients: those at once that remember alike."""
+        stacks: dict[object, list[tuple[TrainTask, TensorState]]] = {}
+        for each in task.tasks:
+            memory = self._memory(each)
+            form = _form(memory) if len(task.tasks) > 1 and self._stacks else each.slot
+            stacks.setdefault(form, []).append((each, memory))
+        results: dict[int, Trained | TooLarge] = {}
+        for stack in stacks.values():
+            results |= self._train(stack)
+        return Stacked(tuple(results[each.slot] for each in task.tasks))
+
+    def _train(
+        self, stack: Sequence[tuple[TrainTask, TensorState]]
+    ) -> dict[int, Trained | TooLarge]:
+        """Train some clients at once, or a single one by itself; results by slot."""
+        ids = [str(self.job.federation.client_ids[task.client]) for task, _ in stack]
+        self._what = f"Training client{'s' * (len(ids) > 1)} {', '.join(ids)}"
         started = time.perf_counter()
-        job, slot = self.job, self.job.slots[task.slot]
-        before = read_tensors(task.memory_after.parent, task.memory) if task.memory else {}
-        reply = reply_to(
-            job.sent.get(task.received),
-            self.model,
-            job.federation.clients[task.client].to(job.device),
-            before,
-            job.algorithm,
-            job.settings.local,
-            job.settings.seed,
-            task.round,
-            job.federation.client_ids[task.client],
-            task.participants,
+        clients = [self._client(task, memory) for task, memory in stack]
+        if len(clients) == 1:
+            replies = [self.job.algorithm.method.local(clients[0])]
+        else:
+            replies = replies_together(clients, self._models(len(clients)))
+        spent = (time.perf_counter() - started) / len(clients)
+        return {
+            task.slot: self._sent(task, client, reply, spent)
+            for (task, _), client, reply in zip(stack, clients, replies, strict=True)
+        }
+
+    @cached_property
+    def _stacks(self) -> bool:
+        """Whether several clients can be trained at once; all workers find the same."""
+        job = self.job
+        return job.stacks and stacks_in_trial(
+            self._module, job.head, job.algorithm, job.settings.local, job.federation.clients[0]
         )
+
+    def _models(self, number: int) -> StackedModel:
+        """Room for so many models."""
+        if self._stacked is None or len(self._stacked.memory) < number:
+            self._stacked = StackedModel(deepcopy(self._module), self.job.head, number)
+        return self._stacked
+
+    def _memory(self, task: TrainTask) -> TensorState:
+        self._what = f"Training client {self.job.federation.client_ids[task.client]}"
+        return read_tensors(task.memory_after.parent, task.memory) if task.memory else {}
+
+    def _client(self, task: TrainTask, memory: TensorState) -> Client:
+        job = self.job
+        seed, who = job.settings.seed, job.federation.client_ids[task.client]
+        return Client(
+            model=self.model,
+            examples=job.federation.clients[task.client].to(job.device),
+            algorithm=job.algorithm,
+            settings=job.settings.local,
+            number=task.round,
+            received=job.sent.get(task.received),
+            memory=memory,
+            generator=generator_for(seed, "train", task.round, who),
+        )
+
+    def _sent(
+        self, task: TrainTask, client: Client, reply: Reply, seconds: float
+    ) -> Trained | TooLarge:
+        """Put what a client sends into its slot, and what it remembers into its file."""
+        job, slot = self.job, self.job.slots[task.slot]
+        who = job.federation.client_ids[task.client]
+        started = time.perf_counter()
+        reply = sent_by(client, reply, job.settings.seed, who, task.participants)
         size = room_for([reply.message])
         if size > slot.size:
             return TooLarge(size)
         (sent,) = slot.put([reply.message])
         memory = store_tensors(task.memory_after, reply.memory) if reply.memory else None
-        return Trained(sent, memory, time.perf_counter() - started)
+        return Trained(sent, memory, seconds + time.perf_counter() - started)
 
     def test(self, task: TestTask | ClientTestTask) -> Tested:
         """Test a global model on a part of the test set, or on what a client owns."""
         started = time.perf_counter()
+        self._what = "Testing the global model"
         self.model.load(self.job.sent.get(task.model).model)
         if isinstance(task, ClientTestTask):
             part = self.job.owned[task.client]
@@ -179,3 +260,8 @@ class Worker:
             part = self.job.federation.test.take(slice(task.start, task.stop))
         evaluation = evaluate(self.model, part.to(self.job.device), self.job.algorithm.task)
         return Tested(evaluation, time.perf_counter() - started)
+
+
+def _form(memory: TensorState) -> object:
+    """Names and shapes of what a client remembers."""
+    return tuple((name, tensor.shape, tensor.dtype) for name, tensor in memory.items())

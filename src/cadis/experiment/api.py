@@ -30,7 +30,7 @@ from cadis.runs import RunFolder
 from cadis.samplers import Sampler
 from cadis.server_optimizers import ServerOptimizer
 from cadis.tasks import Task
-from cadis.training import Device
+from cadis.training import Device, Precision
 from cadis.training.augmentation import AUGMENTATIONS
 from cadis.transforms import Transform
 
@@ -52,10 +52,12 @@ def run(
     batch_size: int = 8,
     lr: float | Literal["auto"] = "auto",
     augment: Sequence[str] = (),
+    precision: Precision = "float32",
     seed: int = 0,
     workers: int | Literal["auto"] = "auto",
     device: Device = "auto",
     test_clients: int = 10,
+    stack: bool = True,
     head: str | None = None,
     client_ids: Sequence[ClientId] = (),
     true_clusters: Sequence[int] | None = None,
@@ -86,11 +88,15 @@ def run(
         lr: learning rate of the clients. "auto" is what ``cadis run`` takes for the model if it is
             one of ``cadis.models``, and 0.01 for all others.
         augment: how pictures are changed at random when they are trained on: "flip", "crop".
+        precision: of the arithmetic in training: "float32", or "bf16", which is faster for large
+            models on processors that know it; weights are kept in float32.
         seed: of everything random but the initial model, which is yours.
         workers: processes that train clients, or "auto": one for each core.
         device: "auto", "cpu", "cuda" or "mps".
         test_clients: after how many rounds, and the last, the global model is tested on every
             client's own data; 0 is never.
+        stack: train several clients at once where the model is small; the results are the same but
+            for rounding.
         head: name of the classifier layer, by default the one that is found.
         client_ids: names of the clients, by default their positions.
         true_clusters: the true cluster of each client, if known, to compare with what is found.
@@ -113,6 +119,7 @@ def run(
         "batch_size": batch_size,
         "lr": auto_lr(model) if lr == "auto" else lr,
         "augment": names_in(augment),
+        "precision": precision,
     }
     given = {
         "rounds": rounds,
@@ -121,6 +128,7 @@ def run(
         "workers": workers,
         "device": device,
         "test_clients": test_clients,
+        "stack": stack,
     }
     settings = validated(EngineSettings, given | {"local": local})
     check_names("augmentation", settings.local.augment, AUGMENTATIONS)

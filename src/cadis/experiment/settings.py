@@ -7,7 +7,7 @@ from annotated_types import Ge, Gt, Le
 
 from cadis.engine import EngineSettings
 from cadis.models import MODELS, auto_lr
-from cadis.training import Device, LocalSettings
+from cadis.training import Device, LocalSettings, Precision
 
 _DEFAULT_CLIENTS = 20
 _DEFAULT_PER_ROUND = 10
@@ -65,10 +65,14 @@ class Settings(FederationSettings):
             ResNets (as in the paper), 0.01 for all others.
         augment: how pictures are changed at random when they are trained on, with commas: flip,
             crop; none by default.
+        precision: of the arithmetic in training: float32, or bf16, which is faster for large
+            models on processors that know it; weights are kept in float32.
         workers: processes that train clients, or "auto" for one on each core.
         device: where to train; "auto" takes an accelerator if there is one.
         test_clients: after how many rounds, and the last, the global model is tested on every
             client's own data; 0 is never.
+        stack: train several clients at once where the model is small; the results are the same but
+            for rounding.
     """
 
     model: str = "auto"
@@ -79,9 +83,11 @@ class Settings(FederationSettings):
     batch_size: Annotated[int, Gt(0)] = 8
     lr: Annotated[float, Gt(0)] | Literal["auto"] = "auto"
     augment: tuple[str, ...] = ()
+    precision: Precision = "float32"
     workers: Annotated[int, Gt(0), Le(1024)] | Literal["auto"] = "auto"
     device: Device = "auto"
     test_clients: Annotated[int, Ge(0)] = 10
+    stack: bool = True
 
     def settled(self, num_clients: int, picture: tuple[int, int]) -> "Settings":
         """Without "auto", once the data are known.
@@ -102,7 +108,9 @@ class Settings(FederationSettings):
 
     def for_engine(self) -> EngineSettings:
         """The part that the engine wants to know, of settled settings."""
-        local = LocalSettings(self.epochs, self.batch_size, float(self.lr), self.augment)
+        local = LocalSettings(
+            self.epochs, self.batch_size, float(self.lr), self.augment, self.precision
+        )
         return EngineSettings(
             self.rounds,
             int(self.per_round),
@@ -111,6 +119,7 @@ class Settings(FederationSettings):
             self.device,
             local,
             self.test_clients,
+            self.stack,
         )
 
 

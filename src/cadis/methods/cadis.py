@@ -57,6 +57,7 @@ class CADIS(Defaults):
 
     name: ClassVar[str] = "cadis"
     compares_heads: ClassVar[bool] = True
+    penalty_stacks: ClassVar[bool] = True
     threshold: Annotated[float, Ge(0), Le(1)] = 0.7
     threshold_growth: Annotated[float, Ge(0)] = 0.0
     threshold_max: Annotated[float, Ge(0), Le(1)] = 0.985
@@ -87,8 +88,10 @@ class CADIS(Defaults):
         """Distillation: lambda * L_KD / b, as the final loss divides both its sums by n_i."""
         if not self.needs_view:
             return None
-        loss = distillation_loss(step.representation, step.per_example["teacher"], self.bandwidth)
-        return self.distillation / len(step.labels) * loss
+        student, teacher = step.representation, step.per_example["teacher"]
+        loss = distillation_loss(student, teacher, self.bandwidth, step.present)
+        size = step.labels.shape[-1] if step.present is None else step.present.sum(dim=-1)
+        return self.distillation / size * loss
 
     def weigh(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState

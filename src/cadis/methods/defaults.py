@@ -41,6 +41,7 @@ class Defaults:
 
     pools_clients: ClassVar[bool] = False
     compares_heads: ClassVar[bool] = False
+    penalty_stacks: ClassVar[bool] = False
     needs_scalars: ClassVar[tuple[str, ...]] = ()
     needs_tensors: ClassVar[tuple[str, ...]] = ()
 
@@ -51,12 +52,17 @@ class Defaults:
 
     def local(self, client: LocalClient) -> Reply:
         """Train the received model with this method's penalty."""
-        name, model = client.received.model_name, client.received.model
+        model = client.received.model
         prepared = self.prepare(client.view(model)) if self.needs_view else Prepared()
         training = client.train(model, self.penalty, prepared)
+        return self.reply(client, prepared, training)
+
+    def reply(self, client: LocalClient, prepared: Prepared, training: Training) -> Reply:
+        """Client: what to send and what to remember, of what local training came to."""
         finished = self.finish(training, client.received, client.memory)
         scalars = {key: float(value) for key, value in prepared.scalars.items()}
         scalars |= {"train_loss": training.loss, **finished.scalars}
+        name = client.received.model_name
         return Reply(Message({name: training.model}, finished.tensors, scalars), finished.memory)
 
     def prepare(self, view: LocalView) -> Prepared:  # noqa: ARG002

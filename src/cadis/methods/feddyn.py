@@ -33,14 +33,15 @@ class FedDyn(Defaults):
     """
 
     name: ClassVar[str] = "feddyn"
+    penalty_stacks: ClassVar[bool] = True
     alpha: Annotated[float, Gt(0)] = 0.5
 
     def penalty(self, step: Step) -> Tensor | None:
         """-<g_i, w> + alpha / 2 * ||w - w_t||^2."""
-        proximal = self.alpha / 2 * (step.parameters - step.received).square().sum()
+        proximal = self.alpha / 2 * (step.parameters - step.received).square().sum(dim=-1)
         if "gradient" not in step.memory:
             return proximal
-        return proximal - step.memory["gradient"] @ step.parameters
+        return proximal - (step.memory["gradient"] * step.parameters).sum(dim=-1)
 
     def finish(
         self,

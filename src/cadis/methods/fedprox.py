@@ -19,8 +19,9 @@ class FedProx(Defaults):
     """
 
     name: ClassVar[str] = "fedprox"
+    penalty_stacks: ClassVar[bool] = True
     mu: Annotated[float, Ge(0)] = 0.01
 
     def penalty(self, step: Step) -> Tensor | None:
         """The proximal term, mu / 2 * ||w - w_t||^2."""
-        return self.mu / 2 * (step.parameters - step.received).square().sum()
+        return self.mu / 2 * (step.parameters - step.received).square().sum(dim=-1)

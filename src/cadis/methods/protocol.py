@@ -58,6 +58,7 @@ class Step:
         tensors: what the server sent besides the model.
         per_example: this batch's rows of what was prepared.
         memory: what this client remembers.
+        present: which rows are samples, where others only fill up, (b,); None if all are.
     """
 
     logits: Tensor
@@ -68,6 +69,7 @@ class Step:
     tensors: TensorState
     per_example: TensorState
     memory: TensorState
+    present: Tensor | None = None
 
 
 Penalty: TypeAlias = Callable[[Step], Tensor | None]
@@ -219,6 +221,9 @@ class Method(Protocol):
         name: as users type it.
         pools_clients: whether one client is to hold everybody's data (centralised training).
         compares_heads: whether the server looks at the updates of the classifier layer.
+        penalty_stacks: whether the penalty takes several clients at once: every tensor of a step
+            with a dimension of clients before its own, and a number for each of them as the
+            result. Others are called through ``torch.func.vmap``, which takes longer.
         needs_scalars: names of the scalars that every update must come with.
         needs_tensors: names of the tensors that every update must come with.
     """
@@ -226,6 +231,7 @@ class Method(Protocol):
     name: ClassVar[str]
     pools_clients: ClassVar[bool]
     compares_heads: ClassVar[bool]
+    penalty_stacks: ClassVar[bool]
     needs_scalars: ClassVar[tuple[str, ...]]
     needs_tensors: ClassVar[tuple[str, ...]]
 

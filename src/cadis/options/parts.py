@@ -153,7 +153,12 @@ def normalised(options: Mapping[str, Any]) -> dict[str, Any]:
     Options that are missing have their default, and so have the parameters of our parts; options
     of old and new runs can then be compared.
     """
-    full: dict[str, Any] = {"augment": [], **options}
+    full: dict[str, Any] = {
+        "augment": [],
+        "precision": "float32",
+        "stack": True,
+        **options,
+    }
     for key, kind in KINDS.items():
         full.setdefault(key, list(kind.default) if kind.many else kind.default[0])
         for name in kind.registry.keys() & names_in(full[key]):

@@ -2,10 +2,10 @@
 
 from cadis.tasks.binary import Binary
 from cadis.tasks.classification import Classification
-from cadis.tasks.protocol import Task
+from cadis.tasks.protocol import Reduction, Task
 
 _OURS: tuple[type[Task], ...] = (Classification, Binary)
 
 TASKS: dict[str, type[Task]] = {kind.name: kind for kind in _OURS}
 
-__all__ = ["TASKS", "Binary", "Classification", "Task"]
+__all__ = ["TASKS", "Binary", "Classification", "Reduction", "Task"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 import torch
 from annotated_types import Gt
@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cadis.core import CadisError
+from cadis.tasks.protocol import Reduction
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Binary:
             )
         return 2
 
-    def loss(self, outputs: Tensor, labels: Tensor, reduction: Literal["mean", "sum"]) -> Tensor:
+    def loss(self, outputs: Tensor, labels: Tensor, reduction: Reduction) -> Tensor:
         """Binary cross-entropy: -(positive_weight * y * log p + (1 - y) * log (1 - p))."""
         log_odds = self._log_odds(outputs)
         weight = None if self.positive_weight == 1 else log_odds.new_tensor(self.positive_weight)

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from torch import Tensor
 from torch.nn import functional as F
+
+from cadis.tasks.protocol import Reduction
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Classification:
         """One for each output."""
         return num_outputs
 
-    def loss(self, outputs: Tensor, labels: Tensor, reduction: Literal["mean", "sum"]) -> Tensor:
+    def loss(self, outputs: Tensor, labels: Tensor, reduction: Reduction) -> Tensor:
         """Cross-entropy."""
         return F.cross_entropy(outputs, labels, reduction=reduction)
 

@@ -1,9 +1,12 @@
 """What a task is: it owns the loss, the prediction and the measures."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, TypeAlias
 
 from torch import Tensor
+
+Reduction: TypeAlias = Literal["mean", "sum", "none"]
+"""What is made of the losses of single samples."""
 
 
 class Task(Protocol):
@@ -27,8 +30,15 @@ class Task(Protocol):
     def num_classes(self, num_outputs: int) -> int:
         """How many classes a model with so many outputs tells apart."""
 
-    def loss(self, outputs: Tensor, labels: Tensor, reduction: Literal["mean", "sum"]) -> Tensor:
-        """The loss of a batch: its outputs, (b, outputs), and its labels, (b,)."""
+    def loss(self, outputs: Tensor, labels: Tensor, reduction: Reduction) -> Tensor:
+        """The loss of a batch: its outputs, (b, outputs), and its labels, (b,).
+
+        Args:
+            outputs: of the model.
+            labels: the truth.
+            reduction: the mean of the samples' losses, their sum, or "none": each, (b,), which
+                several clients that are trained at once are told apart by.
+        """
 
     def predict(self, outputs: Tensor) -> Tensor:
         """The class that a model says, (n,), of its outputs, (n, outputs)."""

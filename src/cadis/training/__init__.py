@@ -5,23 +5,35 @@ from cadis.training.local import (
     Client,
     Device,
     LocalSettings,
+    Precision,
     batch_sizes,
     choose_device,
     reply_to,
+    sent_by,
     view_of,
 )
+from cadis.training.stack_trial import may_stack, stacks_in_trial
+from cadis.training.stacked import dealt_into_stacks, replies_together
+from cadis.training.stacked_model import StackedModel
 
 __all__ = [
     "Client",
     "Device",
     "Evaluation",
     "LocalSettings",
+    "Precision",
+    "StackedModel",
     "batch_sizes",
     "check_fit",
     "check_labels",
     "choose_device",
+    "dealt_into_stacks",
     "evaluate",
     "found_head",
+    "may_stack",
+    "replies_together",
     "reply_to",
+    "sent_by",
+    "stacks_in_trial",
     "view_of",
 ]

@@ -6,7 +6,7 @@ weight and forgets it. So it is never written down: the two factors are kept whi
 are worked out, and their product is then added straight to the weight, in one pass over it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -45,11 +45,11 @@ class InPlaceLinears:
             for layer in taken:
                 del vars(layer)["forward"]
 
-    def gradients(self, loss: Tensor, leaves: list[Tensor]) -> list[Tensor | None]:
+    def gradients(self, loss: Tensor, leaves: Sequence[Tensor]) -> Sequence[Tensor | None]:
         """The gradients of a loss, None where there is none or only its factors are kept."""
         self.collecting = True
         try:
-            return list(torch.autograd.grad(loss, leaves, allow_unused=True))
+            return torch.autograd.grad(loss, leaves, allow_unused=True)
         finally:
             self.collecting = False
 
@@ -64,7 +64,7 @@ class InPlaceLinears:
         self._factors.clear()
 
     def _forward(self, layer: nn.Linear, inputs: Tensor) -> Tensor:
-        if inputs.dim() != 2 or not inputs.is_floating_point():
+        if inputs.dim() != 2:
             return F.linear(inputs, layer.weight, layer.bias)
         return _linear(inputs, layer.weight, layer.bias, self)
 

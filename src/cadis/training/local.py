@@ -23,6 +23,9 @@ from cadis.transforms import apply_chain
 Device: TypeAlias = Literal["auto", "cpu", "cuda", "mps"]
 """Where models are trained."""
 
+Precision: TypeAlias = Literal["float32", "bf16"]
+"""Of the arithmetic in training: as the model is, or bfloat16 wherever torch deems it safe."""
+
 _LARGE_BATCH = 64
 """Examples that are evaluated at once: enough to be efficient, few enough for the cache."""
 
@@ -36,12 +39,14 @@ class LocalSettings:
         batch_size: b.
         lr: eta, the learning rate.
         augment: what is done to pictures at random before a step, by name.
+        precision: of the arithmetic in a step; weights are always kept as they are.
     """
 
     epochs: Annotated[int, Gt(0)] = 5
     batch_size: Annotated[int, Gt(0)] = 8
     lr: Annotated[float, Gt(0)] = field(default_factory=lambda: auto_lr(None))
     augment: tuple[str, ...] = ()
+    precision: Precision = "float32"
 
 
 @dataclass
@@ -82,7 +87,8 @@ class Client:
     def view(self, model: ModelState) -> LocalView:
         """What a model makes of the client's data, in evaluation mode."""
         self.model.load(model)
-        return view_of(self.model, self.examples, self.algorithm.task)
+        with self._autocast():
+            return view_of(self.model, self.examples, self.algorithm.task)
 
     def loss(self, model: ModelState) -> float:
         """The mean loss of a model on the client's data, in evaluation mode."""
@@ -108,9 +114,11 @@ class Client:
         flat.module.train()
         devices = [start.device] if start.is_cuda else []
         with torch.random.fork_rng(devices=devices), stepper.stepping():
-            torch.manual_seed(int(torch.randint(2**62, (), generator=self.generator)))
+            _seed(int(torch.randint(2**62, (), generator=self.generator)), start.device)
             for batch, per_example in self._batches(prepared or Prepared()):
-                logits, representation = flat.forward(batch.scaled)
+                with self._autocast():
+                    logits, representation = flat.forward(batch.scaled)
+                logits = logits.to(start.dtype)
                 loss = task.loss(logits, batch.labels, "mean")
                 step = Step(
                     logits=logits,
@@ -129,21 +137,32 @@ class Client:
         own = trained.parameters if start.device.type == "cpu" else flat.vector.detach().clone()
         return Training(trained, own, start, steps, stepper.lr, float(losses) / steps)
 
-    def _batches(self, prepared: Prepared) -> Iterator[tuple[Examples, TensorState]]:
-        """Shuffled batches of all epochs: gathered once an epoch, then views."""
+    def _autocast(self) -> AbstractContextManager[object]:
+        """What makes a pass through the model as precise as asked for."""
+        if self.settings.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self.model.vector.device.type, torch.bfloat16)
+
+    def epochs(self, prepared: Prepared) -> Iterator[tuple[Examples, TensorState]]:
+        """The shuffled examples of each epoch, and what was prepared for them."""
         examples, settings, generator = self.examples, self.settings, self.generator
         chance = _own_generator(generator) if settings.augment else generator
-        sizes = batch_sizes(len(examples), settings.batch_size)
         for _ in range(settings.epochs):
             order = torch.randperm(len(examples), generator=generator)
-            shuffled = examples.inputs[order]
+            inputs = examples.inputs[order]
             if settings.augment:
-                shuffled = augmented(shuffled, settings.augment, chance)
-            inputs = channels_last(shuffled).split(sizes)
-            labels = examples.labels[order].split(sizes)
-            extra = {n: rows[order].split(sizes) for n, rows in prepared.per_example.items()}
+                inputs = augmented(inputs, settings.augment, chance)
+            shuffled = Examples(channels_last(inputs), examples.labels[order], examples.scaling)
+            yield shuffled, {name: rows[order] for name, rows in prepared.per_example.items()}
+
+    def _batches(self, prepared: Prepared) -> Iterator[tuple[Examples, TensorState]]:
+        """Shuffled batches of all epochs: gathered once an epoch, then views."""
+        sizes = batch_sizes(len(self.examples), self.settings.batch_size)
+        for shuffled, rows_of in self.epochs(prepared):
+            inputs, labels = shuffled.inputs.split(sizes), shuffled.labels.split(sizes)
+            extra = {name: rows.split(sizes) for name, rows in rows_of.items()}
             for number, pair in enumerate(zip(inputs, labels, strict=True)):
-                batch = Examples(*pair, examples.scaling)
+                batch = Examples(*pair, shuffled.scaling)
                 yield batch, {name: parts[number] for name, parts in extra.items()}
 
 
@@ -183,6 +202,8 @@ class _Stepper:
 def view_of(model: FlatModel, examples: Examples, task: Task) -> LocalView:
     """What the model makes of all examples, in evaluation mode."""
     logits, representation = outputs_of(model, examples)
+    dtype = model.vector.dtype  # of half precision, only the arithmetic is
+    logits, representation = logits.to(dtype), representation.to(dtype)
     correct = task.predict(logits) == examples.labels
     correct &= ~logits.isnan().any(dim=1)  # not the class that a prediction makes of them
     return LocalView(logits, representation, examples.labels, correct)
@@ -247,14 +268,20 @@ def reply_to(
         memory=memory,
         generator=generator_for(seed, "train", number, client_id),
     )
-    reply = algorithm.method.local(client)
+    return sent_by(client, algorithm.method.local(client), seed, client_id, participants)
+
+
+def sent_by(
+    client: Client, reply: Reply, seed: int, client_id: ClientId, participants: int
+) -> Reply:
+    """A client's reply after its transforms, as :func:`reply_to` describes it."""
     tensors = {name: tensor.cpu() for name, tensor in reply.message.tensors.items()}
     message = apply_chain(
-        algorithm.transforms_of("client"),
+        client.algorithm.transforms_of("client"),
         replace(reply.message, tensors=tensors),
-        received,
+        client.received,
         participants,
-        lambda name: generator_for(seed, "transform", name, number, client_id),
+        lambda name: generator_for(seed, "transform", name, client.number, client_id),
     )
     return Reply(message, reply.memory)
 
@@ -273,3 +300,12 @@ def _own_generator(generator: torch.Generator) -> torch.Generator:
     """A generator whose draws leave those of the first alone."""
     seed = int(torch.randint(2**62, (), generator=generator))
     return torch.Generator().manual_seed(seed)
+
+
+def _seed(seed: int, device: torch.device) -> None:
+    """Seed what dropout draws from. Seeding every kind of device takes longer than a small step."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
+    elif device.type == "mps":
+        torch.mps.manual_seed(seed)

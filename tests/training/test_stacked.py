@@ -1,0 +1,285 @@
+"""Clients trained at once: the results of one by one, whatever the model, method and sizes."""
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cadis.algorithm import Algorithm
+from cadis.core import Message, TensorState, generator_for
+from cadis.data import Examples
+from cadis.data.examples import Scaling
+from cadis.local_optimizers import SGD
+from cadis.methods import CADIS, Defaults, FedAvg, FedDyn, FedFA, FedProx, LocalClient, Reply, Step
+from cadis.models import FlatModel, mlp, small_cnn
+from cadis.tasks import Binary
+from cadis.training import (
+    Client,
+    LocalSettings,
+    StackedModel,
+    dealt_into_stacks,
+    may_stack,
+    replies_together,
+    stacks_in_trial,
+)
+from support import blobs, model_after, run_rounds, small_model, small_settings
+
+SIZES = (9, 21, 1, 13, 8)  # batches of 4: with a rest, with a last one of 5, a single example, even
+
+
+class Own(nn.Module):
+    """A model as users write them: functions between layers, a layer without bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.second = nn.Linear(24, 5)
+        self.first = nn.Conv2d(1, 6, 3, stride=2, padding=1, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(self.first(x)).tanh()
+        out: Tensor = self.second(x.reshape(x.size(0), -1))
+        return out
+
+
+class Mixing(nn.Module):
+    """Lets rows see each other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1)
+        out: Tensor = self.head(x - x.mean(dim=0))
+        return out
+
+
+class Skipping(nn.Module):
+    """No chain of layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(16, 16), nn.Linear(16, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1)
+        out: Tensor = self.head(x + self.body(x))
+        return out
+
+
+class Branching(Mixing):
+    """Looks at the data to find its way."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1)
+        out: Tensor = self.head(x if x.sum() > 0 else -x)
+        return out
+
+
+@dataclass(frozen=True)
+class Confident(Defaults):
+    """A method of one's own, which knows nothing of several clients at once."""
+
+    name: ClassVar[str] = "confident"
+
+    def penalty(self, step: Step) -> Tensor | None:
+        rows = step.logits.log_softmax(dim=1)[torch.arange(len(step.labels)), step.labels]
+        strength: Tensor = step.parameters.norm() / len(step.labels)
+        return 0.1 * rows.mean() + strength
+
+
+@dataclass(frozen=True)
+class OwnLocal(Defaults):
+    name: ClassVar[str] = "own-local"
+
+    def local(self, client: LocalClient) -> Reply:
+        return super().local(client)
+
+
+def made(build: Callable[[], nn.Module]) -> nn.Module:
+    torch.manual_seed(0)
+    return build()
+
+
+def clients_of(
+    module: nn.Module,
+    algorithm: Algorithm,
+    settings: LocalSettings,
+    owned: Sequence[Examples],
+    memories: Sequence[TensorState],
+    shared: bool = True,
+) -> list[Client]:
+    flat = FlatModel(deepcopy(module), None)
+    state = flat.state()
+    found = []
+    for place, (examples, memory) in enumerate(zip(owned, memories, strict=True)):
+        moved = state if shared else replace(state, parameters=state.parameters * (1 + place / 50))
+        parts = algorithm, settings, 1, Message({"model": moved}), memory
+        found.append(Client(flat, examples, *parts, generator_for(3, "train", 1, place)))
+    return found
+
+
+def stacked(module: nn.Module, number: int) -> StackedModel:
+    head = FlatModel(deepcopy(module)).layout.head
+    assert head is not None
+    return StackedModel(deepcopy(module), head.layer, number)
+
+
+def check_close(found: TensorState, expected: TensorState, tolerance: float = 1e-4) -> None:
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        torch.testing.assert_close(found[name], tensor, rtol=tolerance, atol=tolerance / 100)
+
+
+def check_alike(
+    module: nn.Module,
+    algorithm: Algorithm,
+    settings: LocalSettings,
+    owned: Sequence[Examples],
+    shared: bool = True,
+) -> None:
+    memories: Sequence[TensorState] = [{}] * len(owned)
+    for _ in range(2):  # the second time with what was remembered
+        parts = module, algorithm, settings, owned, memories, shared
+        alone = [algorithm.method.local(client) for client in clients_of(*parts)]
+        together = replies_together(clients_of(*parts), stacked(module, len(owned)))
+        for one, other in zip(alone, together, strict=True):
+            check_close(vars(other.message.model), vars(one.message.model))
+            check_close(other.memory, one.memory)
+            assert other.message.scalars == pytest.approx(dict(one.message.scalars), rel=1e-4)
+        memories = [reply.memory for reply in alone]
+
+
+SETTINGS = LocalSettings(epochs=2, batch_size=4, lr=0.05)
+OWNED = [blobs(size, [n % 5, (n + 1) % 5], seed=n) for n, size in enumerate(SIZES)]
+METHODS = [FedAvg(), FedProx(0.3), FedDyn(), CADIS(), CADIS(bandwidth=2.0), FedFA(), Confident()]
+MODELS = {
+    "sequential": small_model,
+    "own": Own,
+    "small-cnn": lambda: small_cnn(1, 4, 4, 5),
+    "mlp": lambda: mlp(1, 4, 4, 5),
+}
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+@pytest.mark.parametrize("name", MODELS)
+def test_at_once_is_as_one_by_one(name: str, method: Defaults) -> None:
+    check_alike(made(MODELS[name]), Algorithm(method), SETTINGS, OWNED)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", [FedProx(0.3), CADIS()], ids=lambda method: method.name)
+def test_with_momentum_and_decay(method: Defaults) -> None:
+    optimizer = SGD(momentum=0.9, weight_decay=0.01, lr_decay=0.5)
+    algorithm = Algorithm(method, local_optimizer=optimizer)  # type: ignore[arg-type]
+    check_alike(made(small_model), algorithm, SETTINGS, OWNED)
+
+
+def test_with_a_model_for_each_client() -> None:
+    check_alike(made(small_model), Algorithm(CADIS()), SETTINGS, OWNED, shared=False)
+
+
+def test_with_augmented_pictures_of_bytes() -> None:
+    scaling = Scaling((0.3,), (0.2,))
+    owned = [
+        Examples((e.inputs * 40).clamp(0, 255).to(torch.uint8), e.labels, scaling) for e in OWNED
+    ]
+    settings = replace(SETTINGS, augment=("flip", "crop"), lr=0.005)
+    check_alike(made(small_model), Algorithm(CADIS()), settings, owned)
+
+
+def test_with_one_output() -> None:
+    owned = [Examples(e.inputs, e.labels % 2) for e in OWNED]
+    algorithm = Algorithm(CADIS(), task=Binary(positive_weight=3.0))
+    check_alike(made(lambda: mlp(1, 4, 4, 1)), algorithm, SETTINGS, owned)
+
+
+def test_one_that_diverges_leaves_the_others_alone() -> None:
+    broken = Examples(OWNED[1].inputs * torch.inf, OWNED[1].labels)
+    module, algorithm = made(small_model), Algorithm(CADIS())
+    for owned in ([OWNED[0], broken, *OWNED[2:]], [broken, *OWNED[2:], OWNED[0]]):
+        clients = clients_of(module, algorithm, SETTINGS, owned, [{}] * len(owned))
+        replies = replies_together(clients, stacked(module, len(owned)))
+        finite = [reply.message.model.is_finite() for reply in replies]
+        assert finite == [examples is not broken for examples in owned]
+
+
+def test_rules_of_the_model_and_the_method() -> None:
+    tied = nn.Sequential(nn.Flatten(), nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 5))
+    tied[2].weight = tied[1].weight
+    frozen = small_model()
+    next(frozen.parameters()).requires_grad_(False)
+    refused = {
+        "batch norm": small_model(batch_norm=True),
+        "dropout": small_model(dropout=0.2),
+        "tied": tied,
+        "frozen": frozen,
+        "large": nn.Sequential(nn.Flatten(), nn.Linear(16, 7000), nn.Linear(7000, 5)),
+        "layer norm": nn.Sequential(nn.Flatten(), nn.LayerNorm(16), nn.Linear(16, 5)),
+    }
+    assert may_stack(FlatModel(small_model()), Algorithm(FedAvg()), SETTINGS)
+    for what, module in refused.items():
+        assert not may_stack(FlatModel(module), Algorithm(FedAvg()), SETTINGS), what
+    assert not may_stack(FlatModel(small_model()), Algorithm(OwnLocal()), SETTINGS)
+    fast = replace(SETTINGS, precision="bf16")
+    assert not may_stack(FlatModel(small_model()), Algorithm(FedAvg()), fast)
+
+
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        (small_model, True),
+        (Own, True),
+        (Mixing, False),
+        (Skipping, False),
+        (Branching, False),
+        (lambda: nn.Sequential(nn.Flatten(), nn.RReLU(), nn.Linear(16, 5)), False),
+    ],
+)
+def test_a_trial_tells_what_no_rule_can(build: Callable[[], nn.Module], expected: bool) -> None:
+    module = made(build)
+    head = FlatModel(deepcopy(module)).layout.head
+    assert head is not None
+    chance = torch.get_rng_state()
+    found = stacks_in_trial(module, head.layer, Algorithm(CADIS()), SETTINGS, OWNED[0])
+    assert found is expected
+    assert torch.equal(chance, torch.get_rng_state())
+
+
+def test_stacks_are_dealt_evenly() -> None:
+    assert dealt_into_stacks([5, 9, 7, 8]) == [[1, 2], [3, 0]]
+    assert dealt_into_stacks([3]) == [[0]]
+    for number in range(1, 60):
+        stacks = dealt_into_stacks(list(range(number)))
+        assert sorted(place for stack in stacks for place in stack) == list(range(number))
+        lengths = [len(stack) for stack in stacks]
+        assert max(lengths) - min(lengths) <= 1
+        assert max(lengths) <= 10
+        assert len(stacks) >= min(2, number)
+
+
+@pytest.mark.parametrize("method", [FedAvg(), CADIS(), FedDyn()], ids=lambda method: method.name)
+def test_rounds_are_those_of_one_by_one(method: Defaults, tmp_path: Path) -> None:
+    settings = small_settings(rounds=4, per_round=5)
+    algorithm = Algorithm(method)  # type: ignore[arg-type]
+    together = run_rounds(algorithm, tmp_path, settings)
+    alone = run_rounds(algorithm, tmp_path, replace(settings, stack=False))
+    for one, other in zip(together, alone, strict=True):
+        check_close(vars(model_after(one)), vars(model_after(other)), tolerance=1e-3)
+        assert one.record.report.get("clusters") == other.record.report.get("clusters")
+
+
+@pytest.mark.parametrize("method", [FedAvg(), CADIS(), FedDyn()], ids=lambda method: method.name)
+def test_any_number_of_workers_gives_the_same_bits(method: Defaults, tmp_path: Path) -> None:
+    runs = [
+        run_rounds(Algorithm(method), tmp_path, small_settings(3, n, per_round=5))  # type: ignore[arg-type]
+        for n in (1, 2, 3)
+    ]
+    for other in runs[1:]:
+        for one, two in zip(runs[0], other, strict=True):
+            assert torch.equal(model_after(one).parameters, model_after(two).parameters)
