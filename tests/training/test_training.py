@@ -176,4 +176,4 @@ def test_half_precision_changes_the_arithmetic_alone(method: Method) -> None:
         assert trained.parameters.dtype == trained.buffers.dtype == torch.float32
         moved[precision] = trained.parameters - start.parameters
     assert not torch.equal(moved["float32"], moved["bf16"])
-    assert (moved["float32"] - moved["bf16"]).norm() < 0.1 * moved["float32"].norm()
+    assert F.cosine_similarity(moved["float32"], moved["bf16"], dim=0) > 0.98

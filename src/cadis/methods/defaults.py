@@ -36,7 +36,12 @@ class Defaults:
 
     A method overrides, on the client, ``prepare``, ``penalty`` and ``finish``, or the whole of
     ``local``; on the server ``weigh``, or the whole of ``aggregate``. The first three never branch
-    on a tensor's value, so that several clients can be trained stacked.
+    on a tensor's value, so that several clients can be trained at once.
+
+    Attributes:
+        penalty_stacks: whether the penalty itself takes several clients at once: every tensor of a
+            step with a dimension of clients before its own, and a number for each of them as the
+            result. Others are called by ``torch.func.vmap``, which takes longer.
     """
 
     pools_clients: ClassVar[bool] = False

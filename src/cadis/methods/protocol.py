@@ -221,9 +221,6 @@ class Method(Protocol):
         name: as users type it.
         pools_clients: whether one client is to hold everybody's data (centralised training).
         compares_heads: whether the server looks at the updates of the classifier layer.
-        penalty_stacks: whether the penalty takes several clients at once: every tensor of a step
-            with a dimension of clients before its own, and a number for each of them as the
-            result. Others are called through ``torch.func.vmap``, which takes longer.
         needs_scalars: names of the scalars that every update must come with.
         needs_tensors: names of the tensors that every update must come with.
     """
@@ -231,7 +228,6 @@ class Method(Protocol):
     name: ClassVar[str]
     pools_clients: ClassVar[bool]
     compares_heads: ClassVar[bool]
-    penalty_stacks: ClassVar[bool]
     needs_scalars: ClassVar[tuple[str, ...]]
     needs_tensors: ClassVar[tuple[str, ...]]
 
