@@ -6,11 +6,20 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from benchmarks.disk import keeping
-from benchmarks.engine import distillation, overhead_on_cnn, overhead_on_digits
+from benchmarks.engine import overhead_on_cnn, overhead_on_digits
 from benchmarks.measure import Measured, ratio
 from benchmarks.memory import memory
+from benchmarks.peers import flower_simulation
 from benchmarks.report import report
 from benchmarks.server import server
+from benchmarks.steps import (
+    against_plain_loop,
+    arithmetic,
+    distillation,
+    fedavg_cnn,
+    half_precision,
+    small_cases,
+)
 
 Line: TypeAlias = Callable[[], Measured | list[Measured]]
 """Measures; raises :class:`benchmarks.measure.SkippedError` where that cannot be done."""
@@ -28,9 +37,14 @@ def help_page() -> Measured:
 
 
 LINES: dict[str, Line] = {
+    "peers/flower": lambda: flower_simulation(rounds=5),
+    "steps/arithmetic": lambda: arithmetic(rounds=9),
+    "steps/small": lambda: [against_plain_loop(case, rounds=15) for case in small_cases()],
+    "steps/cadis-small": lambda: [distillation(case, rounds=15) for case in small_cases()],
+    "steps/cadis-cnn": lambda: distillation(fedavg_cnn(), rounds=7),
+    "steps/bf16": lambda: half_precision(rounds=5),
     "engine/digits": lambda: overhead_on_digits(rounds=40),
     "engine/cnn": lambda: overhead_on_cnn(rounds=6),
-    "engine/distillation": lambda: distillation(times=5),
     "disk/fedavg": lambda: keeping("fedavg", rounds=40),
     "disk/feddyn": lambda: keeping("feddyn", rounds=40),
     "server/100": lambda: server(num_clients=100, rounds=100, limit=5, times=30),

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,11 @@ from benchmarks.compare import Change, changes, main
 from benchmarks.isolated import measure_apart
 from benchmarks.lines import LINES
 from benchmarks.measure import Measured
+from benchmarks.peers import check_same_work
 from benchmarks.results import FOLDER, Results, newest, read, results_now, save
+from benchmarks.steps import fedavg_cnn, flops_per_example, rounds_of, tabular
 from cadis.core import CadisError
+from cadis.methods import CADIS, FedAvg
 
 ROOT = Path(__file__).parents[1]
 FAST = Measured("step / arithmetic", 1.7, 1.35, note="5 rounds")
@@ -163,3 +167,30 @@ def test_json_is_what_others_can_read(tmp_path: Path) -> None:
             "at_least": True,
         }
     ]
+
+
+def test_the_arithmetic_of_a_step_is_counted_by_hand() -> None:
+    first = 28 * 28 * 32 * (5 * 5 * 1)  # outputs, and what each is a sum of
+    second = 14 * 14 * 64 * (5 * 5 * 32)
+    wide, last = 512 * (7 * 7 * 64), 10 * 512
+    by_hand = 2 * (2 * first + 3 * second + 3 * wide + 3 * last)  # the pictures need no gradient
+    assert flops_per_example(fedavg_cnn().module, (1, 28, 28)) == by_hand
+
+
+def test_two_engines_train_the_same_clients_in_turns() -> None:
+    case = tabular()  # ten clients of 60 samples: 5 epochs of 8 batches, the last one of 4
+    with closing(rounds_of(case, FedAvg())) as ours, closing(rounds_of(case, CADIS())) as theirs:
+        for _ in range(2):
+            one, other = next(ours), next(theirs)
+            assert one.steps == other.steps == 10 * 5 * 8
+            assert min(one.seconds, other.seconds) > 0
+
+
+@pytest.mark.parametrize("losses", [(2.3, 2.3), (0.5, 1.5), (float("nan"), 0.5)])
+def test_peers_that_did_not_do_the_same_work_are_not_compared(losses: tuple[float, float]) -> None:
+    with pytest.raises(RuntimeError, match="Not the same work"):
+        check_same_work([losses])
+
+
+def test_peers_that_did_the_same_work_are_compared() -> None:
+    check_same_work([(2.3, 2.3), (0.5, 0.6)])
