@@ -40,7 +40,7 @@ format: $(READY)  ## Put the code into shape.
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(READY)  ## Measure speed and memory, as ratios (half an hour; WORDS="steps disk" for some lines).
+bench: $(READY)  ## Measure speed and memory, as ratios (about 20 minutes; WORDS="steps disk" for some lines).
 	@$(BIN)/python -m benchmarks $(WORDS)
 
 bench-save: $(READY)  ## The same, kept in benchmarks/results (NOTE="..." is kept with it).

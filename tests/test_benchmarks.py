@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import benchmarks.__main__ as command
 from benchmarks.compare import Change, changes, main
 from benchmarks.isolated import measure_apart
 from benchmarks.lines import LINES
@@ -148,9 +149,21 @@ def test_a_line_that_fails_is_told_and_does_no_harm() -> None:
     assert "KeyError: 'nothing/here'" in outcome.failure
 
 
+def test_after_a_line_that_fails_the_table_comes_and_the_exit_code_is_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "LINES", dict.fromkeys(("no/such", "nor/this"), lambda: FAST))
+    monkeypatch.setattr(sys, "argv", ["benchmarks"])
+    with pytest.raises(SystemExit, match=r"Failed: no/such, nor/this\."):
+        command.main()
+    printed = capsys.readouterr().out
+    assert "no/such: FAILED" in printed
+    assert "measured" in printed
+
+
 def test_words_that_no_line_has_are_refused() -> None:
-    command = [sys.executable, "-m", "benchmarks", "nothing-like-it"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    asked = [sys.executable, "-m", "benchmarks", "nothing-like-it"]
+    done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("No line has such a name; there are: ")
 
