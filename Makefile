@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run report test test-deploy torture check format bench clean
+.PHONY: help run report test test-deploy torture check format bench bench-save bench-compare clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -13,7 +13,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $(READY)
 
 help:  ## Explain the targets.
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
 
 run: $(READY)  ## Run the demo: CADIS on handwritten digits, 20 clients in 5 clusters.
 	@$(BIN)/cadis run
@@ -40,8 +40,14 @@ format: $(READY)  ## Put the code into shape.
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(READY)  ## Measure speed and memory, as ratios (about ten minutes).
-	@$(BIN)/python -m benchmarks
+bench: $(READY)  ## Measure speed and memory, as ratios (about 20 minutes; WORDS="steps disk" for some lines).
+	@$(BIN)/python -m benchmarks $(WORDS)
+
+bench-save: $(READY)  ## The same, kept in benchmarks/results (NOTE="..." is kept with it).
+	@$(BIN)/python -m benchmarks --save --note "$(NOTE)" $(WORDS)
+
+bench-compare: $(READY)  ## What changed between the two newest results (or FILES="OLD.json NEW.json").
+	@$(BIN)/python -m benchmarks.compare $(FILES)
 
 clean:  ## Remove the virtual environment and caches.
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,76 +1,64 @@
-"""All measurements, one table."""
+"""All measurements, or some of them, in one table: ``python -m benchmarks [WORD ...]``."""
 
-import os
-import platform
-import subprocess
+import argparse
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
-import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.disk import keeping
-from benchmarks.engine import distillation, overhead_on_cnn, overhead_on_digits
-from benchmarks.measure import Measured, ratio
-from benchmarks.memory import memory
-from benchmarks.report import report
-from benchmarks.server import server
-
-
-def help_page() -> Measured:
-    """``cadis --help`` / an empty Python that imports the same command-line library."""
-
-    def python(*arguments: str) -> Callable[[], object]:
-        command = [sys.executable, *arguments]
-        return lambda: subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
-
-    value = ratio(python("-m", "cadis", "--help"), python("-c", "import click"), times=5)
-    return Measured("cadis --help / import click", value, 2, note="torch is not imported")
-
-
-MEASUREMENTS: list[Callable[[], Measured | list[Measured]]] = [
-    lambda: overhead_on_digits(rounds=40),
-    lambda: overhead_on_cnn(rounds=6),
-    lambda: distillation(times=5),
-    lambda: keeping("fedavg", rounds=40),
-    lambda: keeping("feddyn", rounds=40),
-    lambda: server(num_clients=100, rounds=100, limit=5, times=30),
-    lambda: server(num_clients=1000, rounds=1000, limit=50, times=30),
-    lambda: server(num_clients=1000, rounds=6000, limit=50, times=30),
-    lambda: memory("fedavg"),
-    lambda: memory("feddyn"),
-    report,
-    help_page,
-]
-
-
-def machine() -> str:
-    """What this was measured on."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    processor = names[0] if names else platform.processor()
-    versions = f"Python {platform.python_version()}, torch {torch.__version__}"
-    return f"{processor}, {os.cpu_count()} cores, {versions}"
+from benchmarks.isolated import measure_apart
+from benchmarks.lines import LINES
+from benchmarks.measure import Measured
+from benchmarks.results import machine, results_now, save, versions
 
 
 def main() -> None:
-    """Measure and print."""
-    console = Console(width=110)
-    table = Table(title=machine(), title_justify="left")
-    for column in ("measured", "value", "at most", "", "how"):
+    """Measure, print, and keep the results if that is asked for."""
+    arguments = _arguments()
+    chosen = [line for line in LINES if _wanted(line, arguments.words)]
+    if not chosen:
+        sys.exit(f"No line has such a name; there are: {', '.join(LINES)}.")
+    console = Console(width=120)
+    rows, failed = list[Measured](), list[str]()
+    for line in chosen:
+        outcome = measure_apart(line)
+        if outcome.skipped:
+            console.print(f"{line}: skipped. {outcome.skipped}", markup=False)
+        if outcome.failure:
+            failed.append(line)
+            console.print(f"{line}: FAILED\n{outcome.failure}", markup=False)
+        for row in outcome.rows:
+            console.print(f"{row.name}: {row.figure} ({row.goal})", markup=False)
+        rows.extend(outcome.rows)
+    console.print(_table(rows))
+    if arguments.save and rows:
+        console.print(f"Kept in {save(results_now(rows, arguments.note))}.")
+    if failed:
+        sys.exit(f"Failed: {', '.join(failed)}.")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
+    parser.add_argument("words", nargs="*", help=f"parts of the names of lines: {', '.join(LINES)}")
+    parser.add_argument("--save", action="store_true", help="keep the results")
+    parser.add_argument("--note", default="", help="what to know of the results that are kept")
+    return parser.parse_args()
+
+
+def _wanted(line: str, words: list[str]) -> bool:
+    return not words or any(word in line for word in words)
+
+
+def _table(rows: list[Measured]) -> Table:
+    """All rows, and whether their goals are reached."""
+    told = ", ".join(f"{name} {number}" for name, number in versions().items())
+    table = Table(title=f"{machine()}; {told}", title_justify="left")
+    for column in ("measured", "value", "goal", "", "how"):
         table.add_column(column)
-    for measurement in MEASUREMENTS:
-        measured = measurement()
-        for row in measured if isinstance(measured, list) else [measured]:
-            console.print(f"{row.name}: {row.value:.3g} {row.unit}")
-            verdict = "ok" if row.value <= row.limit else "missed"
-            unit = f" {row.unit}" if row.unit else ""
-            value, limit = f"{row.value:.3g}{unit}", f"{row.limit:g}{unit}"
-            table.add_row(row.name, value, limit, verdict, row.note)
-    console.print(table)
+    for row in rows:
+        table.add_row(row.name, row.figure, row.goal, "ok" if row.met else "missed", row.note)
+    return table
 
 
-main()
+if __name__ == "__main__":
+    main()

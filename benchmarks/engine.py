@@ -1,4 +1,4 @@
-"""The engine against the floor, and CADIS's local training against FedAvg's."""
+"""The engine against the floor: what a round costs beyond its steps."""
 
 import tempfile
 import time
@@ -6,32 +6,17 @@ from contextlib import closing
 from pathlib import Path
 from statistics import median
 
-import torch
-from torch import Tensor
-
 import cadis
 from benchmarks.floor import Floor, Work
-from benchmarks.measure import Measured, ratio, seconds
-from cadis.algorithm import Algorithm
-from cadis.core import Message
-from cadis.data import Examples
+from benchmarks.measure import Measured, seconds
+from benchmarks.pictures import Pair, random_pictures
 from cadis.experiment import build_experiment, resolve
-from cadis.methods import CADIS, FedAvg, Method
-from cadis.models import FlatModel, cnn, small_cnn
+from cadis.methods import FedAvg
+from cadis.models import cnn, small_cnn
 from cadis.runs import RoundResult
-from cadis.training import LocalSettings, batch_sizes, reply_to
+from cadis.training import batch_sizes
 
-Pair = tuple[Tensor, Tensor]
 WORKERS = 2
-
-
-def random_pictures(count: int, seed: int) -> Pair:
-    """Pictures of the size of MNIST's."""
-    generator = torch.Generator().manual_seed(seed)
-    return (
-        torch.randn(count, 1, 28, 28, generator=generator),
-        torch.randint(0, 10, (count,), generator=generator),
-    )
 
 
 def overhead_on_digits(rounds: int) -> Measured:
@@ -84,17 +69,3 @@ def _overhead(work: Work, clients: list[Pair], test: Pair, per_round: int, round
             on_round=on_round,
         )
     return median(ratios[1:])  # the first round starts the workers
-
-
-def distillation(times: int) -> Measured:
-    """A client's local training with CADIS / with FedAvg, on the FedAvg CNN."""
-    torch.set_num_threads(1)
-    model, examples = FlatModel(cnn(1, 28, 28, 10)), Examples(*random_pictures(290, 0))
-    received, local = Message({"model": model.state()}), LocalSettings(5, 8, 0.001)
-
-    def train(method: Method) -> None:
-        reply_to(received, model, examples, {}, Algorithm(method), local, 0, 1, 0, 1)
-
-    value = ratio(lambda: train(CADIS()), lambda: train(FedAvg()), times)
-    note = f"{times} pairs of 5 epochs on 290 pictures"
-    return Measured("CADIS / FedAvg, local training", value, 1.2, note=note)

@@ -8,13 +8,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cadis.models import channels_last
+
 
 @dataclass(frozen=True)
 class Work:
     """What a step is: this model on batches of these examples."""
 
     module: nn.Module
-    inputs: Tensor  # (n, channels, height, width)
+    inputs: Tensor  # (n, ...)
     labels: Tensor  # (n,)
     batch_size: int
     learning_rate: float
@@ -24,7 +26,7 @@ def bare_steps(work: Work, steps: int) -> None:
     """The fastest plain loop found: channels last, ready-made batches, updates in place."""
     module = work.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     parameters = list(module.parameters())
-    inputs = work.inputs.contiguous(memory_format=torch.channels_last).split(work.batch_size)
+    inputs = channels_last(work.inputs).split(work.batch_size)
     labels = work.labels.split(work.batch_size)
     for number in range(steps):
         batch = number % len(inputs)

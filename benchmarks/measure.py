@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from statistics import median
 
 
+class SkippedError(Exception):
+    """Raised by a line that cannot be measured here, with a sentence that says why."""
+
+
 @dataclass(frozen=True)
 class Measured:
     """One row of the table.
@@ -13,9 +17,10 @@ class Measured:
     Attributes:
         name: what was measured.
         value: the figure.
-        limit: what it may be at most.
+        limit: the goal: what it may be at most, or must be at least.
         unit: of the figure, empty for a ratio.
         note: how it came about.
+        at_least: whether more is better, and the goal is what it must be at least.
     """
 
     name: str
@@ -23,6 +28,22 @@ class Measured:
     limit: float
     unit: str = ""
     note: str = ""
+    at_least: bool = False
+
+    @property
+    def met(self) -> bool:
+        """Whether the goal is reached."""
+        return self.value >= self.limit if self.at_least else self.value <= self.limit
+
+    @property
+    def figure(self) -> str:
+        """The value with its unit, to three digits."""
+        return f"{self.value:.3g} {self.unit}".rstrip()
+
+    @property
+    def goal(self) -> str:
+        """The limit in words."""
+        return f"{'at least' if self.at_least else 'at most'} {self.limit:g} {self.unit}".rstrip()
 
 
 def seconds(action: Callable[[], object]) -> float:

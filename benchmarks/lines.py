@@ -1,0 +1,58 @@
+"""All lines of the table, by name. A new line is a function that measures, and an entry here."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import TypeAlias
+
+from benchmarks.disk import keeping
+from benchmarks.engine import overhead_on_cnn, overhead_on_digits
+from benchmarks.measure import Measured, ratio
+from benchmarks.memory import memory
+from benchmarks.peers import flower_simulation
+from benchmarks.report import report
+from benchmarks.server import server
+from benchmarks.steps import (
+    against_plain_loop,
+    arithmetic,
+    distillation,
+    fedavg_cnn,
+    half_precision,
+    small_cases,
+)
+
+Line: TypeAlias = Callable[[], Measured | list[Measured]]
+"""Measures; raises :class:`benchmarks.measure.SkippedError` where that cannot be done."""
+
+
+def help_page() -> Measured:
+    """``cadis --help`` / an empty Python that imports the same command-line library."""
+
+    def python(*arguments: str) -> Callable[[], object]:
+        command = [sys.executable, *arguments]
+        return lambda: subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+
+    value = ratio(python("-m", "cadis", "--help"), python("-c", "import click"), times=5)
+    return Measured("cadis --help / import click", value, 2, note="torch is not imported")
+
+
+LINES: dict[str, Line] = {
+    "peers/flower": lambda: flower_simulation(rounds=5),
+    "steps/arithmetic": lambda: arithmetic(rounds=9),
+    "steps/small": lambda: [against_plain_loop(case, rounds=15) for case in small_cases()],
+    "steps/cadis-small": lambda: [distillation(case, rounds=15) for case in small_cases()],
+    "steps/cadis-cnn": lambda: distillation(fedavg_cnn(), rounds=7),
+    "steps/bf16": lambda: half_precision(rounds=5),
+    "engine/digits": lambda: overhead_on_digits(rounds=40),
+    "engine/cnn": lambda: overhead_on_cnn(rounds=6),
+    "disk/fedavg": lambda: keeping("fedavg", rounds=40),
+    "disk/feddyn": lambda: keeping("feddyn", rounds=40),
+    "server/100": lambda: server(num_clients=100, rounds=100, limit=5, times=30),
+    "server/1000": lambda: server(num_clients=1000, rounds=1000, limit=50, times=30),
+    "server/1000-met": lambda: server(num_clients=1000, rounds=6000, limit=50, times=30),
+    "memory/fedavg": lambda: memory("fedavg"),
+    "memory/feddyn": lambda: memory("feddyn"),
+    "report/large": report,
+    "start/help": help_page,
+}
+"""``GROUP/NAME`` and what measures it. Each is called in a process of its own."""
