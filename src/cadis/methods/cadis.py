@@ -12,7 +12,9 @@ from cadis.core import (
     CadisError,
     ClientId,
     ClientUpdate,
+    ObservedPairs,
     SimilarityMatrix,
+    TensorState,
     cluster,
     cluster_weights,
     distillation_loss,
@@ -40,6 +42,12 @@ class CADIS(Defaults):
     cosines of updates, as its text defines them, clients of one cluster drift apart as the model
     converges, and a rising threshold ends by splitting true clusters. So the default is a
     constant; docs/paper.md has the measurements behind it, and behind gamma.
+
+    Departure: among the participants of a round nothing is estimated, since they have all just
+    met; the Q-matrix is then rescaled by the smallest similarity that was ever observed. While
+    every observation is positive, an estimate of two absent clients may be smaller, and is not
+    asked: with it, clusters of a round would depend on guesses, or in mode "sample" on draws, about
+    clients who are not there. docs/paper.md has how little that changes.
 
     Attributes:
         threshold: epsilon: how alike, in the Q-matrix, neighbours must be.
@@ -96,12 +104,14 @@ class CADIS(Defaults):
         """Similarities, clusters, weights: Sections III-A to III-C."""
         ids = [update.client_id for update in updates]
         similarity = instance_similarity(signatures(server_round, updates, state))
-        matrix = SimilarityMatrix.from_tensors(state.memory).observe(ids, similarity)
-        matrix = matrix.estimate_missing(self.gamma, self.transitive, server_round.generator)
         threshold = threshold_at(
             server_round.number - 1, self.threshold, self.threshold_growth, self.threshold_max
         )
-        clusters, cardinality = self._clusters(server_round, matrix, ids, threshold)
+        compare = self._compared_in_round if self.scope == "round" else self._compared_with_all
+        compared = compare(server_round, ids, similarity, state.memory)
+        labels = self._labels(server_round, compared, threshold)
+        clusters = labels[compared.present]
+        cardinality = torch.bincount(labels)[clusters]
         weights = cluster_weights([u.num_examples for u in updates], clusters, cardinality)
         report = {
             "clusters": clusters,
@@ -110,27 +120,60 @@ class CADIS(Defaults):
         }
         if self.transitive != "off":
             report["gamma"] = torch.tensor(self.gamma, dtype=torch.float64)
-        return Weighing(weights, matrix.to_tensors(), report)
+        return Weighing(weights, compared.memory, report)
 
-    def _clusters(
+    def _compared_in_round(
+        self,
+        _round: ServerRound,
+        ids: Sequence[ClientId],
+        similarity: Tensor,
+        memory: TensorState,
+    ) -> "_Compared":
+        """The participants alone: all of them have just met, so nothing is to be estimated."""
+        pairs = ObservedPairs.from_tensors(memory).observe(ids, similarity)
+        means = pairs.among(ids)
+        q = rescale(means, ~means.isnan(), pairs.lowest())
+        return _Compared(ids, torch.arange(len(ids)), q, pairs.to_tensors())
+
+    def _compared_with_all(
         self,
         server_round: ServerRound,
-        matrix: SimilarityMatrix,
         ids: Sequence[ClientId],
-        threshold: float,
-    ) -> tuple[Tensor, Tensor]:
-        """The participants' labels and the sizes of their clusters, (k,) each."""
-        among = ids if self.scope == "round" else matrix.client_ids
-        rows = matrix.index_of(among)
+        similarity: Tensor,
+        memory: TensorState,
+    ) -> "_Compared":
+        """All clients ever seen; pairs that never met are estimated."""
+        matrix = SimilarityMatrix.from_tensors(memory).observe(ids, similarity)
+        matrix = matrix.estimate_missing(self.gamma, self.transitive, server_round.generator)
+        q, present = rescale(matrix.mean, matrix.known), matrix.index_of(ids)
+        return _Compared(matrix.client_ids, present, q, matrix.to_tensors())
+
+    def _labels(
+        self, server_round: ServerRound, compared: "_Compared", threshold: float
+    ) -> Tensor:
+        """The cluster of each of the clients that clusters are looked for among, (n,)."""
         if self.clusters == "found":
-            q = rescale(matrix.mean, matrix.known)
-            labels = cluster(q[rows[:, None], rows], threshold)
-        elif self.clusters == "true":
-            labels = _true_labels(server_round.true_clusters, among)
-        else:
-            labels = torch.arange(len(among))
-        present = torch.arange(len(ids)) if self.scope == "round" else matrix.index_of(ids)
-        return labels[present], torch.bincount(labels)[labels[present]]
+            return cluster(compared.q, threshold)
+        if self.clusters == "true":
+            return _true_labels(server_round.true_clusters, compared.clients)
+        return torch.arange(len(compared.clients))
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """Clients among whom clusters are looked for.
+
+    Attributes:
+        clients: who they are.
+        present: places of the participants among them, (k,).
+        q: their Q-matrix, (n, n).
+        memory: what is remembered of all that were ever compared.
+    """
+
+    clients: Sequence[ClientId]
+    present: Tensor
+    q: Tensor
+    memory: TensorState
 
 
 def _true_labels(truth: Mapping[ClientId, int] | None, clients: Sequence[ClientId]) -> Tensor:

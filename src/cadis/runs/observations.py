@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from cadis.core import ClientId
+from cadis.core.similarity import running_mean
 from cadis.runs.record import RoundRecord
 
 _LARGEST = 2**53
@@ -165,9 +166,8 @@ class Observations:
         rows = torch.tensor([self._row[client] for client in who], dtype=torch.long)
         columns = torch.tensor([self._column[who[place]] for place in places], dtype=torch.long)
         block = (rows[:, None], columns)
-        times = self.count[block].to(self.mean.dtype)
         new = similarity[:, places]
-        self.mean[block] = times / (times + 1) * self.mean[block] + new / (times + 1)
+        self.mean[block] = running_mean(self.mean[block], self.count[block], new)
         self.count[block] += 1
 
     def direct(self) -> Tensor:
