@@ -16,7 +16,7 @@ from benchmarks.engine import distillation, overhead_on_cnn, overhead_on_digits
 from benchmarks.measure import Measured, ratio
 from benchmarks.memory import memory
 from benchmarks.report import report
-from benchmarks.server import server
+from benchmarks.server import large_server, server
 
 
 def help_page() -> Measured:
@@ -36,9 +36,9 @@ MEASUREMENTS: list[Callable[[], Measured | list[Measured]]] = [
     lambda: distillation(times=5),
     lambda: keeping("fedavg", rounds=40),
     lambda: keeping("feddyn", rounds=40),
-    lambda: server(num_clients=100, rounds=100, limit=5, times=30),
-    lambda: server(num_clients=1000, rounds=1000, limit=50, times=30),
-    lambda: server(num_clients=1000, rounds=6000, limit=50, times=30),
+    lambda: server(num_clients=100, limit=5),
+    lambda: server(num_clients=1000, limit=30),
+    lambda: large_server(limit=500),
     lambda: memory("fedavg"),
     lambda: memory("feddyn"),
     report,

@@ -33,34 +33,29 @@ class ObservedPairs:
     mean: Tensor = field(default_factory=lambda: torch.zeros(0))
     count: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int32))
 
-    def observe(self, client_ids: Sequence[ClientId], similarity: Tensor) -> "ObservedPairs":
+    def observe(
+        self, client_ids: Sequence[ClientId], similarity: Tensor
+    ) -> tuple["ObservedPairs", Tensor]:
         """Fold one round's similarities into the running means.
 
         Args:
             client_ids: who took part.
             similarity: their instance similarities in that order, (k, k).
+
+        Returns:
+            The table after the round, and the participants' cumulative similarities, (k, k).
         """
         check_observation(client_ids, similarity)
         ids = tuple(dict.fromkeys((*self.client_ids, *client_ids)))
-        one, other = torch.triu_indices(len(client_ids), len(client_ids), 1)
-        pair = _numbered(_rows(ids, client_ids))[one, other]
-        pair, order = pair.sort()
-        grown = self._with(pair, similarity.dtype)
-        places = torch.searchsorted(grown.pair, pair)
+        pair, (later, earlier) = _pairs(ids, client_ids)
+        grown, places = self._with(pair, similarity.dtype)
         mean, count = grown.mean, grown.count  # new ones, which nobody else holds
-        new = similarity[one, other][order]
-        mean[places] = running_mean(mean[places], count[places], new)
+        values = running_mean(mean[places], count[places], similarity[later, earlier])
+        mean[places] = values
         count[places] += 1
-        return ObservedPairs(ids, grown.pair, mean, count)
-
-    def among(self, client_ids: Sequence[ClientId]) -> Tensor:
-        """How alike some clients are, 1 on the diagonal; NaN for two who never met, (k, k)."""
-        pair = _numbered(_rows(self.client_ids, client_ids))
-        if not len(self.pair):
-            return torch.full(pair.shape, torch.nan).fill_diagonal_(1)
-        places = torch.searchsorted(self.pair, pair).clamp(max=len(self.pair) - 1)
-        found = torch.where(self.pair[places] == pair, self.mean[places], torch.nan)
-        return found.fill_diagonal_(1)
+        together = torch.ones(similarity.shape, dtype=mean.dtype)
+        together[later, earlier] = together[earlier, later] = values
+        return ObservedPairs(ids, grown.pair, mean, count), together
 
     def lowest(self) -> Tensor:
         """The smallest mean of all pairs, or 1, as everybody is like himself, if none has met; ().
@@ -93,31 +88,39 @@ class ObservedPairs:
         met = later, earlier
         return cls(ids_from_tensor(ids), later << _SHIFT | earlier, mean[met], count[met])
 
-    def _with(self, pair: Tensor, dtype: torch.dtype) -> "ObservedPairs":
-        """A copy that has these pairs, too; those that are new were observed 0 times."""
+    def _with(self, pair: Tensor, dtype: torch.dtype) -> tuple["ObservedPairs", Tensor]:
+        """A copy that has these pairs, too, and where they are in it, (pairs,).
+
+        Those that are new were observed 0 times.
+        """
         places = torch.searchsorted(self.pair, pair)
-        if len(self.pair):
-            known = self.pair[places.clamp(max=len(self.pair) - 1)] == pair
-            pair, places = pair[~known], places[~known]
-        places = places + torch.arange(len(pair))
-        old = torch.ones(len(self.pair) + len(pair), dtype=torch.bool)
-        old[places] = False
+        new = torch.ones_like(pair, dtype=torch.bool)
+        inside = places < len(self.pair)
+        new[inside] = self.pair[places[inside]] != pair[inside]
+        places = places + new.cumsum(dim=0) - new.long()  # moved by the new ones before them
+        old = torch.ones(len(self.pair) + int(new.sum()), dtype=torch.bool)
+        old[places[new]] = False
         grown = _spread(self.pair, old)
         grown[places] = pair
         mean = self.mean if len(self.mean) else self.mean.to(dtype)
-        return ObservedPairs(self.client_ids, grown, _spread(mean, old), _spread(self.count, old))
+        spread = _spread(mean, old), _spread(self.count, old)
+        return ObservedPairs(self.client_ids, grown, *spread), places
 
 
-def _rows(ids: Sequence[ClientId], client_ids: Sequence[ClientId]) -> Tensor:
-    """The rows of some clients, (k,)."""
+def _pairs(
+    ids: Sequence[ClientId], client_ids: Sequence[ClientId]
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """The numbers of all pairs of some clients, ascending, and their places among these clients.
+
+    Args:
+        ids: the rows.
+        client_ids: k of them, in any order.
+    """
     row_of = {client: row for row, client in enumerate(ids)}
-    return torch.tensor([row_of[client] for client in client_ids], dtype=torch.int64)
-
-
-def _numbered(rows: Tensor) -> Tensor:
-    """The numbers of all pairs of these rows, (k, k)."""
-    later, earlier = torch.maximum(rows[:, None], rows), torch.minimum(rows[:, None], rows)
-    return later << _SHIFT | earlier
+    rows = torch.tensor([row_of[client] for client in client_ids], dtype=torch.int64)
+    order = rows.argsort()
+    later, earlier = order[torch.tril_indices(len(rows), len(rows), -1)]
+    return rows[later] << _SHIFT | rows[earlier], (later, earlier)
 
 
 def _spread(values: Tensor, places: Tensor) -> Tensor:

@@ -13,6 +13,9 @@ from cadis.core.transitive import Estimates, bring_up_to_date
 
 TransitiveMode: TypeAlias = Literal["mean", "sample", "off"]
 
+_AT_ONCE = 50_000
+"""About so many numbers of signatures are worked on at once, which still fit into the cache."""
+
 
 def instance_similarity(signatures: Tensor) -> Tensor:
     """Cosine similarity s^t_ij of the clients' head updates in one round (Eq. 11).
@@ -24,11 +27,16 @@ def instance_similarity(signatures: Tensor) -> Tensor:
         The symmetric matrix of cosines, (k, k). A zero update has similarity 0 to every
         other client and 1 to itself.
     """
-    largest = signatures.abs().amax(dim=1, keepdim=True)  # (k, 1); scaling avoids overflow
-    scaled = signatures / torch.where(largest > 0, largest, 1)
-    norms = scaled.norm(dim=1, keepdim=True)
-    directions = scaled / torch.where(norms > 0, norms, 1)  # (k, d)
-    cosines = directions @ directions.T
+    highest, lowest = signatures.amax(dim=1, keepdim=True), signatures.amin(dim=1, keepdim=True)
+    largest = torch.maximum(highest, -lowest)
+    largest = torch.where(largest > 0, largest, 1)  # (k, 1); scaling avoids overflow
+    products = signatures.new_zeros(len(signatures), len(signatures))
+    for part in signatures.split(max(1, _AT_ONCE // len(signatures)), dim=1):
+        scaled = part / largest
+        products.addmm_(scaled, scaled.T)
+    norms = products.diagonal().sqrt()
+    norms = torch.where(norms > 0, norms, 1)
+    cosines = products / (norms[:, None] * norms)
     cosines = ((cosines + cosines.T) / 2).clamp(-1, 1)
     return cosines.fill_diagonal_(1)
 

@@ -12,6 +12,7 @@ from cadis.core import (
     CadisError,
     ClientId,
     ClientUpdate,
+    ModelState,
     ObservedPairs,
     SimilarityMatrix,
     TensorState,
@@ -130,9 +131,8 @@ class CADIS(Defaults):
         memory: TensorState,
     ) -> "_Compared":
         """The participants alone: all of them have just met, so nothing is to be estimated."""
-        pairs = ObservedPairs.from_tensors(memory).observe(ids, similarity)
-        means = pairs.among(ids)
-        q = rescale(means, ~means.isnan(), pairs.lowest())
+        pairs, together = ObservedPairs.from_tensors(memory).observe(ids, similarity)
+        q = rescale(together, torch.ones_like(together, dtype=torch.bool), pairs.lowest())
         return _Compared(ids, torch.arange(len(ids)), q, pairs.to_tensors())
 
     def _compared_with_all(
@@ -148,9 +148,7 @@ class CADIS(Defaults):
         q, present = rescale(matrix.mean, matrix.known), matrix.index_of(ids)
         return _Compared(matrix.client_ids, present, q, matrix.to_tensors())
 
-    def _labels(
-        self, server_round: ServerRound, compared: "_Compared", threshold: float
-    ) -> Tensor:
+    def _labels(self, server_round: ServerRound, compared: "_Compared", threshold: float) -> Tensor:
         """The cluster of each of the clients that clusters are looked for among, (n,)."""
         if self.clusters == "found":
             return cluster(compared.q, threshold)
@@ -192,12 +190,14 @@ def signatures(
     server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
 ) -> Tensor:
     """The clients' updates of the classifier layer, W_i - W_g, flat, (k, d)."""
-    stacked = torch.stack([_signature(server_round, update, state) for update in updates])
-    return stacked.to(torch.promote_types(stacked.dtype, torch.float32))  # norms overflow in half
+    sent = {name: _head(server_round, model) for name, model in state.models.items()}
+    changes = torch.stack([_head(server_round, update.model) for update in updates])
+    for row, update in zip(changes, updates, strict=True):  # in place: no second large matrix
+        row.sub_(sent[update.message.model_name])
+    return changes.to(torch.promote_types(changes.dtype, torch.float32))  # norms overflow in half
 
 
-def _signature(server_round: ServerRound, update: ClientUpdate, state: ServerState) -> Tensor:
-    """One client's update of the classifier layer of the model that it trained, (d,)."""
-    sent = state.models[update.message.model_name].parameters
-    trained = update.model.parameters
-    return torch.cat([trained[part] - sent[part] for part in server_round.head])
+def _head(server_round: ServerRound, model: ModelState) -> Tensor:
+    """The classifier layer of a model, flat, (d,)."""
+    parts = [model.parameters[part] for part in server_round.head]
+    return torch.cat(parts) if len(parts) > 1 else parts[0]
