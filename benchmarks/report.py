@@ -21,6 +21,7 @@ from cadis.runs import (
     RoundRecord,
     RunFolder,
     Seconds,
+    numbers,
     replace_text,
     summarise,
     to_toml,
@@ -48,7 +49,7 @@ def record(number: int, random: np.random.Generator) -> RoundRecord:
         seconds=Seconds(1.0, 0.1, 0.1, 1.0),
         report={
             "clusters": cluster.tolist(),
-            "similarity": similarity.round(6).tolist(),
+            "similarity": numbers(torch.tensor(similarity).float()),
             "threshold": 0.7,
             "gamma": CADIS().gamma,
         },
@@ -84,7 +85,7 @@ def serve(history: list[RoundRecord]) -> None:
     """What the server makes of the similarities, round by round."""
     matrix = SimilarityMatrix()
     for each in history:
-        matrix = matrix.observe(each.participants, torch.tensor(each.report["similarity"]))
+        matrix = matrix.observe(each.participants, torch.tensor(each.array("similarity")))
         matrix = matrix.estimate_missing(CADIS().gamma, "mean")
 
 

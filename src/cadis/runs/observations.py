@@ -15,6 +15,7 @@ from torch import Tensor
 
 from cadis.core import ClientId
 from cadis.core.similarity import running_mean
+from cadis.runs.arrays import PackedMatrix
 from cadis.runs.record import RoundRecord
 
 _LARGEST = 2**53
@@ -35,10 +36,10 @@ def clusters_of(record: RoundRecord) -> list[int] | None:
 
 def similarity_of(record: RoundRecord) -> Tensor | None:
     """How alike the participants are, (k, k); None if the method did not tell."""
-    rows = record.report.get("similarity")
-    if not isinstance(rows, list) or _unfit_similarity(rows, len(record.participants)):
+    told = record.report.get("similarity")
+    if told is None or _unfit_similarity(told, len(record.participants)):
         return None
-    return torch.tensor(np.array(rows, float), dtype=torch.float32)
+    return torch.tensor(record.array("similarity"), dtype=torch.float32)
 
 
 def threshold_of(record: RoundRecord) -> float | None:
@@ -54,12 +55,13 @@ def gamma_of(record: RoundRecord) -> float | None:
 def scalar_of(record: RoundRecord, name: str) -> float | None:
     """A single number that the method told; None if it did not."""
     value = record.report.get(name)
-    return None if value is None or isinstance(value, list) else float(value)
+    return float(value) if isinstance(value, int | float) else None
 
 
 def told_scalars(record: RoundRecord) -> list[str]:
     """Names of the single numbers that the method told, but for those that are known here."""
-    single = (name for name, value in record.report.items() if not isinstance(value, list))
+    arrays = (list, PackedMatrix)
+    single = (name for name, value in record.report.items() if not isinstance(value, arrays))
     return [name for name in single if name not in ("threshold", "gamma")]
 
 
@@ -87,14 +89,19 @@ def _unfit_clusters(labels: Any, size: int) -> str:
     return "" if counted else "clusters are not counted from 0"
 
 
-def _unfit_similarity(rows: Any, size: int) -> str:
-    if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
+def _unfit_similarity(told: Any, size: int) -> str:
+    rows: Any = told
+    if isinstance(told, PackedMatrix):
+        lengths, rows = [told.shape[1]] * told.shape[0], told.unpacked()
+    elif isinstance(told, list) and all(isinstance(row, list) for row in told):
+        lengths = [len(row) for row in told]
+    else:
         return "similarity is no matrix"
-    if len(rows) != size:
-        return f"similarity has {len(rows)} entries, not {size}"
-    for row in rows:
-        if len(row) != size:
-            return f"a row of similarity has {len(row)} entries, not {size}"
+    if len(lengths) != size:
+        return f"similarity has {len(lengths)} entries, not {size}"
+    for length in lengths:
+        if length != size:
+            return f"a row of similarity has {length} entries, not {size}"
     try:
         within = bool((np.abs(np.array(rows, float)) <= _COSINE).all())  # None becomes NaN
     except OverflowError:
