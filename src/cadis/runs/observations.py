@@ -177,6 +177,10 @@ class Observations:
         self.mean[block] = running_mean(self.mean[block], self.count[block], new)
         self.count[block] += 1
 
+    def chosen_rows(self) -> Tensor:
+        """The rows of those who have a column, in the order of the columns, (n,)."""
+        return torch.tensor([self._row[client] for client in self._column], dtype=torch.long)
+
     def direct(self) -> Tensor:
         """Everybody seen so far by the chosen clients seen so far, NaN where nothing was observed.
 

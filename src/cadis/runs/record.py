@@ -154,6 +154,7 @@ class SummaryShape:
     seconds: dict[str, float]
     versions: dict[str, str]
     clusters_found: int = 0
+    clusters_among: int | None = None
     cluster_agreement: float | None = None
     round_agreement: float | None = None
 
