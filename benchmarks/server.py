@@ -18,7 +18,7 @@ from cadis.core import ClientUpdate, Message, ModelState, ObservedPairs, generat
 from cadis.methods import CADIS, Aggregation, ServerRound, ServerState
 from cadis.runs import Checkpoint, HistoryWriter, RoundRecord, RunState, Seconds, numbers
 
-PER_ROUND, CLUSTERS, HEAD, TIMES = 100, 5, 512 * 10 + 10, 15
+PER_ROUND, CLUSTERS, HEAD, TIMES = 100, 5, 512 * 10 + 10, 25
 NOTHING, ZERO = torch.zeros(0), torch.zeros(0).long()
 
 
@@ -64,8 +64,8 @@ def serve(num_clients: int) -> dict[str, float]:
         result = method.aggregate(server_round, updates, state)
         taken.append(time.process_time() - started)
         state = ServerState({"model": sent}, result.memory)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
     kept = keep(RunState(TIMES, state), present[-1], result)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
     return {"ms": 1000 * median(taken), "met": met, "megabytes": peak, **kept}
 
 
