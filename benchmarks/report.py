@@ -1,4 +1,4 @@
-"""What the report of a large run costs, against what its server did in the same rounds."""
+"""What the report of a large run costs, against what a server does that knows all pairs."""
 
 import resource
 import subprocess
@@ -82,7 +82,7 @@ def write_run(path: Path, history: list[RoundRecord]) -> None:
 
 @one_thread()
 def serve(history: list[RoundRecord]) -> None:
-    """What the server makes of the similarities, round by round."""
+    """What the server makes of the similarities, round by round, with ``scope = "federation"``."""
     matrix = SimilarityMatrix()
     for each in history:
         matrix = matrix.observe(each.participants, torch.tensor(each.array("similarity")))
@@ -98,7 +98,7 @@ def show(path: Path) -> None:
 
 
 def report() -> list[Measured]:
-    """Seconds of the report / of the server's similarities, and its peak memory."""
+    """Seconds of the report / of the similarities of all pairs, and its peak memory."""
     random = np.random.default_rng(0)
     history = [record(number, random) for number in range(1, ROUNDS + 1)]
     with tempfile.TemporaryDirectory() as folder:
@@ -110,8 +110,8 @@ def report() -> list[Measured]:
     taken, megabytes = map(float, told.split())
     note = f"{CLIENTS:,} clients, {PER_ROUND} a round, {ROUNDS} rounds"
     return [
-        Measured("report / server's similarities", taken / server, 1, note=note),
-        Measured("end of a run / the same", summary / server, 1, note="summary; all pairs once"),
+        Measured("report / similarities of all pairs", taken / server, 1, note=note),
+        Measured("end of a run / the same", summary / server, 1, note="summary of 300 clients"),
         Measured("memory of the report", megabytes, 1000, "MB", note=note),
     ]
 
