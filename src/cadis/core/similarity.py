@@ -31,11 +31,11 @@ def instance_similarity(signatures: Tensor) -> Tensor:
     largest = torch.maximum(highest, -lowest)
     largest = torch.where(largest > 0, largest, 1)  # (k, 1); scaling avoids overflow
     products = signatures.new_zeros(len(signatures), len(signatures))
-    for part in signatures.split(max(1, _AT_ONCE // len(signatures)), dim=1):
+    for part in signatures.split(max(1, _AT_ONCE // max(1, len(signatures))), dim=1):
         scaled = part / largest
         products.addmm_(scaled, scaled.T)
     norms = products.diagonal().sqrt()
-    norms = torch.where(norms > 0, norms, 1)
+    norms = torch.where(norms > 0, norms, 1)  # (k,)
     cosines = products / (norms[:, None] * norms)
     cosines = ((cosines + cosines.T) / 2).clamp(-1, 1)
     return cosines.fill_diagonal_(1)

@@ -56,10 +56,11 @@ class CADIS(Defaults):
         threshold_max: where it stops growing.
         distillation: lambda, strength of the distillation from the global model; 0 is none.
         bandwidth: width h of the kernel, "mean" for the batch's own mean distance.
-        transitive: how pairs that never met are estimated: the expectation, a draw, or not.
+        transitive: how pairs that never met are estimated, where there are any (see scope): the
+            expectation, a draw, or not.
         gamma: the largest deviation of a transitive estimate that is admitted.
         scope: where clusters are looked for: among the participants of a round, as in the
-            paper, or among all clients of the federation seen so far.
+            paper, who have all just met, or among all clients of the federation seen so far.
         clusters: what the weights are made from: the clusters found; or, for ablations, the true
             ones (an oracle), or none, everybody being alone.
     """
@@ -108,8 +109,8 @@ class CADIS(Defaults):
         threshold = threshold_at(
             server_round.number - 1, self.threshold, self.threshold_growth, self.threshold_max
         )
-        compare = self._compared_in_round if self.scope == "round" else self._compared_with_all
-        compared = compare(server_round, ids, similarity, state.memory)
+        compare = _compared_in_round if self.scope == "round" else self._compared_with_all
+        compared = compare(ids, similarity, state.memory, server_round.generator)
         labels = self._labels(server_round, compared, threshold)
         clusters = labels[compared.present]
         cardinality = torch.bincount(labels)[clusters]
@@ -123,28 +124,16 @@ class CADIS(Defaults):
             report["gamma"] = torch.tensor(self.gamma, dtype=torch.float64)
         return Weighing(weights, compared.memory, report)
 
-    def _compared_in_round(
-        self,
-        _round: ServerRound,
-        ids: Sequence[ClientId],
-        similarity: Tensor,
-        memory: TensorState,
-    ) -> "_Compared":
-        """The participants alone: all of them have just met, so nothing is to be estimated."""
-        pairs, together = ObservedPairs.from_tensors(memory).observe(ids, similarity)
-        q = rescale(together, torch.ones_like(together, dtype=torch.bool), pairs.lowest())
-        return _Compared(ids, torch.arange(len(ids)), q, pairs.to_tensors())
-
     def _compared_with_all(
         self,
-        server_round: ServerRound,
         ids: Sequence[ClientId],
         similarity: Tensor,
         memory: TensorState,
+        generator: torch.Generator,
     ) -> "_Compared":
         """All clients ever seen; pairs that never met are estimated."""
         matrix = SimilarityMatrix.from_tensors(memory).observe(ids, similarity)
-        matrix = matrix.estimate_missing(self.gamma, self.transitive, server_round.generator)
+        matrix = matrix.estimate_missing(self.gamma, self.transitive, generator)
         q, present = rescale(matrix.mean, matrix.known), matrix.index_of(ids)
         return _Compared(matrix.client_ids, present, q, matrix.to_tensors())
 
@@ -172,6 +161,18 @@ class _Compared:
     present: Tensor
     q: Tensor
     memory: TensorState
+
+
+def _compared_in_round(
+    ids: Sequence[ClientId],
+    similarity: Tensor,
+    memory: TensorState,
+    _generator: torch.Generator,
+) -> _Compared:
+    """The participants alone: all of them have just met, so there is nothing to estimate."""
+    pairs, together = ObservedPairs.from_tensors(memory).observe(ids, similarity)
+    q = rescale(together, torch.ones_like(together, dtype=torch.bool), pairs.lowest())
+    return _Compared(ids, torch.arange(len(ids)), q, pairs.to_tensors())
 
 
 def _true_labels(truth: Mapping[ClientId, int] | None, clients: Sequence[ClientId]) -> Tensor:
