@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cadis.core import ClientId
@@ -36,10 +37,8 @@ def clusters_of(record: RoundRecord) -> list[int] | None:
 
 def similarity_of(record: RoundRecord) -> Tensor | None:
     """How alike the participants are, (k, k); None if the method did not tell."""
-    told = record.report.get("similarity")
-    if told is None or _unfit_similarity(told, len(record.participants)):
-        return None
-    return torch.tensor(record.array("similarity"), dtype=torch.float32)
+    found = _similarity(record)
+    return None if isinstance(found, str) else torch.tensor(found, dtype=torch.float32)
 
 
 def threshold_of(record: RoundRecord) -> float | None:
@@ -68,9 +67,10 @@ def told_scalars(record: RoundRecord) -> list[str]:
 def unfit(record: RoundRecord) -> list[str]:
     """What is wrong with arrays whose names are known, in words."""
     size, report = len(record.participants), record.report
+    similarity = _similarity(record) if "similarity" in report else ""
     found = [
         _unfit_clusters(report["clusters"], size) if "clusters" in report else "",
-        _unfit_similarity(report["similarity"], size) if "similarity" in report else "",
+        similarity if isinstance(similarity, str) else "",
         *(
             f"{name} is no number"
             for name in ("threshold", "gamma")
@@ -89,12 +89,13 @@ def _unfit_clusters(labels: Any, size: int) -> str:
     return "" if counted else "clusters are not counted from 0"
 
 
-def _unfit_similarity(told: Any, size: int) -> str:
-    rows: Any = told
+def _similarity(record: RoundRecord) -> NDArray[Any] | str:
+    """How alike the participants are, (k, k), or what is wrong with what was told, in words."""
+    told, size = record.report.get("similarity"), len(record.participants)
     if isinstance(told, PackedMatrix):
-        lengths, rows = [told.shape[1]] * told.shape[0], told.unpacked()
+        lengths = [told.shape[1]] * told.shape[0]
     elif isinstance(told, list) and all(isinstance(row, list) for row in told):
-        lengths = [len(row) for row in told]
+        lengths = [len(row) for row in told]  # type: ignore[arg-type]
     else:
         return "similarity is no matrix"
     if len(lengths) != size:
@@ -103,10 +104,12 @@ def _unfit_similarity(told: Any, size: int) -> str:
         if length != size:
             return f"a row of similarity has {length} entries, not {size}"
     try:
-        within = bool((np.abs(np.array(rows, float)) <= _COSINE).all())  # None becomes NaN
+        matrix = record.array("similarity")
     except OverflowError:
-        within = False
-    return "" if within else "a similarity is not between -1 and 1"
+        matrix = None
+    if matrix is None or not (np.abs(matrix) <= _COSINE).all():  # NaN is not, either
+        return "a similarity is not between -1 and 1"
+    return matrix
 
 
 Alikeness = Callable[[RoundRecord], Tensor | None]
