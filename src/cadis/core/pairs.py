@@ -95,8 +95,8 @@ class ObservedPairs:
         """
         places = torch.searchsorted(self.pair, pair)
         new = torch.ones_like(pair, dtype=torch.bool)
-        inside = places < len(self.pair)
-        new[inside] = self.pair[places[inside]] != pair[inside]
+        if len(self.pair):
+            new = self.pair[places.clamp(max=len(self.pair) - 1)] != pair
         places = places + new.cumsum(dim=0) - new.long()  # moved by the new ones before them
         old = torch.ones(len(self.pair) + int(new.sum()), dtype=torch.bool)
         old[places[new]] = False
