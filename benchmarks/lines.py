@@ -11,7 +11,7 @@ from benchmarks.measure import Measured, ratio
 from benchmarks.memory import memory
 from benchmarks.peers import flower_simulation
 from benchmarks.report import report
-from benchmarks.server import server
+from benchmarks.server import large_server, server
 from benchmarks.steps import (
     against_plain_loop,
     arithmetic,
@@ -47,9 +47,9 @@ LINES: dict[str, Line] = {
     "engine/cnn": lambda: overhead_on_cnn(rounds=6),
     "disk/fedavg": lambda: keeping("fedavg", rounds=40),
     "disk/feddyn": lambda: keeping("feddyn", rounds=40),
-    "server/100": lambda: server(num_clients=100, rounds=100, limit=5, times=30),
-    "server/1000": lambda: server(num_clients=1000, rounds=1000, limit=50, times=30),
-    "server/1000-met": lambda: server(num_clients=1000, rounds=6000, limit=50, times=30),
+    "server/100": lambda: server(num_clients=100, limit=5),
+    "server/1000": lambda: server(num_clients=1000, limit=30),
+    "server/10000": lambda: large_server(limit=500),
     "memory/fedavg": lambda: memory("fedavg"),
     "memory/feddyn": lambda: memory("feddyn"),
     "report/large": report,

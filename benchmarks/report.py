@@ -1,4 +1,4 @@
-"""What the report of a large run costs, against what its server did in the same rounds."""
+"""What the report of a large run costs, against what a server does that knows all pairs."""
 
 import resource
 import subprocess
@@ -21,6 +21,7 @@ from cadis.runs import (
     RoundRecord,
     RunFolder,
     Seconds,
+    numbers,
     replace_text,
     summarise,
     to_toml,
@@ -48,7 +49,7 @@ def record(number: int, random: np.random.Generator) -> RoundRecord:
         seconds=Seconds(1.0, 0.1, 0.1, 1.0),
         report={
             "clusters": cluster.tolist(),
-            "similarity": similarity.round(6).tolist(),
+            "similarity": numbers(torch.tensor(similarity).float()),
             "threshold": 0.7,
             "gamma": CADIS().gamma,
         },
@@ -81,10 +82,10 @@ def write_run(path: Path, history: list[RoundRecord]) -> None:
 
 @one_thread()
 def serve(history: list[RoundRecord]) -> None:
-    """What the server makes of the similarities, round by round."""
+    """What the server makes of the similarities, round by round, with ``scope = "federation"``."""
     matrix = SimilarityMatrix()
     for each in history:
-        matrix = matrix.observe(each.participants, torch.tensor(each.report["similarity"]))
+        matrix = matrix.observe(each.participants, torch.tensor(each.array("similarity")))
         matrix = matrix.estimate_missing(CADIS().gamma, "mean")
 
 
@@ -97,7 +98,7 @@ def show(path: Path) -> None:
 
 
 def report() -> list[Measured]:
-    """Seconds of the report / of the server's similarities, and its peak memory."""
+    """Seconds of the report / of the similarities of all pairs, and its peak memory."""
     random = np.random.default_rng(0)
     history = [record(number, random) for number in range(1, ROUNDS + 1)]
     with tempfile.TemporaryDirectory() as folder:
@@ -109,8 +110,8 @@ def report() -> list[Measured]:
     taken, megabytes = map(float, told.split())
     note = f"{CLIENTS:,} clients, {PER_ROUND} a round, {ROUNDS} rounds"
     return [
-        Measured("report / server's similarities", taken / server, 1, note=note),
-        Measured("end of a run / the same", summary / server, 1, note="summary; all pairs once"),
+        Measured("report / similarities of all pairs", taken / server, 1, note=note),
+        Measured("end of a run / the same", summary / server, 1, note="summary of 300 clients"),
         Measured("memory of the report", megabytes, 1000, "MB", note=note),
     ]
 

@@ -26,7 +26,8 @@ from cadis.runs import (
     summarise,
     to_toml,
 )
-from cadis.runs.record import ModelRecord, numbers
+from cadis.runs.arrays import numbers
+from cadis.runs.record import ModelRecord
 from cadis.training import Evaluation
 
 CLASSES = ["ant", "bee", "cat", "dog", "<img src=x onerror=alert(1)>"]

@@ -9,7 +9,7 @@ from torch import Tensor
 from cadis.analysis import RunData, convergence, frames, growing, read_results, sample
 from cadis.core import SimilarityMatrix, transitive
 from cadis.methods import CADIS
-from cadis.report import page_data
+from cadis.report import page_data, summary_text
 from cadis.runs import replay
 from fabricated import write_run
 
@@ -106,6 +106,31 @@ def test_a_replay_is_what_the_server_had(tmp_path: Path) -> None:
     assert torch.equal(again.count, server.count)
     assert torch.equal(again.known, server.known)
     torch.testing.assert_close(again.mean, server.mean)
+
+
+def test_a_replay_of_some_clients_is_what_it_is_with_all_of_them(tmp_path: Path) -> None:
+    history = RunData.read(write_run(tmp_path / "run", CADIS(), clients=40, rounds=15)).history
+    everybody, some = replay(history), replay(history, range(0, 40, 3))
+    assert everybody is not None
+    assert some is not None
+    assert set(some.client_ids) == set(range(0, 40, 3)) & set(everybody.client_ids)
+    rows = everybody.index_of(some.client_ids)
+    assert torch.equal(some.known, everybody.known[rows[:, None], rows])
+    torch.testing.assert_close(some.mean, everybody.mean[rows[:, None], rows])
+    torch.testing.assert_close(some.count, everybody.count[rows][:, rows])
+    assert some.known.sum() > (some.count > 0).sum()  # some were estimated
+
+
+def test_the_end_of_a_run_of_very_many_clients_looks_at_some_of_them(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", CADIS(), clients=1400, rounds=40, per_round=100)
+    summary = RunData.read(run).summary
+    assert summary["clusters_among"] == 300
+    assert summary["clusters_found"] == 3
+    assert summary["cluster_agreement"] == 1
+    assert "among 300 of the clients seen" in summary_text(run)
+    few = write_run(tmp_path / "few", CADIS(), clients=40, rounds=15)
+    assert "clusters_among" not in RunData.read(few).summary
+    assert "among all clients seen" in summary_text(few)
 
 
 def test_only_who_took_part_is_estimated_anew(

@@ -6,7 +6,18 @@ import torch
 from sklearn.metrics import adjusted_rand_score
 
 from cadis.algorithm import Algorithm
-from cadis.core import CadisError, ClientUpdate, ModelState, distillation_loss, generator_for
+from cadis.core import (
+    CadisError,
+    ClientUpdate,
+    ModelState,
+    SimilarityMatrix,
+    TensorState,
+    cluster,
+    distillation_loss,
+    generator_for,
+    instance_similarity,
+    rescale,
+)
 from cadis.engine import Engine
 from cadis.experiment import build_experiment, resolve
 from cadis.methods import CADIS, FedAvg, ServerRound, Step
@@ -161,3 +172,78 @@ def test_an_oracle_in_the_engine(tmp_path: Path) -> None:
     for result in run_rounds(CADIS(clusters="true", threshold=0.1), tmp_path):
         truth = [(0, 0, 0, 1, 2)[int(client)] for client in result.record.participants]
         assert adjusted_rand_score(truth, result.record.report["clusters"]) == 1
+
+
+def seen_densely(rounds: list[list[ClientUpdate]], method: CADIS) -> list[list[int]]:
+    """The clusters of each round from the matrix of all pairs ever seen, all estimates included."""
+    matrix, found = SimilarityMatrix(), []
+    for number, updates in enumerate(rounds, start=1):
+        ids = [update.client_id for update in updates]
+        similarity = instance_similarity(signatures(server_round(number), updates, SENT))
+        matrix = matrix.observe(ids, similarity).estimate_missing(method.gamma, "mean")
+        assert matrix.mean.min() <= 0  # which makes the estimates not matter
+        rows = matrix.index_of(ids)
+        q = rescale(matrix.mean, matrix.known)[rows[:, None], rows]
+        found.append(cluster(q, method.threshold).tolist())
+    return found
+
+
+def some_rounds(seed: int) -> list[list[ClientUpdate]]:
+    """Seven rounds of six of twelve clients in two clusters, one of them less clear."""
+    generator = torch.Generator().manual_seed(seed)
+    centres = torch.tensor([[1.0, 0.2], [-0.4, 1.0]])
+    rounds = []
+    for _ in range(7):
+        present = torch.randperm(12, generator=generator)[:6].tolist()
+        noise = 0.5 * torch.randn(12, 2, generator=generator)
+        heads = {c: (1 + centres[c % 2] + noise[c]).tolist() for c in present}
+        rounds.append([update(f"client {c}", [0.0, *heads[c]]) for c in present])
+    return rounds
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_clusters_of_a_round_are_those_of_the_matrix_of_all_pairs(seed: int) -> None:
+    method, rounds, found = CADIS(threshold=0.9), some_rounds(seed), []
+    memory: TensorState = {}
+    for number, updates in enumerate(rounds, start=1):
+        state = replace(SENT, memory=memory)
+        result = method.aggregate(server_round(number), updates, state)
+        found.append(result.report["clusters"].tolist())
+        memory = result.memory
+    assert found == seen_densely(rounds, method)
+    assert len({len(set(clusters)) for clusters in found}) > 1
+
+
+def test_a_round_goes_on_from_the_dense_memory_of_before() -> None:
+    first, second, *_ = some_rounds(seed=0)
+    sparse = CADIS().aggregate(server_round(1), first, SENT).memory
+    dense = CADIS(scope="federation").aggregate(server_round(1), first, SENT).memory
+    assert "pair" not in dense
+    results = [
+        CADIS().aggregate(server_round(2), second, replace(SENT, memory=memory))
+        for memory in (sparse, dense)
+    ]
+    for name, tensor in results[0].memory.items():
+        assert torch.equal(results[1].memory[name], tensor), name
+    assert torch.equal(results[0].weights, results[1].weights)
+
+
+def test_in_a_round_nothing_is_remembered_of_pairs_that_never_met() -> None:
+    memory = CADIS().aggregate(server_round(1), some_rounds(seed=1)[0], SENT).memory
+    assert {name: tensor.dim() for name, tensor in memory.items()} == {
+        "client_ids": 1, "pair": 1, "mean": 1, "count": 1,
+    }  # fmt: skip
+    assert len(memory["pair"]) == 6 * 5 / 2
+
+
+def test_draws_about_the_absent_do_not_change_a_round() -> None:
+    first, second, *_ = some_rounds(seed=2)
+    found = []
+    for seed in (1, 2):
+        method, state = CADIS(transitive="sample"), SENT
+        for number, updates in enumerate((first, second), start=1):
+            drawn = replace(server_round(number), generator=generator_for(seed))
+            result = method.aggregate(drawn, updates, state)
+            state = replace(SENT, memory=result.memory)
+        found.append(result.weights.tolist())
+    assert found[0] == found[1]

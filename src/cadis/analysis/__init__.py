@@ -4,14 +4,12 @@ from cadis.analysis.answer import answer, details
 from cadis.analysis.checking import naming
 from cadis.analysis.comparison import HEADLINE, Comparison, RoundsTo
 from cadis.analysis.matrices import (
-    SHOWN,
     Convergence,
     Frame,
     convergence,
     error,
     frames,
     growing,
-    sample,
     some_of,
     spread_rounds,
 )
@@ -26,6 +24,7 @@ from cadis.analysis.scores import (
     Scores,
 )
 from cadis.analysis.statistics import PairedTest, Spread, holm, paired_test
+from cadis.runs.sampling import SHOWN, sample
 
 __all__ = [
     "HEADLINE",

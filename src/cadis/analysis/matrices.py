@@ -1,8 +1,7 @@
-"""How the similarity matrix comes to be, round by round, and whose pairs are looked at."""
+"""How the similarity matrix comes to be, round by round."""
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -16,15 +15,6 @@ from cadis.runs.observations import (
     joined,
     threshold_or_majority,
 )
-
-_EXACT = 300
-"""Up to so many clients, all of them are looked at."""
-
-SHOWN = 120
-"""Of more, so many are: what is worked out of pairs of clients then costs the same for any number
-of them, and a picture has room for no more."""
-
-Client = TypeVar("Client", int, ClientId)
 
 
 @dataclass(frozen=True)
@@ -164,25 +154,6 @@ def spread_rounds(total: int, limit: int) -> list[int]:
         return list(range(1, total + 1))
     places = torch.linspace(1, total, limit).round().int().tolist()
     return sorted(set(places))
-
-
-def sample(clients: Sequence[Client], true_clusters: Mapping[Client, int | None]) -> list[Client]:
-    """All clients, or of very many an even choice; their order is kept.
-
-    Every cluster has its share, and one client at least if there are not too many clusters.
-
-    Args:
-        clients: those of a cluster side by side, if clusters are known.
-        true_clusters: their clusters, as far as they are known.
-    """
-    if len(clients) <= _EXACT:
-        return list(clients)
-    first = {true_clusters[client]: client for client in reversed(clients)}
-    chosen = set(first.values()) if 2 * len(first) <= SHOWN else set()
-    others = [client for client in clients if client not in chosen]
-    room = SHOWN - len(chosen)
-    chosen.update(others[place * len(others) // room] for place in range(room))
-    return [client for client in clients if client in chosen]
 
 
 def some_of(shown: int, total: int) -> str:

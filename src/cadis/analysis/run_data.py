@@ -21,7 +21,6 @@ from cadis.analysis.matrices import (
     Convergence,
     convergence,
     growing,
-    sample,
     some_of,
     spread_rounds,
 )
@@ -42,6 +41,7 @@ from cadis.runs.observations import (
     similarity_of,
     threshold_or_majority,
 )
+from cadis.runs.sampling import sample
 from cadis.tasks import TASKS
 
 _POINTS = 100

@@ -5,6 +5,7 @@ from cadis.core.clustering import cluster, rescale, threshold_at
 from cadis.core.distillation import distillation_loss
 from cadis.core.errors import CadisError, RunError
 from cadis.core.message import ClientUpdate, Message
+from cadis.core.pairs import ObservedPairs
 from cadis.core.reproducibility import derive_seed, generator_for, one_thread
 from cadis.core.similarity import SimilarityMatrix, instance_similarity
 from cadis.core.state import (
@@ -31,6 +32,7 @@ __all__ = [
     "ClientUpdate",
     "Message",
     "ModelState",
+    "ObservedPairs",
     "RunError",
     "SimilarityMatrix",
     "TensorState",

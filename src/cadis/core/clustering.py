@@ -6,7 +6,7 @@ from torch import Tensor
 from cadis.core.similarity import nan_where_unknown
 
 
-def rescale(similarity: Tensor, known: Tensor) -> Tensor:
+def rescale(similarity: Tensor, known: Tensor, lowest: Tensor | None = None) -> Tensor:
     """The Q-matrix: similarities stretched to [0, 1] by their minimum and maximum.
 
     The diagonal takes part, so that the maximum is always a client's similarity to itself: a
@@ -15,12 +15,14 @@ def rescale(similarity: Tensor, known: Tensor) -> Tensor:
     Args:
         similarity: observed or estimated similarities, (n, n).
         known: which entries say something; the diagonal always does, (n, n).
+        lowest: the minimum, where the matrix is not that of all clients; ().
 
     Returns:
         q_ij, NaN where nothing is known, (n, n).
     """
     values = nan_where_unknown(similarity, known.clone().fill_diagonal_(True))
-    lowest = values.nan_to_num(nan=torch.inf).min()
+    if lowest is None:
+        lowest = values.nan_to_num(nan=torch.inf).min()
     spread = values.nan_to_num(nan=-torch.inf).max() - lowest
     return (values - lowest) / spread if spread > 0 else values * 0 + 1
 

@@ -13,6 +13,9 @@ from cadis.core.transitive import Estimates, bring_up_to_date
 
 TransitiveMode: TypeAlias = Literal["mean", "sample", "off"]
 
+_AT_ONCE = 50_000
+"""About so many numbers of signatures are worked on at once, which still fit into the cache."""
+
 
 def instance_similarity(signatures: Tensor) -> Tensor:
     """Cosine similarity s^t_ij of the clients' head updates in one round (Eq. 11).
@@ -24,18 +27,38 @@ def instance_similarity(signatures: Tensor) -> Tensor:
         The symmetric matrix of cosines, (k, k). A zero update has similarity 0 to every
         other client and 1 to itself.
     """
-    largest = signatures.abs().amax(dim=1, keepdim=True)  # (k, 1); scaling avoids overflow
-    scaled = signatures / torch.where(largest > 0, largest, 1)
-    norms = scaled.norm(dim=1, keepdim=True)
-    directions = scaled / torch.where(norms > 0, norms, 1)  # (k, d)
-    cosines = directions @ directions.T
+    highest, lowest = signatures.amax(dim=1, keepdim=True), signatures.amin(dim=1, keepdim=True)
+    largest = torch.maximum(highest, -lowest)
+    largest = torch.where(largest > 0, largest, 1)  # (k, 1); scaling avoids overflow
+    products = signatures.new_zeros(len(signatures), len(signatures))
+    for part in signatures.split(max(1, _AT_ONCE // max(1, len(signatures))), dim=1):
+        scaled = part / largest
+        products.addmm_(scaled, scaled.T)
+    norms = products.diagonal().sqrt()
+    norms = torch.where(norms > 0, norms, 1)  # (k,)
+    cosines = products / (norms[:, None] * norms)
     cosines = ((cosines + cosines.T) / 2).clamp(-1, 1)
     return cosines.fill_diagonal_(1)
 
 
+def running_mean(mean: Tensor, count: Tensor, similarity: Tensor) -> Tensor:
+    """The cumulative similarity s_ij after one more observation s^t_ij (Eq. 12).
+
+    Args:
+        mean: s_ij before.
+        count: f_ij, how often it was observed before; where that is 0, ``mean`` does not matter.
+        similarity: s^t_ij.
+    """
+    times = count.to(mean.dtype)
+    return times / (times + 1) * mean + similarity.to(mean.dtype) / (times + 1)
+
+
 @dataclass(frozen=True)
 class SimilarityMatrix:
-    """The server's memory of who resembles whom, s_ij (Eq. 12), over all clients ever seen.
+    """Who resembles whom, s_ij, observed or estimated, as a matrix of all pairs of some clients.
+
+    For pictures, and for clusters among all clients of a federation. What is observed alone, of
+    any number of clients, is in :class:`~cadis.core.ObservedPairs`.
 
     It is a value: every method returns a new matrix and leaves this one as it is.
 
@@ -54,7 +77,7 @@ class SimilarityMatrix:
     _estimates: Estimates | None = field(default=None, repr=False)
 
     def observe(self, client_ids: Sequence[ClientId], similarity: Tensor) -> "SimilarityMatrix":
-        """Fold one round's similarities into the running means (Eq. 12).
+        """Fold one round's similarities into the running means.
 
         An estimate is replaced for good by the first observation, since its count is 0.
 
@@ -62,19 +85,12 @@ class SimilarityMatrix:
             client_ids: who took part.
             similarity: their instance similarities in that order, (k, k).
         """
-        if len(set(client_ids)) != len(client_ids):
-            raise CadisError("A client took part twice in one round; give every client its own id.")
-        if similarity.shape != (len(client_ids), len(client_ids)):
-            raise CadisError(
-                f"{len(client_ids)} clients need a similarity matrix of that size, "
-                f"not {tuple(similarity.shape)}."
-            )
+        check_observation(client_ids, similarity)
         grown = self._grow(client_ids, similarity)
         rows = grown.index_of(client_ids)
         block = (rows[:, None], rows[None, :])
         mean, count, known = grown.mean.clone(), grown.count.clone(), grown.known.clone()
-        times = count[block].to(mean.dtype)
-        mean[block] = times / (times + 1) * mean[block] + similarity.to(mean) / (times + 1)
+        mean[block] = running_mean(mean[block], count[block], similarity)
         count[block] += 1
         known[block] = True
         estimates = grown._estimates and grown._estimates.outdate(rows)
@@ -153,6 +169,17 @@ class SimilarityMatrix:
         mean[:old, :old], count[:old, :old], known[:old, :old] = self.mean, self.count, self.known
         estimates = self._estimates and self._estimates.grow(new)
         return SimilarityMatrix(ids, mean, count, known, estimates)
+
+
+def check_observation(client_ids: Sequence[ClientId], similarity: Tensor) -> None:
+    """Refuse similarities that are not those of different clients."""
+    if len(set(client_ids)) != len(client_ids):
+        raise CadisError("A client took part twice in one round; give every client its own id.")
+    if similarity.shape != (len(client_ids), len(client_ids)):
+        raise CadisError(
+            f"{len(client_ids)} clients need a similarity matrix of that size, "
+            f"not {tuple(similarity.shape)}."
+        )
 
 
 def nan_where_unknown(values: Tensor, known: Tensor) -> Tensor:

@@ -65,4 +65,4 @@ def ids_to_tensor(client_ids: Sequence[ClientId]) -> Tensor:
 
 def ids_from_tensor(tensor: Tensor) -> tuple[ClientId, ...]:
     """The inverse of :func:`ids_to_tensor`."""
-    return tuple(json.loads(bytes(tensor.tolist()).decode()))
+    return tuple(json.loads(tensor.numpy().tobytes()))

@@ -122,7 +122,7 @@ def _estimate_rows(rows: Tensor, helping: Tensor, gamma: float) -> tuple[Tensor,
     return mean, total.sqrt() / number
 
 
-def estimate_all(direct: Tensor, gamma: float) -> Tensor:
+def estimate_all(direct: Tensor, gamma: float, helping: Tensor | None = None) -> Tensor:
     """The expected similarity of all pairs that were never observed together, NaN for the others.
 
     What :func:`bring_up_to_date` makes of nothing, several times as fast: without deviations, each
@@ -131,18 +131,20 @@ def estimate_all(direct: Tensor, gamma: float) -> Tensor:
     Args:
         direct: observed similarities, the diagonal included, NaN where there are none, (n, n).
         gamma: the largest deviation of a helper's estimate.
+        helping: the same of all clients p who may help, (p, n); these n only, unless told.
     """
-    values, observed = torch.full_like(direct, torch.nan), ~direct.isnan()
-    for one, met in enumerate(observed):
-        helpers = met.nonzero()[:, 0]
-        own = direct[helpers, one]  # s_ip, (p,)
+    helping = direct if helping is None else helping
+    values = torch.full_like(direct, torch.nan)
+    for one in range(len(direct)):
+        helpers = (~helping[:, one].isnan()).nonzero()[:, 0]
+        own = helping[helpers, one]  # s_ip, (p,)
         rest = (1 - own.square())[:, None]
         at_once = max(1, _AT_ONCE // max(1, len(helpers)))
         for start in range(one + 1, len(direct), at_once):
             others = slice(start, start + at_once)
-            theirs = direct[helpers, others]  # s_pj, (p, j)
+            theirs = helping[helpers, others]  # s_pj, (p, j)
             admitted = (rest * ((1 - theirs.square()) / 9) < gamma**2).to(direct.dtype)
             mean = own @ (admitted * theirs.nan_to_num()) / admitted.sum(dim=0)
             values[one, others] = values[others, one] = mean
-    values[observed] = torch.nan
+    values[~direct.isnan()] = torch.nan
     return values

@@ -12,7 +12,10 @@ from cadis.core import (
     CadisError,
     ClientId,
     ClientUpdate,
+    ModelState,
+    ObservedPairs,
     SimilarityMatrix,
+    TensorState,
     cluster,
     cluster_weights,
     distillation_loss,
@@ -41,16 +44,23 @@ class CADIS(Defaults):
     converges, and a rising threshold ends by splitting true clusters. So the default is a
     constant; docs/paper.md has the measurements behind it, and behind gamma.
 
+    Departure: among the participants of a round nothing is estimated, since they have all just
+    met; the Q-matrix is then rescaled by the smallest similarity that was ever observed. While
+    every observation is positive, an estimate of two absent clients may be smaller, and is not
+    asked: with it, clusters of a round would depend on guesses, or in mode "sample" on draws, about
+    clients who are not there. docs/paper.md has how little that changes.
+
     Attributes:
         threshold: epsilon: how alike, in the Q-matrix, neighbours must be.
         threshold_growth: by which part of itself the threshold grows a round.
         threshold_max: where it stops growing.
         distillation: lambda, strength of the distillation from the global model; 0 is none.
         bandwidth: width h of the kernel, "mean" for the batch's own mean distance.
-        transitive: how pairs that never met are estimated: the expectation, a draw, or not.
+        transitive: how pairs that never met are estimated, where there are any (see scope): the
+            expectation, a draw, or not.
         gamma: the largest deviation of a transitive estimate that is admitted.
         scope: where clusters are looked for: among the participants of a round, as in the
-            paper, or among all clients of the federation seen so far.
+            paper, who have all just met, or among all clients of the federation seen so far.
         clusters: what the weights are made from: the clusters found; or, for ablations, the true
             ones (an oracle), or none, everybody being alone.
     """
@@ -99,12 +109,14 @@ class CADIS(Defaults):
         """Similarities, clusters, weights: Sections III-A to III-C."""
         ids = [update.client_id for update in updates]
         similarity = instance_similarity(signatures(server_round, updates, state))
-        matrix = SimilarityMatrix.from_tensors(state.memory).observe(ids, similarity)
-        matrix = matrix.estimate_missing(self.gamma, self.transitive, server_round.generator)
         threshold = threshold_at(
             server_round.number - 1, self.threshold, self.threshold_growth, self.threshold_max
         )
-        clusters, cardinality = self._clusters(server_round, matrix, ids, threshold)
+        compare = _compared_in_round if self.scope == "round" else self._compared_with_all
+        compared = compare(ids, similarity, state.memory, server_round.generator)
+        labels = self._labels(server_round, compared, threshold)
+        clusters = labels[compared.present]
+        cardinality = torch.bincount(labels)[clusters]
         weights = cluster_weights([u.num_examples for u in updates], clusters, cardinality)
         report = {
             "clusters": clusters,
@@ -113,27 +125,57 @@ class CADIS(Defaults):
         }
         if self.transitive != "off":
             report["gamma"] = torch.tensor(self.gamma, dtype=torch.float64)
-        return Weighing(weights, matrix.to_tensors(), report)
+        return Weighing(weights, compared.memory, report)
 
-    def _clusters(
+    def _compared_with_all(
         self,
-        server_round: ServerRound,
-        matrix: SimilarityMatrix,
         ids: Sequence[ClientId],
-        threshold: float,
-    ) -> tuple[Tensor, Tensor]:
-        """The participants' labels and the sizes of their clusters, (k,) each."""
-        among = ids if self.scope == "round" else matrix.client_ids
-        rows = matrix.index_of(among)
+        similarity: Tensor,
+        memory: TensorState,
+        generator: torch.Generator,
+    ) -> "_Compared":
+        """All clients ever seen; pairs that never met are estimated."""
+        matrix = SimilarityMatrix.from_tensors(memory).observe(ids, similarity)
+        matrix = matrix.estimate_missing(self.gamma, self.transitive, generator)
+        q, present = rescale(matrix.mean, matrix.known), matrix.index_of(ids)
+        return _Compared(matrix.client_ids, present, q, matrix.to_tensors())
+
+    def _labels(self, server_round: ServerRound, compared: "_Compared", threshold: float) -> Tensor:
+        """The cluster of each of the clients that clusters are looked for among, (n,)."""
         if self.clusters == "found":
-            q = rescale(matrix.mean, matrix.known)
-            labels = cluster(q[rows[:, None], rows], threshold)
-        elif self.clusters == "true":
-            labels = _true_labels(server_round.true_clusters, among)
-        else:
-            labels = torch.arange(len(among))
-        present = torch.arange(len(ids)) if self.scope == "round" else matrix.index_of(ids)
-        return labels[present], torch.bincount(labels)[labels[present]]
+            return cluster(compared.q, threshold)
+        if self.clusters == "true":
+            return _true_labels(server_round.true_clusters, compared.clients)
+        return torch.arange(len(compared.clients))
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """Clients among whom clusters are looked for.
+
+    Attributes:
+        clients: who they are.
+        present: places of the participants among them, (k,).
+        q: their Q-matrix, (n, n).
+        memory: what is remembered of all that were ever compared.
+    """
+
+    clients: Sequence[ClientId]
+    present: Tensor
+    q: Tensor
+    memory: TensorState
+
+
+def _compared_in_round(
+    ids: Sequence[ClientId],
+    similarity: Tensor,
+    memory: TensorState,
+    _generator: torch.Generator,
+) -> _Compared:
+    """The participants alone: all of them have just met, so there is nothing to estimate."""
+    pairs, together = ObservedPairs.from_tensors(memory).observe(ids, similarity)
+    q = rescale(together, torch.ones_like(together, dtype=torch.bool), pairs.lowest())
+    return _Compared(ids, torch.arange(len(ids)), q, pairs.to_tensors())
 
 
 def _true_labels(truth: Mapping[ClientId, int] | None, clients: Sequence[ClientId]) -> Tensor:
@@ -152,12 +194,14 @@ def signatures(
     server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
 ) -> Tensor:
     """The clients' updates of the classifier layer, W_i - W_g, flat, (k, d)."""
-    stacked = torch.stack([_signature(server_round, update, state) for update in updates])
-    return stacked.to(torch.promote_types(stacked.dtype, torch.float32))  # norms overflow in half
+    sent = {name: _head(server_round, model) for name, model in state.models.items()}
+    changes = torch.stack([_head(server_round, update.model) for update in updates])
+    for row, update in zip(changes, updates, strict=True):  # in place: no second large matrix
+        row.sub_(sent[update.message.model_name])
+    return changes.to(torch.promote_types(changes.dtype, torch.float32))  # norms overflow in half
 
 
-def _signature(server_round: ServerRound, update: ClientUpdate, state: ServerState) -> Tensor:
-    """One client's update of the classifier layer of the model that it trained, (d,)."""
-    sent = state.models[update.message.model_name].parameters
-    trained = update.model.parameters
-    return torch.cat([trained[part] - sent[part] for part in server_round.head])
+def _head(server_round: ServerRound, model: ModelState) -> Tensor:
+    """The classifier layer of a model, flat, (d,)."""
+    parts = [model.parameters[part] for part in server_round.head]
+    return torch.cat(parts) if len(parts) > 1 else parts[0]

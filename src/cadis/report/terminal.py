@@ -147,9 +147,11 @@ def _measures_table(summary: dict[str, Any], classes: Sequence[str]) -> Table:
 
 def _add_agreement(table: Table, summary: dict[str, Any]) -> None:
     """How well clusters were found, if anybody knows the true ones."""
+    some = summary.get("clusters_among")
+    everybody = "all clients seen" if some is None else f"{some} of the clients seen"
     told = {
         "among a round's participants, mean": summary["round_agreement"],
-        "among all clients seen, at the end": summary["cluster_agreement"],
+        f"among {everybody}, at the end": summary["cluster_agreement"],
     }
     if any(value is not None for value in told.values()):
         table.add_row("  like the true ones (adjusted Rand index)", "")

@@ -1,6 +1,7 @@
 """What a run leaves behind: records, checkpoints, and the folder that reports read."""
 
 from cadis.data.user_files import read_toml, to_toml
+from cadis.runs.arrays import PackedMatrix, numbers
 from cadis.runs.checkpoint import Checkpoint, read_tensors, store_tensors
 from cadis.runs.folder import RunFolder, cannot_be_written
 from cadis.runs.history import HistoryWriter
@@ -22,7 +23,6 @@ from cadis.runs.record import (
     RoundResult,
     RunState,
     Seconds,
-    numbers,
 )
 from cadis.runs.storage import DamagedError, StoredFile, replace_text, sync_folder
 from cadis.runs.study import Study, StudyFolder, Variant
@@ -36,6 +36,7 @@ __all__ = [
     "Lock",
     "Member",
     "ModelRecord",
+    "PackedMatrix",
     "Rejection",
     "RoundRecord",
     "RoundResult",

@@ -11,9 +11,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cadis.core import ClientId
+from cadis.core.similarity import running_mean
+from cadis.runs.arrays import PackedMatrix
 from cadis.runs.record import RoundRecord
 
 _LARGEST = 2**53
@@ -34,10 +37,8 @@ def clusters_of(record: RoundRecord) -> list[int] | None:
 
 def similarity_of(record: RoundRecord) -> Tensor | None:
     """How alike the participants are, (k, k); None if the method did not tell."""
-    rows = record.report.get("similarity")
-    if not isinstance(rows, list) or _unfit_similarity(rows, len(record.participants)):
-        return None
-    return torch.tensor(np.array(rows, float), dtype=torch.float32)
+    found = _similarity(record)
+    return None if isinstance(found, str) else torch.tensor(found, dtype=torch.float32)
 
 
 def threshold_of(record: RoundRecord) -> float | None:
@@ -53,21 +54,23 @@ def gamma_of(record: RoundRecord) -> float | None:
 def scalar_of(record: RoundRecord, name: str) -> float | None:
     """A single number that the method told; None if it did not."""
     value = record.report.get(name)
-    return None if value is None or isinstance(value, list) else float(value)
+    return float(value) if isinstance(value, int | float) else None
 
 
 def told_scalars(record: RoundRecord) -> list[str]:
     """Names of the single numbers that the method told, but for those that are known here."""
-    single = (name for name, value in record.report.items() if not isinstance(value, list))
+    arrays = (list, PackedMatrix)
+    single = (name for name, value in record.report.items() if not isinstance(value, arrays))
     return [name for name in single if name not in ("threshold", "gamma")]
 
 
 def unfit(record: RoundRecord) -> list[str]:
     """What is wrong with arrays whose names are known, in words."""
     size, report = len(record.participants), record.report
+    similarity = _similarity(record) if "similarity" in report else ""
     found = [
         _unfit_clusters(report["clusters"], size) if "clusters" in report else "",
-        _unfit_similarity(report["similarity"], size) if "similarity" in report else "",
+        similarity if isinstance(similarity, str) else "",
         *(
             f"{name} is no number"
             for name in ("threshold", "gamma")
@@ -86,19 +89,27 @@ def _unfit_clusters(labels: Any, size: int) -> str:
     return "" if counted else "clusters are not counted from 0"
 
 
-def _unfit_similarity(rows: Any, size: int) -> str:
-    if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
+def _similarity(record: RoundRecord) -> NDArray[Any] | str:
+    """How alike the participants are, (k, k), or what is wrong with what was told, in words."""
+    told, size = record.report.get("similarity"), len(record.participants)
+    if isinstance(told, PackedMatrix):
+        lengths = [told.shape[1]] * told.shape[0]
+    elif isinstance(told, list) and all(isinstance(row, list) for row in told):
+        lengths = [len(row) for row in told]  # type: ignore[arg-type]
+    else:
         return "similarity is no matrix"
-    if len(rows) != size:
-        return f"similarity has {len(rows)} entries, not {size}"
-    for row in rows:
-        if len(row) != size:
-            return f"a row of similarity has {len(row)} entries, not {size}"
+    if len(lengths) != size:
+        return f"similarity has {len(lengths)} entries, not {size}"
+    for length in lengths:
+        if length != size:
+            return f"a row of similarity has {length} entries, not {size}"
     try:
-        within = bool((np.abs(np.array(rows, float)) <= _COSINE).all())  # None becomes NaN
+        matrix = record.array("similarity")
     except OverflowError:
-        within = False
-    return "" if within else "a similarity is not between -1 and 1"
+        matrix = None
+    if matrix is None or not (np.abs(matrix) <= _COSINE).all():  # NaN is not, either
+        return "a similarity is not between -1 and 1"
+    return matrix
 
 
 Alikeness = Callable[[RoundRecord], Tensor | None]
@@ -165,10 +176,13 @@ class Observations:
         rows = torch.tensor([self._row[client] for client in who], dtype=torch.long)
         columns = torch.tensor([self._column[who[place]] for place in places], dtype=torch.long)
         block = (rows[:, None], columns)
-        times = self.count[block].to(self.mean.dtype)
         new = similarity[:, places]
-        self.mean[block] = times / (times + 1) * self.mean[block] + new / (times + 1)
+        self.mean[block] = running_mean(self.mean[block], self.count[block], new)
         self.count[block] += 1
+
+    def chosen_rows(self) -> Tensor:
+        """The rows of those who have a column, in the order of the columns, (n,)."""
+        return torch.tensor([self._row[client] for client in self._column], dtype=torch.long)
 
     def direct(self) -> Tensor:
         """Everybody seen so far by the chosen clients seen so far, NaN where nothing was observed.

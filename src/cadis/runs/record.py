@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from math import isfinite
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from cadis.core import ClientId, TensorState
 from cadis.methods import ServerState
+from cadis.runs.arrays import PackedMatrix, Stored
 from cadis.runs.storage import STRICT, StoredFile
 from cadis.training import Evaluation
 
@@ -58,10 +59,6 @@ class ModelRecord:
     loss: float | None
 
 
-Number: TypeAlias = int | float | None
-"""An entry of a stored array; None stands for what is infinite or not a number."""
-
-
 @dataclass(frozen=True)
 class RoundRecord:
     """One line of ``history.jsonl``; numbers and lists only.
@@ -83,7 +80,8 @@ class RoundRecord:
         capped: which participants said that they have far more samples than the others, and were
             weighed as if they had fewer.
         report: what the method told about the round, as named arrays. CADIS's are ``clusters``,
-            ``similarity``, ``threshold`` and ``gamma``.
+            ``similarity``, ``threshold`` and ``gamma``. Large ones are packed: :meth:`array` reads
+            them all.
         measures: further measures of the task on the test set, such as ``auc``; None where one is
             infinite or unknown.
         client_loss: mean training loss of each participant, None if it did not tell.
@@ -102,11 +100,18 @@ class RoundRecord:
     seconds: Seconds
     client_accuracy: list[float] | None = None
     capped: list[ClientId] = field(default_factory=list)
-    report: dict[str, Number | list[Number] | list[list[Number]]] = field(default_factory=dict)
+    report: dict[str, Stored] = field(default_factory=dict)
     measures: dict[str, float | None] = field(default_factory=dict)
     client_loss: list[float | None] = field(default_factory=list)
     models: list[ModelRecord] = field(default_factory=list)
     client_models: list[str] = field(default_factory=list)
+
+    def array(self, name: str) -> NDArray[Any] | None:
+        """An array that the method told, NaN for what is no number; None if it told none."""
+        told = self.report.get(name)
+        if isinstance(told, PackedMatrix):
+            return told.unpacked()
+        return None if name not in self.report else np.array(told, float)
 
     def to_json(self) -> dict[str, object]:
         """A JSON object."""
@@ -149,6 +154,7 @@ class SummaryShape:
     seconds: dict[str, float]
     versions: dict[str, str]
     clusters_found: int = 0
+    clusters_among: int | None = None
     cluster_agreement: float | None = None
     round_agreement: float | None = None
 
@@ -207,18 +213,3 @@ class RoundResult:
     record: RoundRecord
     evaluation: Evaluation | None
     state: RunState
-
-
-def numbers(array: Tensor) -> Any:
-    """An array as JSON can hold it; of a matrix, as many digits as are worth keeping."""
-    return _stored(array.tolist(), digits=6 if array.dim() > 1 else None)
-
-
-def _stored(value: Any, digits: int | None) -> Any:
-    if isinstance(value, list):
-        return [_stored(part, digits) for part in value]
-    if isinstance(value, int):  # a truth value, too
-        return int(value)
-    if not isfinite(value):
-        return None
-    return value if digits is None else round(value, digits)

@@ -1,6 +1,6 @@
 """Keeping a run on disk as it goes, and going on with one."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from cadis.algorithm import Algorithm
-from cadis.core import CadisError, RunError
+from cadis.core import CadisError, ClientId, RunError
 from cadis.data import NO_CALLBACKS
 from cadis.data.user_files import object_text, parse_toml, to_toml
 from cadis.models import Layout
@@ -108,9 +108,9 @@ class RunWriter:
                 members=state.members,
             )
             files = {_BEST: self._model_bytes(state)} if best else {}
-            if state.members != self._manifest.members:
+            if _clients(state.members) != _clients(self._manifest.members):
                 files[_FEDERATION] = self._who_has_what(state)
-            self._commit(manifest, files)
+            self._commit(manifest, files, last=self._manifest)
         self.history.append(record)
 
     def finish(self, state: RunState, evaluation: Evaluation | None) -> dict[str, Any]:
@@ -135,11 +135,13 @@ class RunWriter:
     def _model_bytes(self, state: RunState) -> bytes:
         return model_bytes(self.layout.unpack_all(state.server.models))
 
-    def _commit(self, manifest: Manifest, files: Mapping[str, bytes]) -> None:
+    def _commit(
+        self, manifest: Manifest, files: Mapping[str, bytes], last: Manifest | None = None
+    ) -> None:
         """Make these files, and what the manifest says besides, what the run now is."""
         digests = self.folder.stage(files)
         self._manifest = replace(manifest, files={**manifest.files, **digests})
-        self.folder.checkpoint.commit(self._manifest)
+        self.folder.checkpoint.commit(self._manifest, last)
         self.folder.publish(files)
 
     def _who_has_what(self, state: RunState) -> bytes:
@@ -292,6 +294,11 @@ def _flat(options: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(values, Mapping):
             flat |= {f"{table}.{name}": value for name, value in values.items()}
     return flat
+
+
+def _clients(members: Iterable[Member]) -> list[ClientId]:
+    """Who they are; in which round each took part last is no matter of ``federation.json``."""
+    return [member.client for member in members]
 
 
 def _sizes(state: RunState) -> set[int]:

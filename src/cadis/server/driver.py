@@ -80,8 +80,8 @@ class Server:
         """Run the rounds that follow ``state``, up to the ``last``."""
         for number in range(state.round + 1, last + 1):
             result = self._round(number, state, transport)
+            state = result.state  # before it is kept: what was before may be large, and goes
             yield result
-            state = result.state
 
     def _round(self, number: int, state: RunState, transport: Transport) -> RoundResult:
         started = time.perf_counter()
