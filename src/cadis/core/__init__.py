@@ -1,6 +1,7 @@
 """The paper's mathematics: pure functions of tensors. It imports nothing else of the package."""
 
 from cadis.core.aggregation import cluster_weights, example_weights, mean_state, weighted_mean
+from cadis.core.bandwidth import all_finite, fresh
 from cadis.core.clustering import cluster, rescale, threshold_at
 from cadis.core.distillation import distillation_loss
 from cadis.core.errors import CadisError, RunError
@@ -34,6 +35,7 @@ __all__ = [
     "RunError",
     "SimilarityMatrix",
     "TensorState",
+    "all_finite",
     "balanced_loss",
     "cadis_limit",
     "checked_client_id",
@@ -46,6 +48,7 @@ __all__ = [
     "example_weights",
     "expected_rounds_bound",
     "fedavg_limit",
+    "fresh",
     "generator_for",
     "ids_from_tensor",
     "ids_to_tensor",

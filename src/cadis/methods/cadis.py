@@ -155,6 +155,5 @@ def signatures(
 
 def _signature(server_round: ServerRound, update: ClientUpdate, state: ServerState) -> Tensor:
     """One client's update of the classifier layer of the model that it trained, (d,)."""
-    sent = state.models[update.message.model_name].parameters
-    trained = update.model.parameters
-    return torch.cat([trained[part] - sent[part] for part in server_round.head])
+    sent = state.models[update.message.model_name]
+    return update.model.parameters_at(server_round.head) - sent.parameters_at(server_round.head)

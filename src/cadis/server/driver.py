@@ -282,15 +282,15 @@ def _apart_from(updates: Sequence[ClientUpdate], aggregation: Aggregation) -> Ag
     """An aggregation that shares no memory with the updates: the next ones come to their place."""
     taken = _storages(updates)
     models = {
-        name: ModelState(**_copied(vars(model), taken))
+        name: ModelState(**_copied(model.vectors(), taken))
         for name, model in aggregation.models.items()
     }
     return replace(aggregation, models=models, memory=_copied(aggregation.memory, taken))
 
 
 def _storages(updates: Sequence[ClientUpdate]) -> set[int]:
-    vectors = (vector for update in updates for _, vector in update.message.vectors())
-    return {vector.untyped_storage().data_ptr() for vector in vectors}
+    pieces = (piece for update in updates for piece in update.message.pieces())
+    return {piece.untyped_storage().data_ptr() for piece in pieces}
 
 
 def _copied(tensors: TensorState, taken: set[int]) -> dict[str, Tensor]:
