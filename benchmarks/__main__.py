@@ -5,12 +5,14 @@ import platform
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.aggregation import flower_memory, flower_time, mean_of_models
 from benchmarks.disk import keeping
 from benchmarks.engine import distillation, overhead_on_cnn, overhead_on_digits
 from benchmarks.measure import Measured, ratio
@@ -30,6 +32,9 @@ def help_page() -> Measured:
     return Measured("cadis --help / import click", value, 2, note="torch is not imported")
 
 
+MEANS = ("fedavg", "cadis")
+"""Methods whose aggregation is measured against Flower's."""
+
 MEASUREMENTS: list[Callable[[], Measured | list[Measured]]] = [
     lambda: overhead_on_digits(rounds=40),
     lambda: overhead_on_cnn(rounds=6),
@@ -39,6 +44,9 @@ MEASUREMENTS: list[Callable[[], Measured | list[Measured]]] = [
     lambda: server(num_clients=100, rounds=100, limit=5, times=30),
     lambda: server(num_clients=1000, rounds=1000, limit=50, times=30),
     lambda: server(num_clients=1000, rounds=6000, limit=50, times=30),
+    lambda: mean_of_models(times=7),
+    *(partial(flower_time, method, megabytes, 5) for method in MEANS for megabytes in (10, 100)),
+    *(partial(flower_memory, method) for method in MEANS),
     lambda: memory("fedavg"),
     lambda: memory("feddyn"),
     report,
