@@ -1,6 +1,6 @@
 """Passes over large tensors that take little more time than reading them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 import numpy as np
@@ -10,6 +10,9 @@ from torch import Tensor
 _CHUNK = 2**18
 """Numbers that are worked on at once: few enough to stay in the cache from one model to the next,
 enough to make the calls themselves cheap."""
+
+_PRECISE = 2**15
+"""The same where several intermediate results in double precision must stay in the cache."""
 
 _LARGE = 2**22
 """Bytes from which on numpy asks the system for huge pages."""
@@ -44,6 +47,33 @@ def all_finite(tensor: Tensor) -> bool:
     if tensor.sum(dtype=precise).isfinite():
         return True
     return all(bool(part.isfinite().all()) for part in tensor.reshape(-1).split(_CHUNK))
+
+
+def in_chunks(function: Callable[..., tuple[Tensor, ...]], *vectors: Tensor) -> tuple[Tensor, ...]:
+    """What a function of numbers makes of vectors, one or more new vectors.
+
+    It works chunk by chunk, so that what it makes in between, often in double precision, stays in
+    the cache and is never of full size.
+
+    Args:
+        function: takes as many vectors of any one length, and returns vectors of that length.
+        vectors: of one length and on the CPU.
+    """
+    size = len(vectors[0])
+    made: tuple[Tensor, ...] = ()
+    for start in range(0, max(size, 1), _PRECISE):
+        chunk = slice(start, start + _PRECISE)
+        parts = function(*(vector[chunk] for vector in vectors))
+        made = made or tuple(fresh(size, part.dtype) for part in parts)
+        for whole, part in zip(made, parts, strict=True):
+            whole[chunk] = part
+    return made
+
+
+def squared_distance(one: Tensor, other: Tensor) -> float:
+    """The sum of squared differences of two tensors, in double precision."""
+    parts = zip(one.flatten().split(_PRECISE), other.flatten().split(_PRECISE), strict=True)
+    return sum(float((a.double() - b.double()).square_().sum()) for a, b in parts)
 
 
 def mean_into(place: Tensor, tensors: Sequence[Tensor], shares: Sequence[float]) -> None:

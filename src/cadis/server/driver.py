@@ -216,14 +216,17 @@ class Server:
         if not transforms:
             return answer.message
         sent, number = plan.messages[who], len(plan.messages)
+        given = Message.of_vectors(dict(answer.message.vectors()), answer.message.scalars)
         with calling(transforms[-1], "apply"):
             message = apply_chain(
                 transforms,
-                answer.message,
+                given,
                 sent,
                 number,
                 lambda name: generator_for(self.seed, "transform", name, plan.number, who),
             )
+        if message is given:
+            return answer.message  # as it came, it takes no copy
         method, state = self.algorithm.method, plan.state.server
         if reason := check_answer(replace(answer, message=message), method, state):
             raise RunError(f"After {transforms[-1].name}, the update of {who} is wrong: {reason}.")
