@@ -87,6 +87,8 @@ def test_inputs_are_not_changed() -> None:
 def test_states_that_do_not_fit_are_refused() -> None:
     with pytest.raises(CadisError, match="names: b"):
         weighted_mean([{"a": torch.ones(1)}, {"a": torch.ones(1), "b": torch.ones(1)}], [0.5, 0.5])
+    with pytest.raises(CadisError, match=r"shape of a: \(1, 3\) and \(3,\)"):
+        weighted_mean([{"a": torch.ones(1, 3)}, {"a": torch.ones(3)}], [0.5, 0.5])
     with pytest.raises(CadisError, match="1 weights cannot average 0"):
         weighted_mean([], [1.0])
 

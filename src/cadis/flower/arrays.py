@@ -22,7 +22,7 @@ def array_in(array: Array) -> NDArray[Any]:
     if array.stype != _NUMPY or read_magic(stream) != (1, 0):
         return array.numpy()
     shape, by_columns, dtype = read_array_header_1_0(stream)
-    if dtype.hasobject:
+    if dtype.hasobject or min(shape, default=0) < 0:
         return array.numpy()
     view = np.ndarray(shape, dtype, array.data, stream.tell(), order="F" if by_columns else "C")
     return view if view.flags.aligned else view.copy()

@@ -1,6 +1,7 @@
 """A model as it came: named tensors, of which the vectors are made only if somebody asks."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +19,10 @@ class NamedState(ModelState):
 
     _held: Mapping[str, Tensor]
     _layout: Layout
+
+    def __new__(cls, *_given: object, **fields: Any) -> ModelState:  # type: ignore[misc]
+        """With a vector changed, as by ``dataclasses.replace``, it is a plain model."""
+        return ModelState(**fields) if "parameters" in fields else object.__new__(cls)
 
     def __init__(self, tensors: Mapping[str, Tensor], layout: Layout) -> None:
         """Take tensors that must have the layout's names, shapes and kinds; none is copied.
