@@ -4,6 +4,7 @@ Times are those of the processor, and torch has one thread, as numpy has, by whi
 """
 
 import gc
+import logging
 import subprocess
 import sys
 import time
@@ -80,6 +81,7 @@ class Nodes:
 def asked(method: str, megabytes: int) -> tuple[Strategy, list[Message]]:
     """A strategy that has asked ten nodes, and their replies, each a model of its own."""
     torch.set_num_threads(1)
+    logging.getLogger("flwr").setLevel(logging.ERROR)
     TaskIdentity.task_id, TaskIdentity.run_id = 1, 1  # messages are written in its name
     TaskIdentity.node_id = SUPERLINK_NODE_ID
     model = network(WIDTHS[megabytes])

@@ -76,6 +76,7 @@ def squared_distance(one: Tensor, other: Tensor) -> float:
     return sum(float((a.double() - b.double()).square_().sum()) for a, b in parts)
 
 
+@torch.no_grad()
 def mean_into(place: Tensor, tensors: Sequence[Tensor], shares: Sequence[float]) -> None:
     """Write the weighted mean of tensors to ``place``; of integers, the maximum.
 
@@ -87,34 +88,37 @@ def mean_into(place: Tensor, tensors: Sequence[Tensor], shares: Sequence[float])
         tensors: of one shape and type, and on the device of ``place``.
         shares: one a tensor, not negative, and one of them at least positive.
     """
-    together = _mean if place.is_floating_point() else _maximum
+    write = _write_mean if place.is_floating_point() else _write_maximum
     flat = place.view(-1) if place.is_contiguous() else fresh(place.numel(), place.dtype)
     vectors = [tensor.reshape(-1) for tensor in tensors]
     for start in range(0, len(flat), _CHUNK):
         chunk = slice(start, start + _CHUNK)
-        flat[chunk] = together([vector[chunk] for vector in vectors], shares)
+        write(flat[chunk], [vector[chunk] for vector in vectors], shares)
     if not place.is_contiguous():
         place.copy_(flat.view(place.shape))
 
 
-def _mean(parts: Sequence[Tensor], shares: Sequence[float]) -> Tensor:
+def _write_mean(place: Tensor, parts: Sequence[Tensor], shares: Sequence[float]) -> None:
     """The mean, at least in single precision: that of the first i goes on to the next by a step.
 
     It is mean <- mean + s_i / (s_1 + ... + s_i) * (w_i - mean), so that the mean of equal numbers
     is that number exactly, and shares that do not quite sum to 1 do not scale it.
     """
-    precise = torch.promote_types(parts[0].dtype, torch.float32)
+    precise = torch.promote_types(place.dtype, torch.float32)
+    room = place if place.dtype == precise else torch.empty_like(place, dtype=precise)
     used = [(part, share) for part, share in zip(parts, shares, strict=True) if share > 0]
     (first, total), *others = used
-    mean = first.to(precise, copy=True)
+    mean = first.to(precise)
     for part, share in others:
         total += share
-        mean.lerp_(part.to(precise), share / total)
-    if all_finite(mean):
-        return mean
-    # The difference of huge numbers may be too large for their type where their mean is not.
-    return torch.stack([part.double() * (share / total) for part, share in used]).sum(dim=0)
+        mean = torch.lerp(mean, part.to(precise), share / total, out=room)
+    if not all_finite(mean):
+        # The difference of huge numbers may be too large for their type where their mean is not.
+        mean = torch.zeros_like(place, dtype=torch.float64)
+        for part, share in used:
+            mean.add_(part.double(), alpha=share / total)
+    place.copy_(mean)
 
 
-def _maximum(parts: Sequence[Tensor], _shares: Sequence[float]) -> Tensor:
-    return reduce(torch.maximum, parts)
+def _write_maximum(place: Tensor, parts: Sequence[Tensor], _shares: Sequence[float]) -> None:
+    place.copy_(reduce(torch.maximum, parts))
