@@ -1,6 +1,8 @@
 """A model that is held as named tensors, against the same model as vectors."""
 
+import pickle
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -99,8 +101,13 @@ def test_other_precisions_become_that_of_the_global_model() -> None:
     assert not torch.equal(mean.parameters, mean.parameters.half().float())
 
 
-def test_with_a_vector_changed_it_is_a_plain_model() -> None:
+def test_whoever_takes_it_for_a_plain_model_gets_one() -> None:
     named, packed = both(5)
+    assert list(vars(named)) == list(vars(packed))
+    assert alike(ModelState(**vars(named)), packed)
+    for copied in (deepcopy(named), pickle.loads(pickle.dumps(named))):
+        assert type(copied) is ModelState
+        assert alike(copied, packed)
     changed = replace(named, parameters=packed.parameters + 1)
     assert type(changed) is ModelState
     assert alike(changed, replace(packed, parameters=packed.parameters + 1))

@@ -39,6 +39,15 @@ class NamedState(ModelState):
         object.__setattr__(self, "_held", held)  # the class is frozen
         object.__setattr__(self, "_layout", layout)
 
+    @property
+    def __dict__(self) -> dict[str, Tensor]:  # type: ignore[override]
+        """What ``vars`` tells of any model."""
+        return self.vectors()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy of it is a plain model."""
+        return ModelState, tuple(self.vectors().values())
+
     def packed(self) -> ModelState:
         """The same model as vectors of its own."""
         state, places = self.blank()
