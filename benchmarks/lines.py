@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import TypeAlias
 
+from benchmarks.aggregation import flower_memory, flower_time, mean_of_models
 from benchmarks.disk import keeping
 from benchmarks.engine import overhead_on_cnn, overhead_on_digits
 from benchmarks.measure import Measured, ratio
@@ -36,6 +37,12 @@ def help_page() -> Measured:
     return Measured("cadis --help / import click", value, 2, note="torch is not imported")
 
 
+def aggregation(method: str) -> list[Measured]:
+    """Aggregating on Flower against Flower's own FedAvg: time of small and large, and memory."""
+    times = [flower_time(method, megabytes, times=5) for megabytes in (10, 100)]
+    return [*times, flower_memory(method)]
+
+
 LINES: dict[str, Line] = {
     "peers/flower": lambda: flower_simulation(rounds=5),
     "steps/arithmetic": lambda: arithmetic(rounds=9),
@@ -50,6 +57,9 @@ LINES: dict[str, Line] = {
     "server/100": lambda: server(num_clients=100, limit=5),
     "server/1000": lambda: server(num_clients=1000, limit=30),
     "server/10000": lambda: large_server(limit=500),
+    "aggregation/mean": lambda: mean_of_models(times=7),
+    "aggregation/flower-fedavg": lambda: aggregation("fedavg"),
+    "aggregation/flower-cadis": lambda: aggregation("cadis"),
     "memory/fedavg": lambda: memory("fedavg"),
     "memory/feddyn": lambda: memory("feddyn"),
     "report/large": report,

@@ -84,9 +84,18 @@ def test_inputs_are_not_changed() -> None:
     assert states[0]["w"].tolist() == [1, 1]
 
 
+def test_parameters_that_are_trained_have_a_mean_without_a_gradient() -> None:
+    states = [{"w": torch.full((2,), value, requires_grad=True)} for value in (1.0, 2.0)]
+    mean = weighted_mean(states, [0.5, 0.5])["w"]
+    assert mean.tolist() == [1.5, 1.5]
+    assert not mean.requires_grad
+
+
 def test_states_that_do_not_fit_are_refused() -> None:
     with pytest.raises(CadisError, match="names: b"):
         weighted_mean([{"a": torch.ones(1)}, {"a": torch.ones(1), "b": torch.ones(1)}], [0.5, 0.5])
+    with pytest.raises(CadisError, match=r"shape of a: \(1, 3\) and \(3,\)"):
+        weighted_mean([{"a": torch.ones(1, 3)}, {"a": torch.ones(3)}], [0.5, 0.5])
     with pytest.raises(CadisError, match="1 weights cannot average 0"):
         weighted_mean([], [1.0])
 

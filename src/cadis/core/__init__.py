@@ -1,6 +1,7 @@
 """The paper's mathematics: pure functions of tensors. It imports nothing else of the package."""
 
 from cadis.core.aggregation import cluster_weights, example_weights, mean_state, weighted_mean
+from cadis.core.bandwidth import all_finite, fresh, in_chunks, squared_distance
 from cadis.core.clustering import cluster, rescale, threshold_at
 from cadis.core.distillation import distillation_loss
 from cadis.core.errors import CadisError, RunError
@@ -36,6 +37,7 @@ __all__ = [
     "RunError",
     "SimilarityMatrix",
     "TensorState",
+    "all_finite",
     "balanced_loss",
     "cadis_limit",
     "checked_client_id",
@@ -48,14 +50,17 @@ __all__ = [
     "example_weights",
     "expected_rounds_bound",
     "fedavg_limit",
+    "fresh",
     "generator_for",
     "ids_from_tensor",
     "ids_to_tensor",
+    "in_chunks",
     "instance_similarity",
     "mean_state",
     "one_thread",
     "present_classes",
     "rescale",
+    "squared_distance",
     "threshold_at",
     "weighted_mean",
 ]

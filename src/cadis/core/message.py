@@ -38,10 +38,16 @@ class Message:
     def vectors(self) -> Iterator[tuple[str, Tensor]]:
         """All tensors with a path each, such as ``models/model/parameters``."""
         for name, model in self.models.items():
-            for part, vector in vars(model).items():
+            for part, vector in model.vectors().items():
                 yield f"models/{name}/{part}", vector
         for name, vector in self.tensors.items():
             yield f"tensors/{name}", vector
+
+    def pieces(self) -> Iterator[Tensor]:
+        """All tensors as they lie in memory, without a copy."""
+        for model in self.models.values():
+            yield from model.pieces().values()
+        yield from self.tensors.values()
 
     @classmethod
     def of_vectors(cls, vectors: Mapping[str, Tensor], scalars: Mapping[str, float]) -> "Message":

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from cadis.core.bandwidth import all_finite, fresh
 from cadis.core.errors import CadisError
 
 ClientId: TypeAlias = int | str
@@ -53,9 +54,38 @@ class ModelState:
     buffers: Tensor
     counters: Tensor
 
+    def vectors(self) -> dict[str, Tensor]:
+        """The three vectors by name."""
+        return {
+            "parameters": self.parameters,
+            "buffers": self.buffers,
+            "counters": self.counters,
+        }
+
+    def shapes(self) -> list[torch.Size]:
+        """Those of the three vectors."""
+        return [vector.shape for vector in self.vectors().values()]
+
+    def pieces(self) -> Mapping[str, Tensor]:
+        """All numbers by name, as they lie in memory; here these are the vectors.
+
+        What only looks at the numbers, or averages them, does so piece by piece, and costs no
+        copy of models that are held in another form.
+        """
+        return self.vectors()
+
+    def blank(self) -> "tuple[ModelState, Mapping[str, Tensor]]":
+        """Vectors like these to be written to, and where in them each of the pieces goes."""
+        vectors = {name: fresh(len(v), v.dtype) for name, v in self.vectors().items()}
+        return ModelState(**vectors), vectors
+
+    def parameters_at(self, places: Sequence[slice]) -> Tensor:
+        """The parameters at some places, one place after the other."""
+        return torch.cat([self.parameters[place] for place in places])
+
     def is_finite(self) -> bool:
         """Whether no number is NaN or infinite."""
-        return bool(self.parameters.isfinite().all() and self.buffers.isfinite().all())
+        return all(all_finite(piece) for piece in self.pieces().values())
 
 
 def ids_to_tensor(client_ids: Sequence[ClientId]) -> Tensor:

@@ -14,7 +14,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from torch import Tensor
 
 from cadis.core import Message, ModelState, TensorState
-from cadis.models import Layout, WrongTensorsError
+from cadis.flower.arrays import array_in, writable
+from cadis.models import Layout, NamedState, WrongTensorsError
 
 _MODEL = "cadis.model."
 _TENSORS = "cadis.tensors"
@@ -24,7 +25,11 @@ METRICS = "metrics"
 
 
 def tensors_in(arrays: ArrayRecord) -> dict[str, Tensor]:
-    """Named tensors; bytes that are no array are the end of a sentence about who sent them."""
+    """Named tensors, which lie where the arrays' bytes do; copy what is to be written to.
+
+    Raises:
+        WrongTensorsError: if bytes are no array; it ends a sentence about who sent them.
+    """
     return {name: _tensor(name, array) for name, array in arrays.items()}
 
 
@@ -60,7 +65,7 @@ def contents_of(messages: Iterable[Message], layout: Layout, arrays_key: str) ->
         content = RecordDict()
         for name, model in message.models.items():
             place = _key(name, message.models, arrays_key)
-            content[place] = record("model", vars(model), partial(layout.unpack, model))
+            content[place] = record("model", model.pieces(), partial(layout.unpack, model))
         if message.tensors:
             own = {name: tensor.contiguous() for name, tensor in message.tensors.items()}
             content[_TENSORS] = record("tensors", message.tensors, partial(dict, own))
@@ -82,11 +87,14 @@ def sent_by_server(
         for key, value in config.items()
         if key.startswith(_SCALAR) and isinstance(value, int | float)
     }
-    return Message(_models(content, layout, arrays_key, "model"), _tensors(content), scalars)
+    models = _models(content, arrays_key, "model", layout.pack)
+    return Message(models, _tensors(content), scalars)
 
 
 def sent_by_client(content: RecordDict, layout: Layout, sent: Message) -> Message:
     """The message in what a client has answered; ``sent`` is what it was sent.
+
+    Its models lie where the answer's bytes do.
 
     Raises:
         WrongTensorsError: if the answer holds no models that fit; it ends a sentence about it.
@@ -97,7 +105,7 @@ def sent_by_client(content: RecordDict, layout: Layout, sent: Message) -> Messag
         raise WrongTensorsError(f"it sent {len(others) + len(named)} models, not one")
     single = next(iter(sent.models)) if len(sent.models) == 1 else ""
     arrays_key = others[0] if others else ""
-    models = _models(content, layout, arrays_key, single)
+    models = _models(content, arrays_key, single, partial(NamedState, layout=layout))
     return Message(models, _tensors(content), scalars_in(content))
 
 
@@ -117,25 +125,27 @@ def _key(name: str, models: Mapping[str, ModelState], arrays_key: str) -> str:
 
 
 def _models(
-    content: RecordDict, layout: Layout, arrays_key: str, single: str
+    content: RecordDict, arrays_key: str, single: str, made_of: Callable[[TensorState], ModelState]
 ) -> dict[str, ModelState]:
     models = {
-        key.removeprefix(_MODEL): layout.pack(tensors_in(arrays))
+        key.removeprefix(_MODEL): made_of(tensors_in(arrays))
         for key, arrays in content.array_records.items()
         if key.startswith(_MODEL)
     }
     if arrays_key in content.array_records:
-        models[single] = layout.pack(tensors_in(content.array_records[arrays_key]))
+        models[single] = made_of(tensors_in(content.array_records[arrays_key]))
     return models
 
 
 def _tensors(content: RecordDict) -> dict[str, Tensor]:
+    """Tensors besides the models; they are copies, as anybody's code works on them."""
     records = content.array_records
-    return tensors_in(records[_TENSORS]) if _TENSORS in records else {}
+    found = tensors_in(records[_TENSORS]) if _TENSORS in records else {}
+    return {name: tensor.clone() for name, tensor in found.items()}
 
 
 def _tensor(name: str, array: Array) -> Tensor:
     try:
-        return torch.from_numpy(array.numpy())
+        return torch.from_numpy(writable(array_in(array)))
     except Exception as error:  # whatever foreign bytes may raise
         raise WrongTensorsError(f"its {name} cannot be read ({error})") from None

@@ -1,9 +1,9 @@
 """What clients answered: whose answer is which, who is left out and why."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from flwr.app import Message, MetricRecord
+from flwr.app import Message, MetricRecord, RecordDict
 from flwr.common.constant import ErrorCode
 
 from cadis.core import ClientId
@@ -49,9 +49,9 @@ def match(sent: Mapping[ClientId, Message], replies: Iterable[Message], timeout:
     return Replies(good, rejected)
 
 
-def count_in(message: Message, key: str) -> int:
+def count_in(content: RecordDict, key: str) -> int:
     """How many samples a client says it has: a whole number, or the end of a sentence about it."""
-    records = message.content.metric_records.values()
+    records = content.metric_records.values()
     told = [record[key] for record in records if key in record]
     if not told:
         raise WrongTensorsError(f"it did not send {key}")
@@ -63,19 +63,23 @@ def count_in(message: Message, key: str) -> int:
     raise WrongTensorsError(f"its {key} is no number")
 
 
+def without_arrays(content: RecordDict) -> RecordDict:
+    """What a client told, without its model."""
+    return RecordDict({**content.metric_records, **content.config_records})
+
+
 def mean_metrics(
-    messages: Iterable[Message], weighted_by: str, limit: float | None = None
+    contents: Sequence[RecordDict], weighted_by: str, limit: float | None = None
 ) -> MetricRecord | None:
-    """The scalars that all messages have, averaged by samples; None if there are none.
+    """The scalars that all answers have, averaged by samples; None if there are none.
 
     Args:
-        messages: whose numbers of samples have been found good.
+        contents: of answers whose numbers of samples have been found good.
         weighted_by: what these are called.
         limit: how many times their median a number of samples counts for, at the most.
     """
-    replies = list(messages)
-    found = [scalars_in(message.content) for message in replies]
-    weights = limited_counts([count_in(message, weighted_by) for message in replies], limit)
+    found = [scalars_in(content) for content in contents]
+    weights = limited_counts([count_in(content, weighted_by) for content in contents], limit)
     if not found:
         return None
     for each in found:

@@ -268,7 +268,7 @@ class _Steps:
         replies = [self.transport.replies[client] for client in clients]
         given, key = self._settings.train_metrics_aggr_fn, self._settings.weighted_by_key
         if given is not None and replies:
-            return given([reply.content for reply in replies], key)
+            return given(replies, key)
         return mean_metrics(replies, key, self._settings.count_limit)
 
     def tested(self, state: RunState) -> Evaluation | None:

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
-from flwr.app import ArrayRecord, MetricRecord
+from flwr.app import ArrayRecord, MetricRecord, RecordDict
 from flwr.serverapp.strategy import Result
 from torch import nn
 
@@ -123,11 +123,11 @@ class Testing:
         return metrics
 
 
-def tests_together(replies: list[Any], settings: StrategySettings) -> MetricRecord | None:
+def tests_together(replies: list[RecordDict], settings: StrategySettings) -> MetricRecord | None:
     """One record of what clients have found."""
     given = settings.evaluate_metrics_aggr_fn
     if given is not None and replies:
-        return given([reply.content for reply in replies], settings.weighted_by_key)
+        return given(replies, settings.weighted_by_key)
     return mean_metrics(replies, settings.weighted_by_key, settings.count_limit)
 
 

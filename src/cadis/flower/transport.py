@@ -13,7 +13,7 @@ from cadis.core import ClientId, derive_seed, generator_for
 from cadis.core import Message as CadisMessage
 from cadis.flower.messages import contents_of, scalars_to_config, sent_by_client
 from cadis.flower.registry import LOGGER, ClientRegistry, gather
-from cadis.flower.replies import count_in, match
+from cadis.flower.replies import count_in, match, without_arrays
 from cadis.flower.strategy_settings import StrategySettings
 from cadis.flower.testing import Testing
 from cadis.flower.train_config import TrainConfig
@@ -36,7 +36,8 @@ class FlowerTransport:
         config: what the user wants clients to know when they train.
         timeout: seconds to wait for answers.
         testing: how the global models are tested.
-        replies: by client, the messages that the last good answers came in.
+        replies: by client, what the last good answers told: their content without the arrays, or
+            all of it if the user's own function makes metrics of it.
     """
 
     grid: Grid
@@ -47,7 +48,7 @@ class FlowerTransport:
     config: Mapping[str, Any] = field(default_factory=dict)
     timeout: float = 3600.0
     testing: Testing = field(default_factory=Testing)
-    replies: dict[ClientId, Message] = field(default_factory=dict, init=False)
+    replies: dict[ClientId, RecordDict] = field(default_factory=dict, init=False)
     _nodes: Mapping[ClientId, int] = field(default_factory=dict, init=False)
     _begun: bool = field(default=False, init=False)
     _asked: Mapping[ClientId, Message] = field(default_factory=dict, init=False)
@@ -98,7 +99,11 @@ class FlowerTransport:
                 good.append(self._answer(plan, client, reply))
             except WrongTensorsError as error:
                 failed.append(Rejection(client, str(error)))
-        self.replies = matched.good
+        whole = self.settings.train_metrics_aggr_fn is not None
+        self.replies = {
+            client: reply.content if whole else without_arrays(reply.content)
+            for client, reply in matched.good.items()
+        }
         told = [answer.message.scalars.get("train-seconds") for answer in good]
         seconds = waited if None in told else sum(s for s in told if s is not None)
         return Answers(good, failed, seconds)
@@ -133,14 +138,14 @@ class FlowerTransport:
         }
         return list(self._testers.values())
 
-    def take_tests(self, replies: Iterable[Message]) -> list[Message]:
-        """The answers of clients that have tested a global model."""
+    def take_tests(self, replies: Iterable[Message]) -> list[RecordDict]:
+        """What clients answered that have tested a global model."""
         matched = match(self._testers, replies, self.timeout)
         good, rejected = [], list(matched.rejected)
         for client, message in matched.good.items():
             try:
-                count_in(message, self.settings.weighted_by_key)
-                good.append(message)
+                count_in(message.content, self.settings.weighted_by_key)
+                good.append(message.content)
             except WrongTensorsError as error:
                 rejected.append(Rejection(client, str(error)))
         for rejection in rejected:
@@ -148,7 +153,7 @@ class FlowerTransport:
         return good
 
     def _answer(self, plan: Plan, client: ClientId, reply: Message) -> Answer:
-        examples = count_in(reply, self.settings.weighted_by_key)
+        examples = count_in(reply.content, self.settings.weighted_by_key)
         message = sent_by_client(reply.content, self.layout, plan.messages[client])
         scalars = {
             name: value

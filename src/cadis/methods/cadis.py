@@ -12,7 +12,6 @@ from cadis.core import (
     CadisError,
     ClientId,
     ClientUpdate,
-    ModelState,
     ObservedPairs,
     SimilarityMatrix,
     TensorState,
@@ -194,14 +193,9 @@ def signatures(
     server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
 ) -> Tensor:
     """The clients' updates of the classifier layer, W_i - W_g, flat, (k, d)."""
-    sent = {name: _head(server_round, model) for name, model in state.models.items()}
-    changes = torch.stack([_head(server_round, update.model) for update in updates])
+    head = server_round.head
+    sent = {name: model.parameters_at(head) for name, model in state.models.items()}
+    changes = torch.stack([update.model.parameters_at(head) for update in updates])
     for row, update in zip(changes, updates, strict=True):  # in place: no second large matrix
         row.sub_(sent[update.message.model_name])
     return changes.to(torch.promote_types(changes.dtype, torch.float32))  # norms overflow in half
-
-
-def _head(server_round: ServerRound, model: ModelState) -> Tensor:
-    """The classifier layer of a model, flat, (d,)."""
-    parts = [model.parameters[part] for part in server_round.head]
-    return torch.cat(parts) if len(parts) > 1 else parts[0]

@@ -8,7 +8,7 @@ import torch
 from annotated_types import Gt
 from torch import Tensor
 
-from cadis.core import ClientUpdate, Message, ModelState, TensorState, mean_state
+from cadis.core import ClientUpdate, Message, ModelState, TensorState, in_chunks, mean_state
 from cadis.methods.defaults import Defaults
 from cadis.methods.protocol import (
     Aggregation,
@@ -61,11 +61,15 @@ class FedDyn(Defaults):
         weights = torch.full((len(updates),), 1 / len(updates), dtype=torch.float64)
         mean = mean_state([update.model for update in updates], weights)
         (name, model), *_ = state.models.items()
-        sent = model.parameters.double()
-        drift = mean.parameters.double() - sent  # the mean of w_i - w_t
-        share = len(updates) / server_round.num_clients
-        before = state.memory.get("correction", torch.zeros_like(sent))
-        correction = before - self.alpha * share * drift
-        parameters = (mean.parameters.double() - correction / self.alpha).to(mean.parameters.dtype)
+        share = self.alpha * len(updates) / server_round.num_clients
+
+        def corrected(mean: Tensor, sent: Tensor, before: Tensor) -> tuple[Tensor, ...]:
+            drift = mean.double() - sent.double()  # the mean of w_i - w_t
+            correction = before - share * drift
+            return (mean.double() - correction / self.alpha).to(mean.dtype), correction
+
+        zero = torch.zeros((), dtype=torch.float64).expand(len(mean.parameters))
+        before = state.memory.get("correction", zero)
+        parameters, correction = in_chunks(corrected, mean.parameters, model.parameters, before)
         new = ModelState(parameters, mean.buffers, mean.counters)
         return Aggregation({name: new}, {"correction": correction}, weights)

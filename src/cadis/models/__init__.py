@@ -3,6 +3,7 @@
 from cadis.models.flat import FlatModel, channels_last
 from cadis.models.head import Head, find_head, name_head
 from cadis.models.layout import Layout, WrongTensorsError
+from cadis.models.named import NamedState
 from cadis.models.networks import Builder, auto_lr, cnn, mlp, resnet9, resnet18, small_cnn
 from cadis.models.user_model import own_model
 
@@ -21,6 +22,7 @@ __all__ = [
     "FlatModel",
     "Head",
     "Layout",
+    "NamedState",
     "WrongTensorsError",
     "auto_lr",
     "channels_last",

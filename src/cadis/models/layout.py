@@ -7,7 +7,7 @@ from functools import reduce
 import torch
 from torch import Tensor, nn
 
-from cadis.core import CadisError, ModelState
+from cadis.core import CadisError, ModelState, fresh
 from cadis.models.head import Head, find_head, linear_layers
 
 _STATISTICS = (".running_mean", ".running_var")
@@ -123,22 +123,45 @@ class Layout:
 
     def pack(self, tensors: Mapping[str, Tensor]) -> ModelState:
         """The flat vectors of tensors that must have the same names, shapes and kinds."""
-        self._check(tensors)
-        parameters = [flattened(tensors[name]) for name in self.parameters]
-        return ModelState(
-            _joined(parameters, self._common(self.parameters)),
-            _joined([tensors[n].flatten() for n in self.buffers], self._common(self.buffers)),
-            _joined([tensors[n].flatten() for n in self.counters], torch.int64),
-        )
+        self.check(tensors)
+        state, places = self.blank()
+        for name, place in places.items():
+            place.copy_(tensors[name])
+        return state
 
     def unpack(self, state: ModelState) -> dict[str, Tensor]:
         """The named tensors of flat vectors, each of its own type again."""
+        found = self.places(state)
+        found |= {name: found[original] for name, original in self.aliases.items()}
+        return {name: found[name].to(dtype) for name, dtype in self.dtypes.items()}
+
+    def blank(self) -> tuple[ModelState, dict[str, Tensor]]:
+        """Vectors to be written to, and each tensor as a view of them."""
+        vectors = {
+            vector: fresh(self.size(names), dtype) for vector, names, dtype in self.contents()
+        }
+        state = ModelState(**vectors)
+        return state, self.places(state)
+
+    def places(self, state: ModelState) -> dict[str, Tensor]:
+        """Each tensor but the aliases, as a view of the vector that it lies in."""
         found = dict(zip(self.parameters, self.views(state.parameters), strict=True))
         for names, vector in ((self.buffers, state.buffers), (self.counters, state.counters)):
             parts = vector.split([self.shapes[name].numel() for name in names])
             found |= {n: p.view(self.shapes[n]) for n, p in zip(names, parts, strict=True)}
-        found |= {name: found[original] for name, original in self.aliases.items()}
-        return {name: found[name].to(dtype) for name, dtype in self.dtypes.items()}
+        return found
+
+    def contents(self) -> list[tuple[str, tuple[str, ...], torch.dtype]]:
+        """The name of each vector, the tensors in it, and the type that holds them exactly."""
+        return [
+            ("parameters", self.parameters, self._common(self.parameters)),
+            ("buffers", self.buffers, self._common(self.buffers)),
+            ("counters", self.counters, torch.int64),
+        ]
+
+    def size(self, names: Sequence[str]) -> int:
+        """How many numbers these tensors have together."""
+        return sum(self.shapes[name].numel() for name in names)
 
     def unpack_all(self, models: Mapping[str, ModelState]) -> dict[str, Tensor]:
         """The named tensors of one model; of several, with the model's name before a slash."""
@@ -157,7 +180,8 @@ class Layout:
         parts = parameters.split([shape.numel() for shape in shapes])
         return [_view(part, shape) for part, shape in zip(parts, shapes, strict=True)]
 
-    def _check(self, tensors: Mapping[str, Tensor]) -> None:
+    def check(self, tensors: Mapping[str, Tensor]) -> None:
+        """Refuse tensors of other names, shapes or kinds."""
         if missing := [name for name in self.shapes if name not in tensors]:
             raise WrongTensorsError(f"its model lacks {missing[0]}")
         if unknown := [name for name in tensors if name not in self.shapes]:
@@ -188,10 +212,6 @@ def _view(part: Tensor, shape: torch.Size) -> Tensor:
         return part.view(shape)
     out, channels, height, width = shape
     return part.view(out, height, width, channels).permute(0, 3, 1, 2)
-
-
-def _joined(vectors: list[Tensor], dtype: torch.dtype) -> Tensor:
-    return torch.cat([torch.zeros(0, dtype=dtype), *(vector.to(dtype) for vector in vectors)])
 
 
 def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:

@@ -243,7 +243,7 @@ def _order_in(content: bytes, tensors: Iterable[str]) -> list[str]:
 def _named_tensors(state: RunState) -> Iterator[tuple[str, Tensor]]:
     """All tensors of a state, each under the name of the part that it belongs to."""
     for name, model in state.server.models.items():
-        for part, tensor in vars(model).items():
+        for part, tensor in model.vectors().items():
             yield f"models/{name}/{part}", tensor
     for key, tensor in state.server.memory.items():
         yield f"method/{key}", tensor

@@ -1,14 +1,11 @@
 """What an update must be like, whoever sent it and however it came."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from statistics import median_low
 
-import torch
-from torch import Tensor
-
-from cadis.core import Message
+from cadis.core import Message, all_finite
 from cadis.methods import Method, ServerState
 from cadis.runs import Rejection
 from cadis.server.transport import Answer
@@ -27,7 +24,7 @@ def check_answer(answer: Answer, method: Method, state: ServerState) -> str | No
     for name, model in message.models.items():
         if name not in state.models:
             return f"it sent a model '{name}', which there is not"
-        if _shapes(vars(model).values()) != _shapes(vars(state.models[name]).values()):
+        if model.shapes() != state.models[name].shapes():
             return "its model has another size than the global one"
     return _lacking(message, method) or _not_finite(message)
 
@@ -81,7 +78,7 @@ def _not_finite(message: Message) -> str | None:
     if not all(model.is_finite() for model in message.models.values()):
         return NOT_FINITE
     for name, tensor in message.tensors.items():
-        if not tensor.isfinite().all():
+        if not all_finite(tensor):
             return f"its {name} is infinite or not a number"
     scalars: Mapping[str, object] = message.scalars  # anybody's code may have filled it
     for name, value in scalars.items():
@@ -95,7 +92,3 @@ def _not_finite(message: Message) -> str | None:
 def _forms(message: Message) -> tuple[object, ...]:
     """Names, shapes and types of the tensors besides the models."""
     return tuple((n, t.shape, t.dtype) for n, t in sorted(message.tensors.items()))
-
-
-def _shapes(vectors: Iterable[Tensor]) -> list[torch.Size]:
-    return [vector.shape for vector in vectors]

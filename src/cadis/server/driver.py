@@ -33,7 +33,7 @@ from cadis.server.calling import (
     checked_state,
 )
 from cadis.server.checks import NOT_FINITE, check_answer, limited_counts, sorted_out
-from cadis.server.record import Outcome, record_of
+from cadis.server.record import Outcome, Told, record_of
 from cadis.server.transport import Answer, Answers, Plan, Transport
 from cadis.transforms import apply_chain
 
@@ -86,9 +86,7 @@ class Server:
     def _round(self, number: int, state: RunState, transport: Transport) -> RoundResult:
         started = time.perf_counter()
         for attempt in range(self.attempts):
-            plan = self.plan(number, state, transport, attempt)
-            answers = transport.train(plan)
-            outcome = self.conclude(plan, answers, transport)
+            outcome, trained = self._tried(self.plan(number, state, transport, attempt), transport)
             if outcome.state is not None and outcome.aggregation is not None:
                 break
         else:
@@ -96,7 +94,7 @@ class Server:
         model_of = partial(self.model_of, outcome.state.server)
         tested = transport.test(outcome.state, model_of)
         seconds = Seconds(
-            train=answers.seconds,
+            train=trained,
             aggregate=outcome.seconds,
             evaluate=tested.seconds,
             total=time.perf_counter() - started,
@@ -104,6 +102,11 @@ class Server:
         users = self.users(outcome.state, transport.everyone())
         record, evaluation = record_of(number, outcome, tested, seconds, users, self.algorithm.task)
         return RoundResult(record, evaluation, outcome.state)
+
+    def _tried(self, plan: Plan, transport: Transport) -> tuple[Outcome, float]:
+        """What came of a plan, and the seconds that clients have trained; all answers are gone."""
+        answers = transport.train(plan)
+        return self.conclude(plan, answers, transport), answers.seconds
 
     def users(self, state: RunState, clients: Sequence[ClientId]) -> list[str]:
         """The model that each of the clients uses; nothing where there is only one."""
@@ -158,12 +161,13 @@ class Server:
         accepted, unfit = sorted_out(answers.good, self.algorithm.method, plan.state.server)
         rejected = [*plan.presence.refused, *answers.failed, *unfit]
         updates, capped = self._updates(plan, accepted)
+        told = [Told.by(update) for update in updates]
         if len(updates) < self.min_updates:
-            return Outcome(updates, rejected, capped)
+            return Outcome(told, rejected, capped)
         aggregation = self._aggregated(plan, updates)
         state = transport.remember(self._following(plan, updates, aggregation), accepted)
         spent = time.perf_counter() - started
-        return Outcome(updates, rejected, capped, aggregation, state, spent)
+        return Outcome(told, rejected, capped, aggregation, state, spent)
 
     def _aggregated(self, plan: Plan, updates: Sequence[ClientUpdate]) -> Aggregation:
         """What the method makes of the updates."""
@@ -212,14 +216,17 @@ class Server:
         if not transforms:
             return answer.message
         sent, number = plan.messages[who], len(plan.messages)
+        given = Message.of_vectors(dict(answer.message.vectors()), answer.message.scalars)
         with calling(transforms[-1], "apply"):
             message = apply_chain(
                 transforms,
-                answer.message,
+                given,
                 sent,
                 number,
                 lambda name: generator_for(self.seed, "transform", name, plan.number, who),
             )
+        if message is given:
+            return answer.message  # as it came, it takes no copy
         method, state = self.algorithm.method, plan.state.server
         if reason := check_answer(replace(answer, message=message), method, state):
             raise RunError(f"After {transforms[-1].name}, the update of {who} is wrong: {reason}.")
@@ -282,15 +289,15 @@ def _apart_from(updates: Sequence[ClientUpdate], aggregation: Aggregation) -> Ag
     """An aggregation that shares no memory with the updates: the next ones come to their place."""
     taken = _storages(updates)
     models = {
-        name: ModelState(**_copied(vars(model), taken))
+        name: ModelState(**_copied(model.vectors(), taken))
         for name, model in aggregation.models.items()
     }
     return replace(aggregation, models=models, memory=_copied(aggregation.memory, taken))
 
 
 def _storages(updates: Sequence[ClientUpdate]) -> set[int]:
-    vectors = (vector for update in updates for _, vector in update.message.vectors())
-    return {vector.untyped_storage().data_ptr() for vector in vectors}
+    pieces = (piece for update in updates for piece in update.message.pieces())
+    return {piece.untyped_storage().data_ptr() for piece in pieces}
 
 
 def _copied(tensors: TensorState, taken: set[int]) -> dict[str, Tensor]:

@@ -17,11 +17,41 @@ from cadis.training import Evaluation
 
 
 @dataclass(frozen=True)
+class Told:
+    """What is kept of an update when it has been aggregated: all but its tensors.
+
+    Attributes:
+        client_id: who.
+        num_examples: how many samples it counts for.
+        models: the names of the models that it sent.
+        scalars: the single numbers that it sent.
+    """
+
+    client_id: ClientId
+    num_examples: int
+    models: tuple[str, ...]
+    scalars: Mapping[str, float]
+
+    @classmethod
+    def by(cls, update: ClientUpdate) -> "Told":
+        """What an update told."""
+        message = update.message
+        return cls(update.client_id, update.num_examples, tuple(message.models), message.scalars)
+
+    @property
+    def model_name(self) -> str:
+        """The name of the only model."""
+        if len(self.models) != 1:
+            raise CadisError(f"The update of {self.client_id} holds {len(self.models)} models.")
+        return self.models[0]
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What came of a round's answers.
 
     Attributes:
-        updates: those that can be used, in the order of the plan.
+        updates: those that could be used, in the order of the plan.
         rejected: who was left out, and why.
         capped: what those said of their number of samples that count for fewer.
         aggregation: the aggregated models, and why; None if there are too few good updates.
@@ -29,7 +59,7 @@ class Outcome:
         seconds: that aggregating took.
     """
 
-    updates: Sequence[ClientUpdate]
+    updates: Sequence[Told]
     rejected: Sequence[Rejection]
     capped: Mapping[ClientId, int] = field(default_factory=dict)
     aggregation: Aggregation | None = None
@@ -85,7 +115,7 @@ def record_of(
             _model_record(name, clients[name], tested.evaluations.get(name))
             for name in (outcome.state.server.models if users else ())
         ],
-        client_models=[update.message.model_name for update in updates] if users else [],
+        client_models=[update.model_name for update in updates] if users else [],
     )
     return record, evaluation
 

@@ -13,7 +13,7 @@ import torch
 from annotated_types import Ge, Gt, Lt
 from torch import Tensor
 
-from cadis.core import TensorState
+from cadis.core import TensorState, in_chunks
 
 
 @dataclass(frozen=True)
@@ -115,12 +115,19 @@ def _step(
     optimizer: _Adaptive, sent: Tensor, aggregated: Tensor, memory: TensorState
 ) -> tuple[Tensor, TensorState]:
     """The step of all three, in float64."""
-    start = sent.double()
-    delta = aggregated.double() - start  # (P,)
-    m = (1 - optimizer.beta1) * delta
-    if "m" in memory:
-        m.add_(memory["m"], alpha=optimizer.beta1)
-    before = memory["v"] if "v" in memory else torch.full_like(delta, optimizer.tau**2)
-    v = optimizer.second_moment(before, delta.square())
-    new = start + optimizer.server_lr * m / (v.sqrt() + optimizer.tau)
-    return new.to(sent.dtype), {"m": m, "v": v}
+
+    def step(sent: Tensor, aggregated: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+        start = sent.double()
+        delta = aggregated.double() - start
+        m = ((1 - optimizer.beta1) * delta).add_(m, alpha=optimizer.beta1)
+        v = optimizer.second_moment(v, delta.square())
+        new = start + optimizer.server_lr * m / (v.sqrt() + optimizer.tau)
+        return new.to(sent.dtype), m, v
+
+    zero, first = (
+        torch.tensor(value, dtype=torch.float64).expand(len(sent))
+        for value in (0.0, optimizer.tau**2)
+    )
+    before = memory.get("m", zero), memory.get("v", first)
+    new, m, v = in_chunks(step, sent, aggregated, *before)
+    return new, {"m": m, "v": v}

@@ -7,7 +7,7 @@ import torch
 from annotated_types import Ge, Gt, Lt
 from torch import Tensor
 
-from cadis.core import TensorState
+from cadis.core import TensorState, in_chunks
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,12 @@ class Momentum:
         self, sent: Tensor, aggregated: Tensor, memory: TensorState
     ) -> tuple[Tensor, TensorState]:
         """One step; the velocity v is remembered."""
-        start = sent.double()
-        velocity = start - aggregated.double()  # (P,)
-        if "velocity" in memory:
-            velocity.add_(memory["velocity"], alpha=self.server_momentum)
-        new = torch.sub(start, velocity, alpha=self.server_lr)
-        return new.to(sent.dtype), {"velocity": velocity}
+
+        def stepped(sent: Tensor, aggregated: Tensor, velocity: Tensor) -> tuple[Tensor, ...]:
+            start = sent.double()
+            moved = (start - aggregated.double()).add_(velocity, alpha=self.server_momentum)
+            return torch.sub(start, moved, alpha=self.server_lr).to(sent.dtype), moved
+
+        zero = torch.zeros((), dtype=torch.float64).expand(len(sent))
+        new, velocity = in_chunks(stepped, sent, aggregated, memory.get("velocity", zero))
+        return new, {"velocity": velocity}

@@ -6,7 +6,7 @@ from math import sqrt
 import torch
 from torch import Tensor
 
-from cadis.core import CadisError, Message
+from cadis.core import CadisError, Message, in_chunks, squared_distance
 
 
 def differences(update: Message, received: Message) -> dict[str, Tensor]:
@@ -30,7 +30,7 @@ def pairs(update: Message, received: Message) -> dict[str, tuple[Tensor, Tensor]
         if not vector.is_floating_point():
             continue
         if path.startswith("tensors/"):
-            found[path] = (vector, torch.zeros_like(vector))
+            found[path] = (vector, vector.new_zeros(()).expand_as(vector))
         elif path in known:
             found[path] = (vector, known[path])
         else:
@@ -46,24 +46,28 @@ def replaced(update: Message, vectors: Mapping[str, Tensor]) -> Message:
     return Message.of_vectors({**dict(update.vectors()), **vectors}, update.scalars)
 
 
-def norm_of(numbers: Mapping[str, Tensor]) -> float:
-    """The L2 norm of all numbers together."""
-    return sqrt(sum(float(vector.double().square().sum()) for vector in numbers.values()))
-
-
 def limited(update: Message, received: Message, largest: float) -> Message:
     """An update scaled down to a norm; one that is no longer than that comes back as it is.
 
     Scaled numbers are rounded towards what was received, so that the norm holds also of the
     numbers that are sent.
     """
-    numbers = differences(update, received)
-    norm = norm_of(numbers)
+    both = pairs(update, received)
+    norm = sqrt(sum(squared_distance(vector, start) for vector, start in both.values()))
     if not norm > largest:  # nor if it is not a number, which is refused when it arrives
         return update
-    starts = {path: start.to(vector) for path, (vector, start) in pairs(update, received).items()}
     scale = largest / norm
-    return replaced(update, {path: _added(starts[path], numbers[path] * scale) for path in numbers})
+
+    def scaled(vector: Tensor, start: Tensor) -> tuple[Tensor]:
+        return (_added(start.to(vector), (vector.double() - start.double()) * scale),)
+
+    return replaced(
+        update,
+        {
+            path: in_chunks(scaled, vector.flatten(), start.flatten())[0].view(vector.shape)
+            for path, (vector, start) in both.items()
+        },
+    )
 
 
 def _added(start: Tensor, change: Tensor) -> Tensor:
