@@ -136,6 +136,14 @@ def as_examples(data: object, owner: str) -> Examples:
     return Examples(inputs, labels)
 
 
+def joined(parts: Sequence[Examples]) -> Examples:
+    """Examples of several owners, one after the other; all are scaled alike."""
+    if len(parts) == 1:
+        return parts[0]
+    inputs, labels = ([getattr(part, name) for part in parts] for name in ("inputs", "labels"))
+    return Examples(torch.cat(inputs), torch.cat(labels), parts[0].scaling)
+
+
 def _is_pair(data: object) -> bool:
     """Whether these are inputs and labels, and not two batches."""
     if not isinstance(data, tuple | list) or len(data) != 2:

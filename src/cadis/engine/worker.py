@@ -12,12 +12,12 @@ from torch import nn
 
 from cadis.algorithm import Algorithm
 from cadis.core import RunError
-from cadis.data import Examples
+from cadis.data import Examples, joined
 from cadis.engine.federation import EngineSettings, Federation
 from cadis.engine.sharing import Placed, SharedMemory, room_for
 from cadis.models import FlatModel
 from cadis.runs import StoredFile, read_tensors, store_tensors
-from cadis.training import Evaluation, evaluate, reply_to
+from cadis.training import Evaluation, accuracies, evaluate, reply_to
 
 
 @dataclass(frozen=True)
@@ -74,20 +74,28 @@ class TrainTask:
 
 
 @dataclass(frozen=True)
+class SentModel:
+    """A global model after round number ``round``, and where it lies."""
+
+    round: int
+    placed: Placed
+
+
+@dataclass(frozen=True)
 class TestTask:
     """Test a global model on the test examples from ``start`` to ``stop``."""
 
-    model: Placed
+    model: SentModel
     start: int
     stop: int
 
 
 @dataclass(frozen=True)
 class ClientTestTask:
-    """Test a global model on what client number ``client`` owns."""
+    """Test a global model on what some clients own, each by itself, given by their numbers."""
 
-    model: Placed
-    client: int
+    model: SentModel
+    clients: tuple[int, ...]
 
 
 Task: TypeAlias = TrainTask | TestTask | ClientTestTask
@@ -117,13 +125,21 @@ class TooLarge:
 
 @dataclass(frozen=True)
 class Tested:
-    """A global model on a part of the test set, or on what a client owns."""
+    """A global model on a part of the test set."""
 
     evaluation: Evaluation
     seconds: float
 
 
-Result: TypeAlias = Trained | TooLarge | Tested
+@dataclass(frozen=True)
+class TestedClients:
+    """A global model's accuracy on what each of some clients owns, in the order of the task."""
+
+    accuracy: list[float]
+    seconds: float
+
+
+Result: TypeAlias = Trained | TooLarge | Tested | TestedClients
 
 
 class Worker:
@@ -132,11 +148,14 @@ class Worker:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.model = FlatModel(job.module.to(job.device), job.head)
+        self._loaded: SentModel | None = None
 
     def do(self, task: Task) -> Result:
         """Do a task of either kind; whatever goes wrong is told with whom it went wrong."""
         try:
-            return self.train(task) if isinstance(task, TrainTask) else self.test(task)
+            if isinstance(task, TrainTask):
+                return self.train(task)
+            return self.test(task) if isinstance(task, TestTask) else self.test_clients(task)
         except Exception as error:
             who = "Testing the global model"
             if isinstance(task, TrainTask):
@@ -147,7 +166,7 @@ class Worker:
 
     def train(self, task: TrainTask) -> Trained | TooLarge:
         """Train one client."""
-        started = time.perf_counter()
+        started, self._loaded = time.perf_counter(), None
         job, slot = self.job, self.job.slots[task.slot]
         before = read_tensors(task.memory_after.parent, task.memory) if task.memory else {}
         reply = reply_to(
@@ -169,13 +188,26 @@ class Worker:
         memory = store_tensors(task.memory_after, reply.memory) if reply.memory else None
         return Trained(sent, memory, time.perf_counter() - started)
 
-    def test(self, task: TestTask | ClientTestTask) -> Tested:
-        """Test a global model on a part of the test set, or on what a client owns."""
+    def test(self, task: TestTask) -> Tested:
+        """Test a global model on a part of the test set."""
         started = time.perf_counter()
-        self.model.load(self.job.sent.get(task.model).model)
-        if isinstance(task, ClientTestTask):
-            part = self.job.owned[task.client]
-        else:
-            part = self.job.federation.test.take(slice(task.start, task.stop))
+        self._load(task.model)
+        part = self.job.federation.test.take(slice(task.start, task.stop))
         evaluation = evaluate(self.model, part.to(self.job.device), self.job.algorithm.task)
         return Tested(evaluation, time.perf_counter() - started)
+
+    def test_clients(self, task: ClientTestTask) -> TestedClients:
+        """Test a global model on what some clients own, in batches that may hold several's."""
+        started = time.perf_counter()
+        self._load(task.model)
+        owned = [self.job.owned[client] for client in task.clients]
+        together = joined(owned).to(self.job.device)
+        sizes = [len(examples) for examples in owned]
+        accuracy = accuracies(self.model, together, sizes, self.job.algorithm.task)
+        return TestedClients(accuracy, time.perf_counter() - started)
+
+    def _load(self, model: SentModel) -> None:
+        """Load a global model, unless it is what was loaded last."""
+        if self._loaded != model:
+            self.model.load(self.job.sent.get(model.placed).model)
+            self._loaded = model

@@ -56,6 +56,7 @@ def run(
     workers: int | Literal["auto"] = "auto",
     device: Device = "auto",
     test_clients: int = 10,
+    eval_every: int = 1,
     head: str | None = None,
     client_ids: Sequence[ClientId] = (),
     true_clusters: Sequence[int] | None = None,
@@ -72,7 +73,7 @@ def run(
     Args:
         model: the initial global model, any module with a linear classifier; it is not changed.
         clients: inputs and labels of each client, or examples of a loaded dataset.
-        test: inputs and labels that the global model is tested on after every round, likewise.
+        test: inputs and labels that the global model is tested on, likewise.
         rounds: how many rounds.
         method: how to learn.
         sampler: who takes part in a round.
@@ -89,8 +90,9 @@ def run(
         seed: of everything random but the initial model, which is yours.
         workers: processes that train clients, or "auto": one for each core.
         device: "auto", "cpu", "cuda" or "mps".
-        test_clients: after how many rounds, and the last, the global model is tested on every
-            client's own data; 0 is never.
+        test_clients: after how many rounds, and the last, the global model is tested on clients'
+            own data, of many clients on a sample of them; 0 is never.
+        eval_every: after how many rounds, and the last, the global model is tested on the test set.
         head: name of the classifier layer, by default the one that is found.
         client_ids: names of the clients, by default their positions.
         true_clusters: the true cluster of each client, if known, to compare with what is found.
@@ -121,6 +123,7 @@ def run(
         "workers": workers,
         "device": device,
         "test_clients": test_clients,
+        "eval_every": eval_every,
     }
     settings = validated(EngineSettings, given | {"local": local})
     check_names("augmentation", settings.local.augment, AUGMENTATIONS)

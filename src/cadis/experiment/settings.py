@@ -67,8 +67,9 @@ class Settings(FederationSettings):
             crop; none by default.
         workers: processes that train clients, or "auto" for one on each core.
         device: where to train; "auto" takes an accelerator if there is one.
-        test_clients: after how many rounds, and the last, the global model is tested on every
-            client's own data; 0 is never.
+        test_clients: after how many rounds, and the last, the global model is tested on clients'
+            own data, of many clients on a sample of them; 0 is never.
+        eval_every: after how many rounds, and the last, the global model is tested on the test set.
     """
 
     model: str = "auto"
@@ -82,6 +83,7 @@ class Settings(FederationSettings):
     workers: Annotated[int, Gt(0), Le(1024)] | Literal["auto"] = "auto"
     device: Device = "auto"
     test_clients: Annotated[int, Ge(0)] = 10
+    eval_every: Annotated[int, Gt(0)] = 1
 
     def settled(self, num_clients: int, picture: tuple[int, int]) -> "Settings":
         """Without "auto", once the data are known.
@@ -111,6 +113,7 @@ class Settings(FederationSettings):
             self.device,
             local,
             self.test_clients,
+            self.eval_every,
         )
 
 

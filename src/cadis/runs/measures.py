@@ -39,10 +39,16 @@ def rare_classes(described: dict[str, Any]) -> list[int]:
 
 
 def mean_accuracy(record: RoundRecord, classes: Sequence[int]) -> float | None:
-    """Mean of the accuracies on some classes; None if there are none."""
-    found = [record.class_accuracy[label] for label in classes]
+    """Mean of the accuracies on some classes; None if there are none, or nobody tested."""
+    found = [record.class_accuracy[label] for label in (classes if record.class_accuracy else ())]
     tested = [accuracy for accuracy in found if accuracy is not None]
     return sum(tested) / len(tested) if tested else None
+
+
+def last_tested(history: Sequence[RoundRecord]) -> RoundRecord:
+    """The last round whose model was tested; if there is none, the last."""
+    tested = (record for record in reversed(history) if record.accuracy is not None)
+    return next(tested, history[-1])
 
 
 def best_round(history: Sequence[RoundRecord], headline: str = "accuracy") -> RoundRecord:
@@ -112,11 +118,11 @@ def summarise(
             clients that takes seconds, and a run that goes on makes it out of date.
         headline: the measure that tells which round is best: accuracy, or one of the task's.
     """
-    last, best, rare = history[-1], best_round(history, headline), rare_classes(described)
+    last, best, rare = last_tested(history), best_round(history, headline), rare_classes(described)
     seconds = [asdict(record.seconds) for record in history]
     return {
         "method": method_name,
-        "rounds": last.round,
+        "rounds": history[-1].round,
         "accuracy": last.accuracy,
         "loss": last.loss,
         "best_accuracy": best.accuracy,

@@ -1,6 +1,13 @@
 """Training a model on one client's data, and testing it."""
 
-from cadis.training.evaluation import Evaluation, check_fit, check_labels, evaluate, found_head
+from cadis.training.evaluation import (
+    Evaluation,
+    accuracies,
+    check_fit,
+    check_labels,
+    evaluate,
+    found_head,
+)
 from cadis.training.local import (
     Client,
     Device,
@@ -16,6 +23,7 @@ __all__ = [
     "Device",
     "Evaluation",
     "LocalSettings",
+    "accuracies",
     "batch_sizes",
     "check_fit",
     "check_labels",

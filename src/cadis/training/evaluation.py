@@ -12,7 +12,7 @@ from cadis.core import CadisError
 from cadis.data import Examples
 from cadis.models import FlatModel, name_head
 from cadis.tasks import Task
-from cadis.training.local import outputs_of
+from cadis.training.local import outputs_of, view_of
 
 
 def found_head(module: nn.Module, examples: Examples) -> str:
@@ -124,6 +124,20 @@ def evaluate(model: FlatModel, examples: Examples, task: Task) -> Evaluation:
     if not task.needs_outputs:
         return Evaluation(confusion, total)
     return Evaluation(confusion, total, outputs.cpu(), labels.cpu())
+
+
+def accuracies(model: FlatModel, examples: Examples, sizes: list[int], task: Task) -> list[float]:
+    """Top-1 accuracy of a model on each of several owners' examples, tested together.
+
+    Args:
+        model: what is tested.
+        examples: those of the first owner, then those of the second, and so on.
+        sizes: how many each of them has.
+        task: says what is predicted.
+    """
+    check_labels(examples.labels, task.num_classes(model.num_outputs), "The test data")
+    correct = view_of(model, examples, task).correct
+    return [int(own.sum()) / len(own) for own in correct.split(sizes)]
 
 
 @contextmanager
