@@ -1,12 +1,16 @@
 """The command ``cadis``."""
 
+import sys
+
 import click
 
 from cadis.cli.command_line import COMMANDS
+from cadis.cli.early import check_early
 
 
 def main() -> None:
     """Run the command."""
+    check_early(commands, sys.argv[1:])
     commands(prog_name="cadis")
 
 

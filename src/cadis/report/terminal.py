@@ -15,8 +15,7 @@ from cadis.analysis import Comparison, answer, details
 from cadis.data import Callbacks
 from cadis.experiment import OnRound
 from cadis.methods import label_of
-from cadis.report.formats import fits_a_terminal, to_rich
-from cadis.report.style import listed
+from cadis.report.formats import fits_a_terminal, listed, to_rich
 from cadis.report.tables import notes, sheets
 from cadis.runs import RoundResult, RunFolder
 from cadis.runs.observations import clusters_of
