@@ -75,6 +75,10 @@ class Examples:
     def check(self, owner: str) -> None:
         """Refuse what no model can be trained or tested on; ``owner`` says whose it is."""
         self.check_form(owner)
+        self.check_finite(owner)
+
+    def check_finite(self, owner: str) -> None:
+        """Refuse inputs that are infinite or not a number."""
         if len(broken := self.broken()):
             raise CadisError(broken_sentence(owner, len(broken), f"sample {int(broken[0])}"))
 

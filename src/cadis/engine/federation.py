@@ -88,11 +88,14 @@ class Federation:
         self._check_finite()
 
     def _check_finite(self) -> None:
-        """Refuse inputs that are infinite or not a number, and say whose they are."""
-        self.test.check("The test set")
+        """Refuse inputs that are infinite or not a number, and say whose they are.
+
+        Their form is as it should be.
+        """
+        self.test.check_finite("The test set")
         if not isinstance(self.clients, Subsets):
             for client_id, client in zip(self.client_ids, self.clients, strict=True):
-                client.check(f"Client {client_id}")
+                client.check_finite(f"Client {client_id}")
             return
         broken = self.clients.examples.broken()
         for client_id, indices in zip(self.client_ids, self.clients.indices, strict=True):

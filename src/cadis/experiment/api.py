@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from cadis.core import CadisError, ClientId
-from cadis.data import Callbacks, Examples, as_examples
+from cadis.data import Callbacks, Examples, Subsets, as_examples
 from cadis.engine import Engine, EngineSettings, Federation
 from cadis.experiment.running import OnRound, RunResult, execute
 from cadis.local_optimizers import LocalOptimizer
@@ -143,8 +143,10 @@ def _warn(sentence: str) -> None:
     warnings.warn(sentence, stacklevel=2)
 
 
-def _clients(clients: Iterable[tuple[Tensor, Tensor] | Examples]) -> list[Examples]:
+def _clients(clients: Iterable[tuple[Tensor, Tensor] | Examples]) -> Sequence[Examples]:
     """Everybody's examples; a client without a name yet is called by its position."""
+    if isinstance(clients, Subsets):  # which are in memory once
+        return clients
     if not isinstance(clients, Iterable):
         raise CadisError(
             f"The clients must be a list of inputs and labels, not a {type(clients).__name__}."

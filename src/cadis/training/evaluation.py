@@ -1,11 +1,14 @@
 """Does a model fit its data, and how good is it on examples that nobody trained on?"""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from cadis.core import CadisError
@@ -72,6 +75,11 @@ class Evaluation:
             torch.cat([self.labels, other.labels]),
         )
 
+    def __reduce__(self) -> tuple[Callable[..., "Evaluation"], tuple[Any, ...]]:
+        """Through a pipe goes a copy: to share the memory of a few numbers takes far longer."""
+        tensors = (self.confusion, self.outputs, self.labels)
+        return _from_arrays, (self.total_loss, *(tensor.numpy() for tensor in tensors))
+
     def times(self, number: int) -> "Evaluation":
         """As if the same had been found so many times: a model counts for all who use it."""
         return Evaluation(self.confusion * number, self.total_loss * number)
@@ -97,6 +105,17 @@ class Evaluation:
             return {}
         found = task.measures(self.outputs, self.labels)
         return {name: float(value) for name, value in found.items()}
+
+
+def _from_arrays(
+    total_loss: float,
+    confusion: NDArray[np.int64],
+    outputs: NDArray[np.float32],
+    labels: NDArray[np.int64],
+) -> Evaluation:
+    """An evaluation that has come through a pipe."""
+    tensors = map(torch.from_numpy, (confusion, outputs, labels))
+    return Evaluation(next(tensors), total_loss, *tensors)
 
 
 def check_labels(labels: Tensor, num_classes: int, owner: str) -> None:
