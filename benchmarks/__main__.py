@@ -17,6 +17,8 @@ from benchmarks.measure import Measured, ratio
 from benchmarks.memory import memory
 from benchmarks.report import report
 from benchmarks.server import server
+from benchmarks.startup import startup
+from benchmarks.tail import tail_of_many, tail_on_cnn
 
 
 def help_page() -> Measured:
@@ -34,6 +36,9 @@ MEASUREMENTS: list[Callable[[], Measured | list[Measured]]] = [
     lambda: overhead_on_digits(rounds=40),
     lambda: overhead_on_cnn(rounds=6),
     lambda: distillation(times=5),
+    lambda: tail_on_cnn(rounds=20),
+    lambda: tail_of_many(rounds=20),
+    lambda: startup(times=5),
     lambda: keeping("fedavg", rounds=40),
     lambda: keeping("feddyn", rounds=40),
     lambda: server(num_clients=100, rounds=100, limit=5, times=30),

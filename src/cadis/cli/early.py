@@ -112,8 +112,8 @@ class _StandIns(MetaPathFinder, Loader):
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         """A module that is not read from anywhere, if it is torch's."""
-        ours = name.partition(".")[0] == "torch"
-        return ModuleSpec(name, self, is_package=True) if ours else None
+        stands_in = name.partition(".")[0] == "torch"
+        return ModuleSpec(name, self, is_package=True) if stands_in else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """A stand-in of that name."""
