@@ -10,7 +10,10 @@ from cadis.cli.early import check_early
 
 def main() -> None:
     """Run the command."""
-    check_early(commands, sys.argv[1:])
+    try:
+        check_early(commands, sys.argv[1:])
+    except KeyboardInterrupt:
+        sys.exit(130)
     commands(prog_name="cadis")
 
 
