@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from cadis.core import CadisError, ClientId
+from cadis.core import CadisError, ClientId, one_thread
 from cadis.data import Callbacks, Examples, Subsets, as_examples
 from cadis.engine import Engine, EngineSettings, Federation
 from cadis.experiment.running import OnRound, RunResult, execute
@@ -35,6 +35,7 @@ from cadis.training.augmentation import AUGMENTATIONS
 from cadis.transforms import Transform
 
 
+@one_thread()
 def run(
     model: nn.Module,
     clients: Iterable[tuple[Tensor, Tensor] | Examples],
