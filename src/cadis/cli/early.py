@@ -2,9 +2,9 @@
 
 Options are read from the classes that hold them, and those are beside code that computes with
 torch. None of it computes anything while options are checked. So a second process checks them with
-a stand-in for torch, that has every name and does nothing, while this one imports the real one.
-What the second one finds wrong is told at once, in the words of the usual check; whatever else
-happens to it does not matter, since the usual check follows.
+stand-ins for torch and numpy, that have every name and do nothing, while this one imports the real
+ones. What the second one finds wrong is told at once, in the words of the usual check; whatever
+else happens to it does not matter, since the usual check follows.
 """
 
 import io
@@ -29,6 +29,9 @@ _CHECKED = ("run", "compare", "sweep")
 
 _LEFT = re.compile(r"\.py|\.toml|:[^\W\d]|^--resume$|^--help$|^-h$")
 """In arguments that are left to the usual check: they may name a user's own code."""
+
+_STOOD_IN_FOR = ("torch", "numpy")
+"""What takes long to import, and computes nothing while options are checked."""
 
 _WRONG = 2
 """The exit code of a command with wrong options."""
@@ -108,11 +111,11 @@ class _StandIn(ModuleType):
 
 
 class _StandIns(MetaPathFinder, Loader):
-    """Finds a stand-in for torch and for each of its modules."""
+    """Finds a stand-in for each of the packages, and for all their modules."""
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
-        """A module that is not read from anywhere, if it is torch's."""
-        stands_in = name.partition(".")[0] == "torch"
+        """A module that is not read from anywhere, if it is to be stood in for."""
+        stands_in = name.partition(".")[0] in _STOOD_IN_FOR
         return ModuleSpec(name, self, is_package=True) if stands_in else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
