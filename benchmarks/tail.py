@@ -50,10 +50,14 @@ def _run(model: nn.Module, clients: list[Pair], per_round: int, rounds: int) -> 
 
 
 def _measured(name: str, history: list[RoundRecord]) -> Measured:
-    """What the rounds with such a test take longer than the others / all rounds without it."""
-    plain = median(r.seconds.total for r in history[1:] if r.client_accuracy is None)
+    """Seconds of such tests / seconds of training, all workers together.
+
+    Each test is compared with the training of its own round: a machine that is busy just then is
+    so for both.
+    """
+    plain = median(r.seconds.evaluate for r in history[1:] if r.client_accuracy is None)
     tested = [r for r in history if r.client_accuracy is not None]
-    extra = sum(record.seconds.total - plain for record in tested)
+    rounds = sum((r.seconds.evaluate - plain) / r.seconds.train for r in tested)
     who = sum(accuracy is not None for accuracy in tested[-1].client_accuracy or [])
     note = f"{len(history)} rounds, {len(tested)} tests on {who:,} clients"
-    return Measured(name, extra / (plain * len(history)), LIMIT, note=note)
+    return Measured(name, rounds / len(history), LIMIT, note=note)
