@@ -13,6 +13,7 @@ from benchmarks.memory import memory
 from benchmarks.peers import flower_simulation
 from benchmarks.report import report
 from benchmarks.server import large_server, server
+from benchmarks.startup import startup
 from benchmarks.steps import (
     against_plain_loop,
     arithmetic,
@@ -21,6 +22,7 @@ from benchmarks.steps import (
     half_precision,
     small_cases,
 )
+from benchmarks.tail import tail_of_many, tail_on_cnn
 
 Line: TypeAlias = Callable[[], Measured | list[Measured]]
 """Measures; raises :class:`benchmarks.measure.SkippedError` where that cannot be done."""
@@ -60,6 +62,9 @@ LINES: dict[str, Line] = {
     "aggregation/mean": lambda: mean_of_models(times=7),
     "aggregation/flower-fedavg": lambda: aggregation("fedavg"),
     "aggregation/flower-cadis": lambda: aggregation("cadis"),
+    "tail/cnn": lambda: tail_on_cnn(rounds=20),
+    "tail/many": lambda: tail_of_many(rounds=20),
+    "start/run": lambda: startup(times=5),
     "memory/fedavg": lambda: memory("fedavg"),
     "memory/feddyn": lambda: memory("feddyn"),
     "report/large": report,

@@ -1,8 +1,15 @@
+from importlib import import_module
+
+import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
 
 from cadis.core import CadisError
-from cadis.data import Examples, Subsets, digits
+from cadis.data import Examples, Scaling, Subsets, digits, joined
+
+digits_module = import_module("cadis.data.digits")
 
 
 def test_digits_are_split_without_overlap_and_by_class() -> None:
@@ -15,6 +22,47 @@ def test_digits_are_split_without_overlap_and_by_class() -> None:
     assert dataset.train.inputs.std().item() == pytest.approx(1, abs=1e-4)
     again = digits()
     assert torch.equal(again.test.inputs, dataset.test.inputs)
+
+
+def test_digits_are_those_of_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file is read and split without it, to the same numbers in the same order."""
+    bunch, dataset = load_digits(), digits()
+    pixels = torch.tensor(bunch.images, dtype=torch.float32)[:, None] / 16
+    positions = torch.arange(1797)
+    train, test = train_test_split(
+        positions, test_size=0.2, stratify=torch.tensor(bunch.target), random_state=0
+    )
+    mean, deviation = pixels[train].mean(), pixels[train].std()
+    for part, places in ((dataset.train, train), (dataset.test, test)):
+        assert torch.equal(part.inputs, (pixels[places] - mean) / deviation)
+        assert torch.equal(part.labels, torch.tensor(bunch.target)[places])
+    assert dataset.classes == tuple(map(str, bunch.target_names))
+    monkeypatch.setattr(digits_module, "_SHA256", "of another file")
+    assert digits_module._read_file() is None
+    asked = digits()
+    assert torch.equal(asked.train.inputs, dataset.train.inputs)
+    assert torch.equal(asked.test.labels, dataset.test.labels)
+
+
+@pytest.mark.parametrize("part", [0.1, 0.25, 0.5])
+def test_a_stratified_split_is_that_of_scikit_learn(part: float) -> None:
+    labels = np.random.default_rng(1).integers(0, 4, 103)
+    expected = train_test_split(np.arange(103), test_size=part, stratify=labels, random_state=0)
+    for found, places in zip(digits_module.stratified_split(labels, part), expected, strict=True):
+        assert found.tolist() == places.tolist()
+
+
+def test_what_several_own_is_joined_in_their_order() -> None:
+    scaling = Scaling((0.5,), (0.25,))
+    parts = [
+        Examples(torch.full((n, 1, 2, 2), n, dtype=torch.uint8), torch.full((n,), n), scaling)
+        for n in (1, 3, 2)
+    ]
+    together = joined(parts)
+    assert together.labels.tolist() == [1, 3, 3, 3, 2, 2]
+    assert together.inputs[:, 0, 0, 0].tolist() == [1, 3, 3, 3, 2, 2]
+    assert together.scaling == scaling
+    assert joined(parts[:1]) is parts[0]
 
 
 def test_subsets_gather_on_demand() -> None:

@@ -18,7 +18,7 @@ from cadis.report.figures.studies import draw_sweep
 from cadis.report.style import Look, looks, method_look
 from cadis.runs import RoundRecord, Study, StudyFolder
 from cadis.runs.observations import told_scalars
-from fabricated import with_measures, with_models, write_run, write_study
+from fabricated import with_few_tests, with_measures, with_models, write_run, write_study
 
 EVERYTHING = {
     "accuracy", "accuracy-10-rounds", "accuracy-rare", "clients", "clients-rounds", "clusters",
@@ -155,3 +155,17 @@ def test_the_voice_of_a_cluster_by_hand(tmp_path: Path) -> None:
             assert truth is not None
             by_hand[truth] += (1 / 6) / 3  # everybody weighs the same in made-up records
     assert voices(group) == pytest.approx(by_hand)
+
+
+def test_a_mean_of_ten_rounds_is_of_those_that_were_tested() -> None:
+    gap = np.nan
+    found = trailing(np.array([gap, 0.2, gap, 0.4, gap, gap, 0.9]), width=4)
+    expected = [gap, 0.2, gap, (0.2 + 0.4) / 2, gap, gap, (0.4 + 0.9) / 2]
+    np.testing.assert_allclose(found, expected)
+
+
+def test_pictures_of_few_tests_are_drawn(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", CADIS(), rounds=24, further=with_few_tests)
+    drawn = draw_figures(read_results([folder.path]), tmp_path / "figures", pdf=False)
+    names = {"accuracy", "accuracy-10-rounds", "clients", "clients-rounds"}
+    assert names <= {path.stem for path in drawn}

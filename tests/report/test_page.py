@@ -14,7 +14,7 @@ from cadis.methods import CADIS
 from cadis.report import page_data, write_report
 from cadis.report.page.assembly import SCRIPTS
 from cadis.runs import replay
-from fabricated import with_measures, write_run, write_study
+from fabricated import with_few_tests, with_measures, write_run, write_study
 
 MEGABYTE = 1_000_000
 
@@ -60,7 +60,7 @@ def test_sections_follow_the_records(tmp_path: Path) -> None:
     assert data["confusion"]["seeds"][0]["rare"] == [3, 4]
     fair = data["fairness"]["runs"][2]
     assert fair["rounds"] == [5, 10]
-    clients = run_data.history[9].client_accuracy or []
+    clients = [a for a in run_data.history[9].client_accuracy or [] if a is not None]
     assert fair["last"] == pytest.approx(clients, abs=1e-4)
     assert fair["mean"][1] == pytest.approx(np.mean(clients), abs=1e-5)
     assert fair["deviation"][1] == pytest.approx(np.std(clients), abs=1e-5)
@@ -68,6 +68,22 @@ def test_sections_follow_the_records(tmp_path: Path) -> None:
     assert ["rounds", "12"] in data["setup"]["options"]
     assert data["sweep"] is None
     json.dumps(data, allow_nan=False)
+
+
+def test_what_was_not_tested_is_not_on_the_page(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", CADIS(), rounds=12, further=with_few_tests)
+    results = read_results([folder.path])
+    page, history = page_data(results), results.runs[0].history
+    shown = page["accuracy"]["runs"][0]["all"]
+    assert [n for n, value in enumerate(shown, start=1) if value is not None] == [4, 8, 12]
+    fair, ids = page["fairness"]["runs"][0], results.runs[0].federation["clients"]
+    told = history[9].client_accuracy or []
+    assert fair["clients"] == [str(ids[n]["id"]) for n in (2, 5)]
+    assert fair["last"] == pytest.approx([told[2], told[5]], abs=1e-4)
+    assert fair["mean"][1] == pytest.approx(((told[2] or 0) + (told[5] or 0)) / 2, abs=1e-5)
+    assert fair["tested"] == "2 of 12 clients"
+    assert any("that of 2 of 12 clients" in sentence for sentence in page["answer"]["notes"])
+    json.dumps(page, allow_nan=False)
 
 
 def test_measures_of_the_task_are_on_the_page(tmp_path: Path) -> None:

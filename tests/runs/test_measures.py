@@ -1,10 +1,14 @@
 """What ``summary.json`` holds of measures and models, by hand."""
 
+import random
 from dataclasses import replace
 from typing import Any
 
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
 from cadis.runs import RoundRecord, Seconds, summarise
-from cadis.runs.measures import best_round
+from cadis.runs.measures import agreement, best_round, last_tested, mean_accuracy
 from cadis.runs.record import ModelRecord
 
 FEDERATION: dict[str, Any] = {
@@ -53,3 +57,28 @@ def test_a_summary_has_the_last_rounds_models_if_there_are_several() -> None:
         {"name": "a", "clients": 3, "accuracy": 0.5, "loss": 1.0},
         {"name": "b", "clients": 1, "accuracy": None, "loss": None},
     ]
+
+
+def test_a_summary_tells_of_the_last_round_that_was_tested() -> None:
+    history = [*HISTORY, a_round(5, None)]
+    summary = summarise("fedavg", history, FEDERATION, None, headline="auc")
+    assert summary["rounds"] == 5
+    assert (summary["accuracy"], summary["measures"]) == (0.9, {"auc": 0.8, "mse": -6.0})
+    assert (summary["best_accuracy"], summary["best_round"]) == (0.7, 3)
+    assert last_tested(history).round == 4
+    assert last_tested(history[4:]).round == 5
+    assert mean_accuracy(history[4], [0, 1]) is None
+
+
+def test_agreement_by_hand() -> None:
+    """Of the 6 pairs, 2 are truly together and 1 is found; both say so of one."""
+    assert agreement([0, 0, 1, 1], [5, 5, 6, 7]) == pytest.approx((1 - 2 / 6) / (1.5 - 2 / 6))
+    assert agreement([0, 0, 1, 1], [1, 1, 0, 0]) == 1
+    assert agreement([3], [4]) == 1
+
+
+def test_agreement_is_that_of_scikit_learn() -> None:
+    chance = random.Random(0)
+    for size in range(2, 60):
+        first, second = (chance.choices(range(5), k=size) for _ in range(2))
+        assert agreement(first, second) == pytest.approx(adjusted_rand_score(first, second))

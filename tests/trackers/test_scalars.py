@@ -81,6 +81,12 @@ def test_what_was_not_measured_is_left_out() -> None:
     assert {name for name in found if not name.startswith("seconds/")} == {"rejected"}
 
 
+def test_of_a_sample_of_clients_only_those_tested_count() -> None:
+    found = scalars(a_record(client_accuracy=[None, 0.25, None, 0.75]), [], ["x", "y", "z"])
+    names = ("clients/mean", "clients/deviation", "clients/worst")
+    assert [found[name] for name in names] == [0.5, 0.25, 0.25]
+
+
 @pytest.mark.parametrize(("classes", "curves"), [(20, 20), (21, 0)])
 def test_many_classes_have_no_curves(classes: int, curves: int) -> None:
     record = a_record(class_accuracy=[0.5] * classes)

@@ -1,5 +1,8 @@
 """The fast loop against a plain one that uses torch's own optimiser."""
 
+import pickle
+from multiprocessing.reduction import ForkingPickler
+
 import pytest
 import torch
 from torch import nn
@@ -9,7 +12,7 @@ from cadis.core import TensorState, generator_for
 from cadis.data import Examples, Scaling
 from cadis.methods import CADIS, FedAvg, FedDyn, FedFA, FedProx, Method
 from cadis.models import FlatModel
-from cadis.training import LocalSettings, batch_sizes
+from cadis.training import Evaluation, LocalSettings, batch_sizes
 from support import blobs, evaluate, small_model, train_locally
 
 SETTINGS = LocalSettings(epochs=3, batch_size=4, lr=0.05)
@@ -177,3 +180,15 @@ def test_half_precision_changes_the_arithmetic_alone(method: Method) -> None:
         moved[precision] = trained.parameters - start.parameters
     assert not torch.equal(moved["float32"], moved["bf16"])
     assert F.cosine_similarity(moved["float32"], moved["bf16"], dim=0) > 0.98
+
+
+def test_an_evaluation_goes_through_a_pipe_as_it_is() -> None:
+    few = Evaluation(torch.tensor([[3, 1], [0, 2]]), 0.75)
+    many = Evaluation(few.confusion, 0.5, torch.randn(6, 1), torch.tensor([0, 0, 0, 0, 1, 1]))
+    for evaluation in (few, many):
+        copied = pickle.loads(ForkingPickler.dumps(evaluation))
+        assert vars(copied).keys() == vars(evaluation).keys()
+        assert copied.total_loss == evaluation.total_loss
+        for name in ("confusion", "outputs", "labels"):
+            assert torch.equal(getattr(copied, name), getattr(evaluation, name))
+            assert not getattr(copied, name).is_shared()

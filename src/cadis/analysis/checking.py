@@ -13,7 +13,7 @@ from typing import Any
 from cadis.core import CadisError, ClientId
 from cadis.methods import METHODS
 from cadis.runs import DamagedError, RoundRecord
-from cadis.runs.measures import best_round
+from cadis.runs.measures import best_round, last_tested
 from cadis.runs.observations import unfit
 
 _DAMAGE = (
@@ -92,7 +92,7 @@ def check_summary(summary: Mapping[str, Any], federation: Mapping[str, Any]) -> 
 def check_agreement(summary: Mapping[str, Any], history: Sequence[RoundRecord]) -> None:
     """Refuse a summary whose accuracies are not those of the history."""
     best = best_round(history, summary.get("headline", "accuracy"))
-    expected = {"accuracy": history[-1].accuracy, "best_accuracy": best.accuracy}
+    expected = {"accuracy": last_tested(history).accuracy, "best_accuracy": best.accuracy}
     for name, value in expected.items():
         if summary[name] != value:
             raise CadisError(f"{name} is {summary[name]}, but {value} in history.jsonl")

@@ -33,7 +33,7 @@ from cadis.runs import (
     rare_classes,
     summarise,
 )
-from cadis.runs.measures import true_clusters_of
+from cadis.runs.measures import last_tested, true_clusters_of
 from cadis.runs.observations import (
     clusters_of,
     gamma_of,
@@ -217,9 +217,33 @@ class RunData:
         return found if max(found.standard) > 0 else None
 
     @cached_property
-    def client_accuracy(self) -> dict[int, list[float]]:
-        """By round, accuracy on every client's own data; only the rounds that have it."""
-        return {r.round: r.client_accuracy for r in self.history if r.client_accuracy is not None}
+    def client_accuracy(self) -> dict[int, dict[ClientId, float]]:
+        """By round, accuracy on the own data of each client tested; only the rounds that have it.
+
+        Of many clients, a sample is tested.
+        """
+        clients = [client["id"] for client in self.federation["clients"]]
+        by_round = {
+            record.round: {
+                client: accuracy
+                for client, accuracy in zip(clients, record.client_accuracy, strict=True)
+                if accuracy is not None
+            }
+            for record in self.history
+            if record.client_accuracy is not None
+        }
+        return {number: tested for number, tested in by_round.items() if tested}
+
+    @property
+    def clients_tested(self) -> str:
+        """On how many clients' own data the last such test was made; nothing if on all."""
+        tests = list(self.client_accuracy.values())
+        return some_of(len(tests[-1]), len(self.true_clusters)) if tests else ""
+
+    @property
+    def last_tested(self) -> RoundRecord:
+        """The last round whose model was tested; if there is none, the last."""
+        return last_tested(self.history)
 
     def grouped_together(self) -> torch.Tensor:
         """Of the rounds that two clients shared, the part in which they were in one cluster.

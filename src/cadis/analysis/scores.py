@@ -19,10 +19,10 @@ class Scores:
         accuracies: top-1 accuracy after each round that was tested, with the round.
         best: the best of them.
         last: the last of them.
-        ten_rounds: mean of the last ten rounds.
-        amplitude: difference of the best and the worst of the last ten rounds.
+        ten_rounds: mean of the last ten rounds, of those among them that were tested.
+        amplitude: difference of the best and the worst of these.
         rare: last accuracy on the classes of the smallest cluster.
-        client_mean: mean over the clients of the last model's accuracy on their own data.
+        client_mean: mean over the clients tested of the last model's accuracy on their own data.
         client_deviation: its standard deviation over the clients.
         client_worst: that of the worst client.
         agreement: adjusted Rand index of found and true clusters, mean over the rounds.
@@ -51,8 +51,9 @@ class Scores:
         """The scores of one run, from its records."""
         tested = tuple((r.round, r.accuracy) for r in run_data.history if r.accuracy is not None)
         values = [accuracy for _, accuracy in tested]
-        tail = values[-LAST_ROUNDS:]
-        clients = list(run_data.client_accuracy.values())[-1] if run_data.client_accuracy else []
+        tail = [value for number, value in tested if number > tested[-1][0] - LAST_ROUNDS]
+        tests = list(run_data.client_accuracy.values())
+        clients = list(tests[-1].values()) if tests else []
         return cls(
             seed=run_data.seed,
             accuracies=tested,

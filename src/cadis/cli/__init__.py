@@ -1,12 +1,19 @@
 """The command ``cadis``."""
 
+import sys
+
 import click
 
 from cadis.cli.command_line import COMMANDS
+from cadis.cli.early import check_early
 
 
 def main() -> None:
     """Run the command."""
+    try:
+        check_early(commands, sys.argv[1:])
+    except KeyboardInterrupt:
+        sys.exit(130)
     commands(prog_name="cadis")
 
 

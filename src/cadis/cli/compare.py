@@ -46,17 +46,8 @@ def compare(
         asked: methods, number of seeds, target accuracies, tracker.
         given: all other options.
     """
-    file, options = _options(experiment, preset, given)
-    variants = method_variants(asked["methods"].split(","), file, options)
-    study = Study(
-        "compare",
-        variants,
-        _seeds(asked["seeds"], len(variants), file, given),
-        _typed(),
-        baseline_of(variants),
-        _targets(asked["targets"]),
-    )
-    return _run(study, out, f"compare-{preset or _name(variants)}", asked["track"])
+    study, name = _compared(experiment, preset, asked, given)
+    return _run(study, out, f"compare-{name}", asked["track"])
 
 
 def sweep(
@@ -67,6 +58,63 @@ def sweep(
     given: Mapping[str, Any],
 ) -> int:
     """Run a method with every combination of values of some options; arguments as above."""
+    study, name = _swept(experiment, preset, asked, given)
+    return _run(study, out, f"sweep-{name}", asked["track"])
+
+
+def check_compare(
+    experiment: Path | None,
+    preset: str | None,
+    _out: Path | None,
+    asked: Mapping[str, Any],
+    given: Mapping[str, Any],
+) -> int:
+    """Refuse what :func:`compare` would refuse; a file of the user's is left to it."""
+    if experiment is None:
+        _compared(experiment, preset, asked, given)
+    return 0
+
+
+def check_sweep(
+    experiment: Path | None,
+    preset: str | None,
+    _out: Path | None,
+    asked: Mapping[str, Any],
+    given: Mapping[str, Any],
+) -> int:
+    """Refuse what :func:`sweep` would refuse; a file of the user's is left to it."""
+    if experiment is None:
+        _swept(experiment, preset, asked, given)
+    return 0
+
+
+def _compared(
+    experiment: Path | None,
+    preset: str | None,
+    asked: Mapping[str, Any],
+    given: Mapping[str, Any],
+) -> tuple[Study, str]:
+    """The comparison that is asked for, and what to call it."""
+    file, options = _options(experiment, preset, given)
+    variants = method_variants(asked["methods"].split(","), file, options)
+    study = Study(
+        "compare",
+        variants,
+        _seeds(asked["seeds"], len(variants), file, given),
+        _typed(),
+        baseline_of(variants),
+        _targets(asked["targets"]),
+    )
+    return study, preset or _name(variants)
+
+
+def _swept(
+    experiment: Path | None,
+    preset: str | None,
+    asked: Mapping[str, Any],
+    given: Mapping[str, Any],
+) -> tuple[Study, str]:
+    """The sweep that is asked for, and what to call it."""
     file, options = _options(experiment, preset, given)
     chosen = own_classes({**file, **options})
     grid = parse_grid(asked["grid"], [part for _, part in chosen])
@@ -76,7 +124,7 @@ def sweep(
     variants = grid_variants(grid, file, options)
     seeds = _seeds(asked["seeds"], len(variants), file, given)
     study = Study("sweep", variants, seeds, _typed(), parameters=tuple(grid))
-    return _run(study, out, f"sweep-{preset or _name(variants)}", asked["track"])
+    return study, preset or _name(variants)
 
 
 def _run(study: Study, out: Path | None, name: str, track: str | None) -> int:

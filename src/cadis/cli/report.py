@@ -5,18 +5,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from cadis import report as reports
 from cadis.analysis import Comparison, Results, read_results
 from cadis.core import CadisError
-from cadis.report import (
-    RESULT_FILES,
-    draw_figures,
-    is_report,
-    show_answer,
-    show_tables,
-    tell,
-    write_report,
-    write_results,
-)
 from cadis.runs import RunFolder, StudyFolder
 
 
@@ -40,26 +31,26 @@ def show_results(
         failures: sentences about runs that are missing.
     """
     comparison = Comparison(results)
-    show_tables(console, comparison)
+    reports.show_tables(console, comparison)
     for sentence in failures:
-        tell(console, sentence)
+        reports.tell(console, sentence)
     try:
         with console.status("Drawing ..."):
-            write_report(results, page)
-            write_results(comparison, page.parent)
-            draw_figures(results, page.parent / "figures")
+            reports.write_report(results, page)
+            reports.write_results(comparison, page.parent)
+            reports.draw_figures(results, page.parent / "figures")
     except OSError as error:
         raise CadisError(f"{page.parent} cannot be written: {error.strerror}.") from None
-    show_answer(console, comparison)
-    tell(console, f"Open {page}; tables and pictures are beside it.")
+    reports.show_answer(console, comparison)
+    reports.tell(console, f"Open {page}; tables and pictures are beside it.")
 
 
 def _check_place(page: Path) -> None:
     """Refuse to write over files that are not ours; results of runs and reports are."""
     folder = page.parent
-    pages = any(map(is_report, folder.glob("*.html")))
+    pages = any(map(reports.is_report, folder.glob("*.html")))
     ours = RunFolder(folder).is_ours() or StudyFolder(folder).holds_study() or pages
-    there = [path for path in (page, *(folder / n for n in RESULT_FILES)) if path.exists()]
+    there = [path for path in (page, *(folder / n for n in reports.RESULT_FILES)) if path.exists()]
     if there and not ours:
         raise CadisError(f"{there[0]} is there already; choose another folder by --out.")
 

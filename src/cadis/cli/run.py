@@ -8,12 +8,12 @@ from typing import Any
 
 from rich.console import Console
 
+from cadis import report
 from cadis.analysis import read_results
 from cadis.cli.guard import say
 from cadis.cli.tracking import Tracking
 from cadis.core import CadisError
 from cadis.experiment import ExperimentConfig, read_preset, resolve, run_experiment
-from cadis.report import draw_figures, run_progress, summary_table
 from cadis.runs import RunFolder, read_toml
 
 
@@ -36,6 +36,20 @@ def run(
     except KeyboardInterrupt:
         hint = f" Go on with: cadis run --resume --out {folder.path}" if folder.holds_run() else ""
         return say(f"Stopped.{hint}", 130)
+    return 0
+
+
+def check_run(
+    experiment: Path | None,
+    preset: str | None,
+    out: Path | None,
+    resume: bool,
+    _track: str | None,
+    given: Mapping[str, Any],
+) -> int:
+    """Refuse what :func:`run` would refuse; a file of the user's is left to it."""
+    if experiment is None:
+        _config(experiment, preset, out, resume, given)
     return 0
 
 
@@ -72,12 +86,13 @@ def plain_name(*parts: str) -> str:
 
 def _run(config: ExperimentConfig, folder: RunFolder, resume: bool, tracking: Tracking) -> None:
     console = Console()
-    with run_progress(console, config.settings.rounds) as (on_round, callbacks):
+    with report.run_progress(console, config.settings.rounds) as (on_round, callbacks):
         heard = tracking.listening(on_round)
         result = run_experiment(config, folder.path, resume, heard, callbacks)
-    figures = draw_figures(read_results([folder.path]), folder.figures, pdf=False)
+    figures = report.draw_figures(read_results([folder.path]), folder.figures, pdf=False)
     tracking.finish(figures)
-    console.print(summary_table(result.summary, folder.read_json("federation.json")["classes"]))
+    classes = folder.read_json("federation.json")["classes"]
+    console.print(report.summary_table(result.summary, classes))
     console.print(
         f"Everything is in {folder.path}, pictures in {folder.figures}.",
         soft_wrap=True,

@@ -6,9 +6,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from cadis import report
 from cadis.analysis import read_results
 from cadis.experiment import OnRound, PlannedRun, StudyCallbacks
-from cadis.report import draw_figures
 from cadis.runs import RoundRecord, RoundResult, RunFolder, StudyFolder, rare_classes
 from cadis.trackers import Tracker, open_tracker
 
@@ -104,7 +104,7 @@ class TrackedStudy:
         tracking = self._tracking or Tracking(self._track, run.folder, self._group)
         with closing(tracking):
             results = read_results([run.folder.path])
-            tracking.finish(draw_figures(results, run.folder.figures, pdf=False))
+            tracking.finish(report.draw_figures(results, run.folder.figures, pdf=False))
         self._tracking = None
 
     def fail(self, sentence: str) -> None:

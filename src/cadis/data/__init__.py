@@ -2,10 +2,11 @@
 
 from cadis.data.callbacks import NO_CALLBACKS, Callbacks
 from cadis.data.catalogue import CATALOGUE
+from cadis.data.digits import digits
 from cadis.data.download import fetch
-from cadis.data.examples import Dataset, Examples, Scaling, Subsets, as_examples
+from cadis.data.examples import Dataset, Examples, Scaling, Subsets, as_examples, joined
 from cadis.data.library import Found, find, missing_files, problems, roots
-from cadis.data.loading import DATASETS, digits, load
+from cadis.data.loading import DATASETS, load
 from cadis.data.own import load_own
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "digits",
     "fetch",
     "find",
+    "joined",
     "load",
     "load_own",
     "missing_files",

@@ -3,12 +3,10 @@
 Not by ``pooch``: it tries one address a file, and knows no checksum but that of the packed file.
 """
 
-import http.client
 import itertools
 import os
 import tarfile
 import tempfile
-import urllib.request
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,6 +80,10 @@ def _from_some_mirror(
 
 def _receive(address: str, path: Path, callbacks: Callbacks) -> None:
     """Download one file, with its progress."""
+    # Only now: they take a while to import, and most runs have their data.
+    import http.client  # noqa: PLC0415
+    import urllib.request  # noqa: PLC0415
+
     try:
         request = urllib.request.Request(address, headers={"User-Agent": "cadis"})
         with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:

@@ -75,6 +75,10 @@ class Examples:
     def check(self, owner: str) -> None:
         """Refuse what no model can be trained or tested on; ``owner`` says whose it is."""
         self.check_form(owner)
+        self.check_finite(owner)
+
+    def check_finite(self, owner: str) -> None:
+        """Refuse inputs that are infinite or not a number."""
         if len(broken := self.broken()):
             raise CadisError(broken_sentence(owner, len(broken), f"sample {int(broken[0])}"))
 
@@ -134,6 +138,14 @@ def as_examples(data: object, owner: str) -> Examples:
             "pairs of batches that are dicts: ((b['img'], b['label']) for b in loader)."
         ) from None
     return Examples(inputs, labels)
+
+
+def joined(parts: Sequence[Examples]) -> Examples:
+    """Examples of several owners, one after the other; all are scaled alike."""
+    if len(parts) == 1:
+        return parts[0]
+    inputs, labels = ([getattr(part, name) for part in parts] for name in ("inputs", "labels"))
+    return Examples(torch.cat(inputs), torch.cat(labels), parts[0].scaling)
 
 
 def _is_pair(data: object) -> bool:

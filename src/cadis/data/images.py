@@ -11,7 +11,6 @@ from cadis.core import CadisError, generator_for
 from cadis.data.album import Picture, are_pills, read_album, read_pills
 from cadis.data.callbacks import Callbacks
 from cadis.data.examples import Dataset, Examples, Scaling
-from cadis.data.picture_cache import decode
 from cadis.data.user_files import shown
 
 _IMAGENET = Scaling((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -42,6 +41,9 @@ def load_images(
         album = album.numbered_as(classes, folder)
     train, test = (album.train, album.test) if album.test else hold_out(album.train)
     pictures = [*train, *test]
+    # Only now: what opens pictures takes a while to import, and no other dataset needs it.
+    from cadis.data.picture_cache import decode  # noqa: PLC0415
+
     decoded = decode([picture.path for picture in pictures], size, cache, callbacks)
     _tell_broken(pictures, decoded.broken, callbacks)
     _tell_animated([pictures[number] for number in decoded.animated], callbacks)

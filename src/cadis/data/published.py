@@ -20,9 +20,6 @@ _UNSIGNED_BYTE = 0x08
 _MOST_DIMENSIONS = 3
 _PIXELS = 3 * 32 * 32
 
-_RECONSTRUCT = np.zeros(0).__reduce__()[0]
-"""The function that numpy's own pickles name to make an array."""
-
 Rows: TypeAlias = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 """Pictures (n, 3, 32, 32) and their labels (n,)."""
 
@@ -99,6 +96,11 @@ def parse_python(content: bytes, key: str, path: Path) -> Rows:
         ) from error
 
 
+def _reconstruct() -> Any:
+    """The function that numpy's own pickles name to make an array."""
+    return np.zeros(0).__reduce__()[0]
+
+
 class _PlainUnpickler(pickle.Unpickler):
     """Builds numpy arrays and plain containers, nothing else: a pickle could run any command.
 
@@ -106,10 +108,10 @@ class _PlainUnpickler(pickle.Unpickler):
     """
 
     _ALLOWED: ClassVar = {
-        ("numpy", "dtype"): np.dtype,
-        ("numpy", "ndarray"): np.ndarray,
-        ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,  # until numpy 1
-        ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,  # since numpy 2
+        ("numpy", "dtype"): lambda: np.dtype,
+        ("numpy", "ndarray"): lambda: np.ndarray,
+        ("numpy.core.multiarray", "_reconstruct"): _reconstruct,  # until numpy 1
+        ("numpy._core.multiarray", "_reconstruct"): _reconstruct,  # since numpy 2
     }
 
     def find_class(self, module: str, name: str) -> Any:
@@ -119,7 +121,7 @@ class _PlainUnpickler(pickle.Unpickler):
                 f"wants to use {module}.{name}, which no CIFAR file does: it may be hostile and "
                 "was not loaded; put the published file in its place."
             )
-        return self._ALLOWED[module, name]
+        return self._ALLOWED[module, name]()
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ class Engine:
         transport = PoolTransport(
             self._job,
             self._federation,
-            self.given.client_ids,
+            self.given,
             self._settings,
             self._per_round,
             self._client_folder,

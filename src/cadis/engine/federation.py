@@ -11,7 +11,7 @@ from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
 from cadis.core import CadisError, ClientId, checked_client_id
-from cadis.data import Examples, Subsets
+from cadis.data import Examples, Subsets, joined
 from cadis.data.examples import broken_sentence
 from cadis.training import Device, LocalSettings, check_labels
 
@@ -88,11 +88,14 @@ class Federation:
         self._check_finite()
 
     def _check_finite(self) -> None:
-        """Refuse inputs that are infinite or not a number, and say whose they are."""
-        self.test.check("The test set")
+        """Refuse inputs that are infinite or not a number, and say whose they are.
+
+        Their form is as it should be.
+        """
+        self.test.check_finite("The test set")
         if not isinstance(self.clients, Subsets):
             for client_id, client in zip(self.client_ids, self.clients, strict=True):
-                client.check(f"Client {client_id}")
+                client.check_finite(f"Client {client_id}")
             return
         broken = self.clients.examples.broken()
         for client_id, indices in zip(self.client_ids, self.clients.indices, strict=True):
@@ -123,12 +126,7 @@ class Federation:
         """The same data in the hands of a single client."""
         if isinstance(self.clients, Subsets):
             return Federation(self.clients.pooled(), self.test, ("everyone",))
-        everything = Examples(
-            torch.cat([client.inputs for client in self.clients]),
-            torch.cat([client.labels for client in self.clients]),
-            self.test.scaling,  # everybody's
-        )
-        return Federation([everything], self.test, ("everyone",))
+        return Federation([joined(self.clients)], self.test, ("everyone",))
 
 
 @dataclass(frozen=True)
@@ -142,8 +140,9 @@ class EngineSettings:
         workers: processes that train clients; "auto" takes one for each core.
         device: where models are trained; "auto" takes an accelerator if there is one.
         local: how a client trains.
-        test_clients: after how many rounds, and the last, the global model is tested on every
-            client's own data; 0 is never.
+        test_clients: after how many rounds, and the last, the global model is tested on clients'
+            own data, of many clients on a sample of them; 0 is never.
+        eval_every: after how many rounds, and the last, the global model is tested on the test set.
         stack: whether several clients are trained at once where the model is small; the results
             are the same but for rounding.
     """
@@ -155,6 +154,7 @@ class EngineSettings:
     device: Device = "auto"
     local: LocalSettings = field(default_factory=LocalSettings)
     test_clients: Annotated[int, Ge(0)] = 10
+    eval_every: Annotated[int, Gt(0)] = 1
     stack: bool = True
 
 

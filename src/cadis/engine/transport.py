@@ -1,24 +1,25 @@
 """The transport of the embedded engine: a pool of processes that share memory."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
 from pathlib import Path
 from typing import TypeAlias
 
-import torch
-
 from cadis.core import ClientId, Message
 from cadis.data import NO_CALLBACKS, Callbacks
 from cadis.engine.federation import EngineSettings, Federation, choose_workers
 from cadis.engine.pool import Pool, open_pool
 from cadis.engine.sharing import Placed, SharedMemory, process_context, room_for
+from cadis.engine.testing import client_sample, equal_parts, grouped, is_due
 from cadis.engine.worker import (
     ClientTestTask,
     Job,
+    SentModel,
     Stacked,
     StackTask,
+    TestedClients,
     TestTask,
     TooLarge,
     Trained,
@@ -28,9 +29,6 @@ from cadis.engine.worker import Tested as TestedPart
 from cadis.runs import RunState
 from cadis.server import Answer, Answers, Plan, Presence, Tested
 from cadis.training import batch_sizes, dealt_into_stacks
-
-_TEST_PART = 256
-"""Examples of the test set that are tested as one task, at the most."""
 
 JobMaker: TypeAlias = Callable[[SharedMemory, tuple[SharedMemory, ...]], Job]
 """What workers are to know, given what the server sends and where clients put their answers."""
@@ -46,7 +44,7 @@ class PoolTransport:
         self,
         job_of: JobMaker,
         federation: Federation,
-        owners: Sequence[ClientId],
+        owners: Federation,
         settings: EngineSettings,
         wanted: int,
         client_folder: Path,
@@ -57,18 +55,22 @@ class PoolTransport:
         Args:
             job_of: makes what workers are to know.
             federation: who takes part.
-            owners: whose data the global models are tested on.
+            owners: whose data the global models are tested on: not who takes part, where a method
+                pools clients.
             settings: how to run.
             wanted: k, how many take part in a round.
             client_folder: where the clients' memories are kept.
             callbacks: called as a round goes on.
         """
-        self._job_of, self._federation, self._owners = job_of, federation, owners
+        self._job_of, self._federation, self._owners = job_of, federation, owners.client_ids
         self._settings, self._wanted = settings, wanted
         self._client_folder, self._callbacks = client_folder, callbacks
         self._place = {client: place for place, client in enumerate(federation.client_ids)}
         self._sizes = federation.sizes()
         self._steps = [len(batch_sizes(n, settings.local.batch_size)) for n in self._sizes]
+        self._owned = owners.sizes()
+        part = wanted / len(federation.client_ids)
+        self._tested = client_sample(len(self._owners), part, settings)
         self._job: Job | None = None
         self._pool: Pool | None = None
 
@@ -116,22 +118,26 @@ class PoolTransport:
         return replace(state, client_files={**state.client_files, **new})
 
     def test(self, state: RunState, model_of: Callable[[ClientId], str]) -> Tested:
-        """Test all models on the test set and, when it is time, on every client's own data."""
+        """Test all models on the test set and on clients' own data, each when it is time."""
+        settings, last = self._settings, self._settings.rounds
         models = [Message({name: model}) for name, model in state.server.models.items()]
         job, pool = self._opened(room_for(models), 1)
-        placed = dict(zip(state.server.models, job.sent.put(models), strict=True))
-        parts = {
-            name: self._test(self._test_tasks(model), pool, "testing")
-            for name, model in placed.items()
+        placed = {
+            name: SentModel(state.round, place)
+            for name, place in zip(state.server.models, job.sent.put(models), strict=True)
         }
-        tasks = [ClientTestTask(placed[model_of(self._owners[n])], n) for n in self._due(state)]
-        owned = self._test(tasks, pool, "testing on clients' data")
+        parts: dict[str, list[TestedPart]] = {}
+        if is_due(state.round, settings.eval_every, last):
+            parts = {name: self._test(model, pool) for name, model in placed.items()}
+        accuracy, seconds = None, 0.0
+        if is_due(state.round, settings.test_clients, last):
+            accuracy, seconds = self._test_clients(placed, model_of, pool)
         return Tested(
             evaluations={
                 name: reduce(add, (part.evaluation for part in own)) for name, own in parts.items()
             },
-            client_accuracy=[part.evaluation.accuracy for part in owned] or None,
-            seconds=sum(part.seconds for own in [*parts.values(), owned] for part in own),
+            client_accuracy=accuracy,
+            seconds=seconds + sum(part.seconds for own in parts.values() for part in own),
         )
 
     def _opened(self, sent: int, answer: int) -> tuple[Job, Pool]:
@@ -172,9 +178,7 @@ class PoolTransport:
         dealt = dealt_into_stacks(sizes) if stacks else [[place] for place in order]
         found = pool.run(
             [StackTask(tuple(tasks[place] for place in places)) for places in dealt],
-            lambda done: self._callbacks.progress(
-                "training clients", done * len(tasks) // len(dealt), len(tasks)
-            ),
+            self._telling("training clients", len(tasks), of=len(dealt)),
         )
         results: dict[int, Trained | TooLarge] = {}
         for places, stacked in zip(dealt, found, strict=True):
@@ -182,24 +186,37 @@ class PoolTransport:
             results |= dict(zip(places, stacked.results, strict=True))
         return [results[place] for place in range(len(tasks))]
 
-    def _test_tasks(self, model: Placed) -> list[TestTask]:
-        """Equal parts of the test set, whatever the number of workers."""
-        size = len(self._federation.test)
-        parts = torch.arange(size).tensor_split(-(-size // _TEST_PART))
-        return [TestTask(model, int(part[0]), int(part[-1]) + 1) for part in parts]
-
-    def _test(
-        self, tasks: Sequence[TestTask | ClientTestTask], pool: Pool, what: str
-    ) -> list[TestedPart]:
-        """Test a model; answers are in the order of the tasks."""
-        answers = pool.run(tasks, lambda done: self._callbacks.progress(what, done, len(tasks)))
+    def _test(self, model: SentModel, pool: Pool) -> list[TestedPart]:
+        """Test a model on the test set; answers are in the order of its parts."""
+        parts = equal_parts(len(self._federation.test))
+        tasks = [TestTask(model, start, stop) for start, stop in parts]
+        answers = pool.run(tasks, self._telling("testing", len(tasks)))
         return [answer for answer in answers if isinstance(answer, TestedPart)]
 
-    def _due(self, state: RunState) -> range:
-        """Numbers of the clients on whose data models are tested in this round."""
-        every, last = self._settings.test_clients, self._settings.rounds
-        due = every and (state.round % every == 0 or state.round == last)
-        return range(len(self._owners) if due else 0)
+    def _test_clients(
+        self, placed: Mapping[str, SentModel], model_of: Callable[[ClientId], str], pool: Pool
+    ) -> tuple[list[float | None], float]:
+        """The accuracy on clients' own data, None where it is not tested; and the seconds."""
+        users: dict[str, list[int]] = {}
+        for client in self._tested:
+            users.setdefault(model_of(self._owners[client]), []).append(client)
+        tasks = [
+            ClientTestTask(placed[name], group)
+            for name, clients in users.items()
+            for group in grouped(clients, self._owned)
+        ]
+        answers = pool.run(tasks, self._telling("testing on clients' data", len(tasks)))
+        tested = [answer for answer in answers if isinstance(answer, TestedClients)]
+        found: list[float | None] = [None] * len(self._owners)
+        for task, answer in zip(tasks, tested, strict=True):
+            for client, accuracy in zip(task.clients, answer.accuracy, strict=True):
+                found[client] = accuracy
+        return found, sum(answer.seconds for answer in tested)
+
+    def _telling(self, what: str, total: int, of: int | None = None) -> Callable[[int], None]:
+        """What tells how much is done, of a total that was put into so many tasks."""
+        tasks = of or total
+        return lambda done: self._callbacks.progress(what, done * total // tasks, total)
 
 
 def _file_name(number: int, client: int) -> str:

@@ -14,7 +14,7 @@ from torch import nn
 
 from cadis.algorithm import Algorithm
 from cadis.core import RunError, TensorState, generator_for
-from cadis.data import Examples
+from cadis.data import Examples, joined
 from cadis.engine.federation import EngineSettings, Federation
 from cadis.engine.sharing import Placed, SharedMemory, room_for
 from cadis.methods import Reply
@@ -24,6 +24,7 @@ from cadis.training import (
     Client,
     Evaluation,
     StackedModel,
+    accuracies,
     evaluate,
     replies_together,
     sent_by,
@@ -94,20 +95,28 @@ class StackTask:
 
 
 @dataclass(frozen=True)
+class SentModel:
+    """A global model after round number ``round``, and where it lies."""
+
+    round: int
+    placed: Placed
+
+
+@dataclass(frozen=True)
 class TestTask:
     """Test a global model on the test examples from ``start`` to ``stop``."""
 
-    model: Placed
+    model: SentModel
     start: int
     stop: int
 
 
 @dataclass(frozen=True)
 class ClientTestTask:
-    """Test a global model on what client number ``client`` owns."""
+    """Test a global model on what some clients own, each by itself, given by their numbers."""
 
-    model: Placed
-    client: int
+    model: SentModel
+    clients: tuple[int, ...]
 
 
 Task: TypeAlias = StackTask | TestTask | ClientTestTask
@@ -144,13 +153,21 @@ class Stacked:
 
 @dataclass(frozen=True)
 class Tested:
-    """A global model on a part of the test set, or on what a client owns."""
+    """A global model on a part of the test set."""
 
     evaluation: Evaluation
     seconds: float
 
 
-Result: TypeAlias = Stacked | Tested
+@dataclass(frozen=True)
+class TestedClients:
+    """A global model's accuracy on what each of some clients owns, in the order of the task."""
+
+    accuracy: list[float]
+    seconds: float
+
+
+Result: TypeAlias = Stacked | Tested | TestedClients
 
 
 class Worker:
@@ -162,11 +179,15 @@ class Worker:
         self._stacked: StackedModel | None = None
         self.model = FlatModel(job.module.to(job.device), job.head)
         self._what = ""
+        self._loaded: SentModel | None = None
 
     def do(self, task: Task) -> Result:
         """Do a task of either kind; whatever goes wrong is told with whom it went wrong."""
         try:
-            return self.train(task) if isinstance(task, StackTask) else self.test(task)
+            if isinstance(task, StackTask):
+                return self.train(task)
+            self._what = "Testing the global model"
+            return self.test(task) if isinstance(task, TestTask) else self.test_clients(task)
         except Exception as error:
             failure = RunError(f"{self._what} failed: {type(error).__name__}: {error}")
             failure.add_note(traceback.format_exc())  # survives the way through a pipe
@@ -174,6 +195,7 @@ class Worker:
 
     def train(self, task: StackTask) -> Stacked:
         """Train clients: those at once that remember alike."""
+        self._loaded = None
         stacks: dict[object, list[tuple[TrainTask, TensorState]]] = {}
         for each in task.tasks:
             memory = self._memory(each)
@@ -249,17 +271,29 @@ class Worker:
         memory = store_tensors(task.memory_after, reply.memory) if reply.memory else None
         return Trained(sent, memory, seconds + time.perf_counter() - started)
 
-    def test(self, task: TestTask | ClientTestTask) -> Tested:
-        """Test a global model on a part of the test set, or on what a client owns."""
+    def test(self, task: TestTask) -> Tested:
+        """Test a global model on a part of the test set."""
         started = time.perf_counter()
-        self._what = "Testing the global model"
-        self.model.load(self.job.sent.get(task.model).model)
-        if isinstance(task, ClientTestTask):
-            part = self.job.owned[task.client]
-        else:
-            part = self.job.federation.test.take(slice(task.start, task.stop))
+        self._load(task.model)
+        part = self.job.federation.test.take(slice(task.start, task.stop))
         evaluation = evaluate(self.model, part.to(self.job.device), self.job.algorithm.task)
         return Tested(evaluation, time.perf_counter() - started)
+
+    def test_clients(self, task: ClientTestTask) -> TestedClients:
+        """Test a global model on what some clients own, in batches that may hold several's."""
+        started = time.perf_counter()
+        self._load(task.model)
+        owned = [self.job.owned[client] for client in task.clients]
+        together = joined(owned).to(self.job.device)
+        sizes = [len(examples) for examples in owned]
+        accuracy = accuracies(self.model, together, sizes, self.job.algorithm.task)
+        return TestedClients(accuracy, time.perf_counter() - started)
+
+    def _load(self, model: SentModel) -> None:
+        """Load a global model, unless it is what was loaded last."""
+        if self._loaded != model:
+            self.model.load(self.job.sent.get(model.placed).model)
+            self._loaded = model
 
 
 def _form(memory: TensorState) -> object:

@@ -11,8 +11,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from cadis.core import CadisError, ClientId
-from cadis.data import Callbacks, Examples, as_examples
+from cadis.core import CadisError, ClientId, one_thread
+from cadis.data import Callbacks, Examples, Subsets, as_examples
 from cadis.engine import Engine, EngineSettings, Federation
 from cadis.experiment.running import OnRound, RunResult, execute
 from cadis.local_optimizers import LocalOptimizer
@@ -35,6 +35,7 @@ from cadis.training.augmentation import AUGMENTATIONS
 from cadis.transforms import Transform
 
 
+@one_thread()
 def run(
     model: nn.Module,
     clients: Iterable[tuple[Tensor, Tensor] | Examples],
@@ -57,6 +58,7 @@ def run(
     workers: int | Literal["auto"] = "auto",
     device: Device = "auto",
     test_clients: int = 10,
+    eval_every: int = 1,
     stack: bool = True,
     head: str | None = None,
     client_ids: Sequence[ClientId] = (),
@@ -74,7 +76,7 @@ def run(
     Args:
         model: the initial global model, any module with a linear classifier; it is not changed.
         clients: inputs and labels of each client, or examples of a loaded dataset.
-        test: inputs and labels that the global model is tested on after every round, likewise.
+        test: inputs and labels that the global model is tested on, likewise.
         rounds: how many rounds.
         method: how to learn.
         sampler: who takes part in a round.
@@ -93,8 +95,9 @@ def run(
         seed: of everything random but the initial model, which is yours.
         workers: processes that train clients, or "auto": one for each core.
         device: "auto", "cpu", "cuda" or "mps".
-        test_clients: after how many rounds, and the last, the global model is tested on every
-            client's own data; 0 is never.
+        test_clients: after how many rounds, and the last, the global model is tested on clients'
+            own data, of many clients on a sample of them; 0 is never.
+        eval_every: after how many rounds, and the last, the global model is tested on the test set.
         stack: train several clients at once where the model is small; the results are the same but
             for rounding.
         head: name of the classifier layer, by default the one that is found.
@@ -128,6 +131,7 @@ def run(
         "workers": workers,
         "device": device,
         "test_clients": test_clients,
+        "eval_every": eval_every,
         "stack": stack,
     }
     settings = validated(EngineSettings, given | {"local": local})
@@ -148,8 +152,10 @@ def _warn(sentence: str) -> None:
     warnings.warn(sentence, stacklevel=2)
 
 
-def _clients(clients: Iterable[tuple[Tensor, Tensor] | Examples]) -> list[Examples]:
+def _clients(clients: Iterable[tuple[Tensor, Tensor] | Examples]) -> Sequence[Examples]:
     """Everybody's examples; a client without a name yet is called by its position."""
+    if isinstance(clients, Subsets):  # which are in memory once
+        return clients
     if not isinstance(clients, Iterable):
         raise CadisError(
             f"The clients must be a list of inputs and labels, not a {type(clients).__name__}."

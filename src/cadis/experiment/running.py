@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from torch import nn
 
+from cadis.core import one_thread
 from cadis.data import NO_CALLBACKS, Callbacks, Dataset
 from cadis.engine import Engine
 from cadis.experiment.build import build_experiment
@@ -46,6 +47,7 @@ class RunResult:
         return accuracy
 
 
+@one_thread()  # small things are far quicker so, the more the busier the machine is
 def run_experiment(
     config: ExperimentConfig,
     out: Path,

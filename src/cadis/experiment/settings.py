@@ -69,8 +69,9 @@ class Settings(FederationSettings):
             models on processors that know it; weights are kept in float32.
         workers: processes that train clients, or "auto" for one on each core.
         device: where to train; "auto" takes an accelerator if there is one.
-        test_clients: after how many rounds, and the last, the global model is tested on every
-            client's own data; 0 is never.
+        test_clients: after how many rounds, and the last, the global model is tested on clients'
+            own data, of many clients on a sample of them; 0 is never.
+        eval_every: after how many rounds, and the last, the global model is tested on the test set.
         stack: train several clients at once where the model is small; the results are the same but
             for rounding.
     """
@@ -87,6 +88,7 @@ class Settings(FederationSettings):
     workers: Annotated[int, Gt(0), Le(1024)] | Literal["auto"] = "auto"
     device: Device = "auto"
     test_clients: Annotated[int, Ge(0)] = 10
+    eval_every: Annotated[int, Gt(0)] = 1
     stack: bool = True
 
     def settled(self, num_clients: int, picture: tuple[int, int]) -> "Settings":
@@ -119,6 +121,7 @@ class Settings(FederationSettings):
             self.device,
             local,
             self.test_clients,
+            self.eval_every,
             self.stack,
         )
 

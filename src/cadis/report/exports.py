@@ -66,7 +66,7 @@ def runs_csv(comparison: Comparison) -> str:
         for scores in group.scores:
             values = [measure.of(scores) for measure in measures]
             rounds = [scores.rounds_to(target) for target in comparison.targets]
-            last = by_seed[scores.seed].history[-1].class_accuracy
+            last = by_seed[scores.seed].last_tested.class_accuracy
             lines.append([group.label, scores.seed, *values, *rounds, *last])
     return _csv(head, lines)
 

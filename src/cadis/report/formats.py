@@ -1,7 +1,7 @@
 """Tables for the terminal, as Markdown and as LaTeX."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
@@ -22,6 +22,11 @@ _LATEX = {
 }
 
 _MOST_COLUMNS = 7
+
+
+def listed(names: Sequence[str], limit: int = 10) -> str:
+    """Names in a row; of too many, only how many there are."""
+    return ", ".join(names) if len(names) <= limit else f"{len(names)} classes"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from cadis.experiment.behaviour import Behaviour, Panel
-from cadis.report.style import figure, listed, shown
+from cadis.report.formats import listed
+from cadis.report.style import figure, shown
 
 _COLOURS = "PuOr_r"
 _GREW, _SHRANK = "#b35806", "#542788"

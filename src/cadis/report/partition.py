@@ -12,7 +12,8 @@ from torch import Tensor
 
 from cadis.analysis import Results, RunData, sample, some_of
 from cadis.experiment import Census
-from cadis.report.style import ALONE, OKABE_ITO, Place, figure, listed, shown
+from cadis.report.formats import listed
+from cadis.report.style import ALONE, OKABE_ITO, Place, figure, shown
 
 _ROWS = 12
 _MARGIN = 0.9

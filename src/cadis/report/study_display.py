@@ -77,7 +77,9 @@ class _Bars:
             self._bars.advance(self._all)
             if run.variant.name in self._rows:
                 row = self._rows[run.variant.name]
-                self._bars.update(row, advance=1, amount=amount, state=_state(result.record))
+                self._bars.update(row, advance=1, amount=amount)
+                if state := _state(result.record):  # not every round need be tested
+                    self._bars.update(row, state=state)
             else:
                 state = f"{run.variant.label}, {amount}, {_state(result.record)}"
                 self._bars.update(self._all, state=state)

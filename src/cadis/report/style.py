@@ -69,11 +69,6 @@ def shown_text(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def listed(names: Sequence[str], limit: int = 10) -> str:
-    """Names in a row; of too many, only how many there are."""
-    return ", ".join(names) if len(names) <= limit else f"{len(names)} classes"
-
-
 @dataclass(frozen=True)
 class Look:
     """How lines and bars of one thing are drawn: a colour, and solid, dashed or dotted."""

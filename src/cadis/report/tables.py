@@ -43,6 +43,7 @@ def notes(comparison: Comparison) -> list[str]:
         "10-round mean: of the last 10 rounds, or of all if there are fewer; "
         "amplitude: the best of them minus the worst."
     )
+    told += _sampled(comparison)
     if rare := comparison.results.rare_in_words:
         told.append(
             f"Rare: last accuracy on the classes that only the smallest clusters have ({rare})."
@@ -50,6 +51,16 @@ def notes(comparison: Comparison) -> list[str]:
     if any(group.is_reference for group in groups):
         told.append("SingleSet has all data in one place: a line to measure by, no contestant.")
     told += _missing(comparison)
+    return told
+
+
+def _sampled(comparison: Comparison) -> list[str]:
+    """What was not tested."""
+    runs, told = comparison.results.runs, []
+    if any(record.accuracy is None for run_data in runs for record in run_data.history):
+        told.append("Not every round was tested: means are of those rounds that were.")
+    if some := next((run_data.clients_tested for run_data in runs if run_data.clients_tested), ""):
+        told.append(f"Accuracy on clients' own data is that of {some}, drawn evenly.")
     return told
 
 
@@ -149,8 +160,8 @@ def _models(comparison: Comparison) -> Sheet | None:
     """The global models of methods that have several, in the first of their runs."""
     rows = []
     for group in comparison.groups:
-        run_data = next((run for run in group.runs if run.history[-1].models), None)
-        for model in run_data.history[-1].models if run_data else []:
+        run_data = next((run for run in group.runs if run.last_tested.models), None)
+        for model in run_data.last_tested.models if run_data else []:
             numbers = ["" if v is None else f"{v:.3f}" for v in (model.accuracy, model.loss)]
             rows.append([f"{group.label}: {model.name}", str(model.clients), *numbers])
     seeds = max(len(group.runs) for group in comparison.groups)
@@ -165,7 +176,7 @@ def _classes(comparison: Comparison) -> Sheet | None:
         return None
     rows = []
     for group in comparison.groups:
-        told = [s.history[-1].class_accuracy for s in group.runs if s.history[-1].class_accuracy]
+        told = [found for s in group.runs if (found := s.last_tested.class_accuracy)]
         columns = list(zip(*told, strict=True))
         if columns:
             rows.append([group.label, *(_mean_cell(values) for values in columns)])

@@ -15,8 +15,7 @@ from cadis.analysis import Comparison, answer, details
 from cadis.data import Callbacks
 from cadis.experiment import OnRound
 from cadis.methods import label_of
-from cadis.report.formats import fits_a_terminal, to_rich
-from cadis.report.style import listed
+from cadis.report.formats import fits_a_terminal, listed, to_rich
 from cadis.report.tables import notes, sheets
 from cadis.runs import RoundResult, RunFolder
 from cadis.runs.observations import clusters_of
@@ -28,7 +27,7 @@ _REFRESH_SECONDS = 0.1
 def run_progress(console: Console, rounds: int) -> Iterator[tuple[OnRound, Callbacks]]:
     """A live bar for loading and one for the rounds; without a terminal, a line now and then."""
     if not console.is_terminal:
-        yield lambda result: _say(console, result, rounds), plain_callbacks(console)
+        yield _round_lines(console, rounds), plain_callbacks(console)
         return
     with _bars(console) as bars:
         yield _round_bar(bars, rounds), bar_callbacks(bars)
@@ -59,10 +58,11 @@ def _bars(console: Console) -> Progress:
 def _round_bar(bars: Progress, rounds: int) -> OnRound:
     task = bars.add_task("round", total=rounds, amount=f"0/{rounds}", state="starting")
     bars.refresh()
+    latest = _Latest()
 
     def on_round(result: RoundResult) -> None:
         number = result.record.round
-        amount, state = f"{number}/{rounds}", _state(result)
+        amount, state = f"{number}/{rounds}", latest.state(result)
         bars.update(task, completed=number, amount=amount, state=state, refresh=True)
 
     return on_round
@@ -202,14 +202,30 @@ def tell(console: Console, sentence: str) -> None:
     console.print(sentence, soft_wrap=True, markup=False)
 
 
-def _say(console: Console, result: RoundResult, rounds: int) -> None:
-    number = result.record.round
-    if number % max(1, rounds // 10) == 0 or number == rounds:
-        console.print(f"round {number}/{rounds}: {_state(result)}")
+def _round_lines(console: Console, rounds: int) -> OnRound:
+    """A line for every tenth of the rounds."""
+    latest = _Latest()
+
+    def on_round(result: RoundResult) -> None:
+        number, state = result.record.round, latest.state(result)
+        if number % max(1, rounds // 10) == 0 or number == rounds:
+            console.print(f"round {number}/{rounds}: {state}")
+
+    return on_round
 
 
-def _state(result: RoundResult) -> str:
-    accuracy, clusters = result.record.accuracy, clusters_of(result.record)
-    tested = "not tested" if accuracy is None else f"accuracy {accuracy:.3f}"
-    found = "" if clusters is None else f", {len(set(clusters))} clusters"
-    return f"{tested}{found}"
+class _Latest:
+    """How good a run is, as its last test says: not every round need have one."""
+
+    def __init__(self) -> None:
+        self._tested = "not tested"
+
+    def state(self, result: RoundResult) -> str:
+        """The last accuracy that is known, and this round's clusters."""
+        record, clusters = result.record, clusters_of(result.record)
+        found = "" if clusters is None else f", {len(set(clusters))} clusters"
+        if record.accuracy is None:
+            return f"{self._tested}{found}"
+        shown = f"accuracy {record.accuracy:.3f}"
+        self._tested = f"{shown} in round {record.round}"
+        return f"{shown}{found}"

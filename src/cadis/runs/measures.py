@@ -1,7 +1,8 @@
 """What a finished run says: accuracy, the rare classes, the clusters that were found."""
 
 import platform
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from math import inf
@@ -46,10 +47,16 @@ def rare_classes(described: dict[str, Any]) -> list[int]:
 
 
 def mean_accuracy(record: RoundRecord, classes: Sequence[int]) -> float | None:
-    """Mean of the accuracies on some classes; None if there are none."""
-    found = [record.class_accuracy[label] for label in classes]
+    """Mean of the accuracies on some classes; None if there are none, or nobody tested."""
+    found = [record.class_accuracy[label] for label in (classes if record.class_accuracy else ())]
     tested = [accuracy for accuracy in found if accuracy is not None]
     return sum(tested) / len(tested) if tested else None
+
+
+def last_tested(history: Sequence[RoundRecord]) -> RoundRecord:
+    """The last round whose model was tested; if there is none, the last."""
+    tested = (record for record in reversed(history) if record.accuracy is not None)
+    return next(tested, history[-1])
 
 
 def best_round(history: Sequence[RoundRecord], headline: str = "accuracy") -> RoundRecord:
@@ -127,11 +134,11 @@ def summarise(
             a choice of them; that takes a second, and a run that goes on makes it out of date.
         headline: the measure that tells which round is best: accuracy, or one of the task's.
     """
-    last, best, rare = history[-1], best_round(history, headline), rare_classes(described)
+    last, best, rare = last_tested(history), best_round(history, headline), rare_classes(described)
     seconds = [asdict(record.seconds) for record in history]
     return {
         "method": method_name,
-        "rounds": last.round,
+        "rounds": history[-1].round,
         "accuracy": last.accuracy,
         "loss": last.loss,
         "best_accuracy": best.accuracy,
@@ -191,8 +198,21 @@ def _round_agreement(history: Sequence[RoundRecord], described: dict[str, Any]) 
 
 
 def agreement(true_clusters: Sequence[int], found: Sequence[int]) -> float:
-    """Adjusted Rand index of two ways to group the same clients."""
-    # Only now: it takes as long to import as torch, and is needed once a run.
-    from sklearn.metrics import adjusted_rand_score  # noqa: PLC0415
+    """Adjusted Rand index of two ways to group the same clients; 1 if both say the same.
 
-    return float(adjusted_rand_score(true_clusters, found))
+    Of all ordered pairs of clients it counts those that are together in both, in one, in none.
+    """
+
+    def together(groups: Iterable[Hashable]) -> int:
+        return sum(size**2 for size in Counter(groups).values())
+
+    number = len(true_clusters)
+    both = together(zip(true_clusters, found, strict=True))
+    truly, so_found = together(true_clusters), together(found)
+    only_truly, only_found, in_both = truly - both, so_found - both, both - number
+    in_none = number**2 - truly - so_found + both
+    if not only_truly and not only_found:
+        return 1.0
+    expected = (in_both + only_truly) * (only_truly + in_none)
+    expected += (in_both + only_found) * (only_found + in_none)
+    return 2.0 * (in_both * in_none - only_truly * only_found) / expected

@@ -75,8 +75,9 @@ class RoundRecord:
         weights: what each of them weighed in the model that it trained.
         rejected: who was left out, and why.
         seconds: where the time went.
-        client_accuracy: accuracy on every client's own data of the model that it uses, in the
-            federation's order; None in rounds in which it was not measured.
+        client_accuracy: accuracy on each client's own data of the model that it uses, in the
+            federation's order, None for clients that are not tested since there are so many; None
+            in rounds in which it was not measured.
         capped: which participants said that they have far more samples than the others, and were
             weighed as if they had fewer.
         report: what the method told about the round, as named arrays. CADIS's are ``clusters``,
@@ -98,7 +99,7 @@ class RoundRecord:
     weights: list[float]
     rejected: list[Rejection]
     seconds: Seconds
-    client_accuracy: list[float] | None = None
+    client_accuracy: list[float | None] | None = None
     capped: list[ClientId] = field(default_factory=list)
     report: dict[str, Stored] = field(default_factory=dict)
     measures: dict[str, float | None] = field(default_factory=dict)

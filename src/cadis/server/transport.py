@@ -84,8 +84,8 @@ class Tested:
         accuracy: what clients get on the average, where that is all that is known.
         loss: the same of the loss.
         measures: the same of the task's measures.
-        client_accuracy: on every client's own data, in the federation's order; None if nobody
-            asked.
+        client_accuracy: on each client's own data, in the federation's order, None for those that
+            were not tested; None if nobody was.
         seconds: that it took, all together.
     """
 
@@ -93,7 +93,7 @@ class Tested:
     accuracy: float | None = None
     loss: float | None = None
     measures: Mapping[str, float] = field(default_factory=dict)
-    client_accuracy: list[float] | None = None
+    client_accuracy: list[float | None] | None = None
     seconds: float = 0.0
 
 

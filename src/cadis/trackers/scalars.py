@@ -92,13 +92,15 @@ def _named(prefix: str, values: Mapping[str, float | None]) -> dict[str, float |
     return {f"{prefix}/{name}": v for name, v in zip(names, values.values(), strict=True)}
 
 
-def _by_client(accuracies: Sequence[float] | None) -> dict[str, float]:
-    if not accuracies:
+def _by_client(accuracies: Sequence[float | None] | None) -> dict[str, float]:
+    """On the own data of those that were tested."""
+    tested = [accuracy for accuracy in accuracies or [] if accuracy is not None]
+    if not tested:
         return {}
     return {
-        "clients/mean": fmean(accuracies),
-        "clients/deviation": pstdev(accuracies),
-        "clients/worst": min(accuracies),
+        "clients/mean": fmean(tested),
+        "clients/deviation": pstdev(tested),
+        "clients/worst": min(tested),
     }
 
 

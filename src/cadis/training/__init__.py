@@ -1,6 +1,13 @@
 """Training a model on one client's data, and testing it."""
 
-from cadis.training.evaluation import Evaluation, check_fit, check_labels, evaluate, found_head
+from cadis.training.evaluation import (
+    Evaluation,
+    accuracies,
+    check_fit,
+    check_labels,
+    evaluate,
+    found_head,
+)
 from cadis.training.local import (
     Client,
     Device,
@@ -23,6 +30,7 @@ __all__ = [
     "LocalSettings",
     "Precision",
     "StackedModel",
+    "accuracies",
     "batch_sizes",
     "check_fit",
     "check_labels",

@@ -1,18 +1,21 @@
 """Does a model fit its data, and how good is it on examples that nobody trained on?"""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from cadis.core import CadisError
 from cadis.data import Examples
 from cadis.models import FlatModel, name_head
 from cadis.tasks import Task
-from cadis.training.local import outputs_of
+from cadis.training.local import outputs_of, view_of
 
 
 def found_head(module: nn.Module, examples: Examples) -> str:
@@ -72,6 +75,11 @@ class Evaluation:
             torch.cat([self.labels, other.labels]),
         )
 
+    def __reduce__(self) -> tuple[Callable[..., "Evaluation"], tuple[Any, ...]]:
+        """Through a pipe goes a copy: to share the memory of a few numbers takes far longer."""
+        tensors = (self.confusion, self.outputs, self.labels)
+        return _from_arrays, (self.total_loss, *(tensor.numpy() for tensor in tensors))
+
     def times(self, number: int) -> "Evaluation":
         """As if the same had been found so many times: a model counts for all who use it."""
         return Evaluation(self.confusion * number, self.total_loss * number)
@@ -99,6 +107,17 @@ class Evaluation:
         return {name: float(value) for name, value in found.items()}
 
 
+def _from_arrays(
+    total_loss: float,
+    confusion: NDArray[np.int64],
+    outputs: NDArray[np.float32],
+    labels: NDArray[np.int64],
+) -> Evaluation:
+    """An evaluation that has come through a pipe."""
+    tensors = map(torch.from_numpy, (confusion, outputs, labels))
+    return Evaluation(next(tensors), total_loss, *tensors)
+
+
 def check_labels(labels: Tensor, num_classes: int, owner: str) -> None:
     """Refuse labels that a model has no output for."""
     highest = int(labels.max())
@@ -124,6 +143,20 @@ def evaluate(model: FlatModel, examples: Examples, task: Task) -> Evaluation:
     if not task.needs_outputs:
         return Evaluation(confusion, total)
     return Evaluation(confusion, total, outputs.cpu(), labels.cpu())
+
+
+def accuracies(model: FlatModel, examples: Examples, sizes: list[int], task: Task) -> list[float]:
+    """Top-1 accuracy of a model on each of several owners' examples, tested together.
+
+    Args:
+        model: what is tested.
+        examples: those of the first owner, then those of the second, and so on.
+        sizes: how many each of them has.
+        task: says what is predicted.
+    """
+    check_labels(examples.labels, task.num_classes(model.num_outputs), "The test data")
+    correct = view_of(model, examples, task).correct
+    return [int(own.sum()) / len(own) for own in correct.split(sizes)]
 
 
 @contextmanager

@@ -29,6 +29,9 @@ Precision: TypeAlias = Literal["float32", "bf16"]
 _LARGE_BATCH = 64
 """Examples that are evaluated at once: enough to be efficient, few enough for the cache."""
 
+_MANY_NUMBERS = 2**14
+"""Numbers that the inputs of such a batch hold at least: of small pictures there are more in it."""
+
 
 @dataclass(frozen=True)
 class LocalSettings:
@@ -212,9 +215,11 @@ def view_of(model: FlatModel, examples: Examples, task: Task) -> LocalView:
 def outputs_of(model: FlatModel, examples: Examples) -> tuple[Tensor, Tensor]:
     """Logits and representations of all examples, in evaluation mode and large batches."""
     model.module.eval()
-    parts = range(0, len(examples), _LARGE_BATCH)
+    one = max(1, examples.inputs[:1].numel())
+    size = max(_LARGE_BATCH, _MANY_NUMBERS // one)
+    parts = range(0, len(examples), size)
     with torch.no_grad():
-        batches = (examples.take(slice(start, start + _LARGE_BATCH)) for start in parts)
+        batches = (examples.take(slice(start, start + size)) for start in parts)
         outputs = [model.forward(channels_last(batch.scaled)) for batch in batches]
     logits, representations = zip(*outputs, strict=True)
     return torch.cat(logits), torch.cat(representations)

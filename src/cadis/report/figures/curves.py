@@ -105,8 +105,10 @@ def rare_classes(run_data: RunData) -> Curve:
 
 
 def trailing(values: Curve, width: int = LAST_ROUNDS) -> Curve:
-    """The mean of the last rounds, of fewer at the beginning."""
-    return np.array([values[max(0, n - width + 1) : n + 1].mean() for n in range(len(values))])
+    """The mean of those of the last rounds that are known, NaN after a round that is not."""
+    last = (values[max(0, n - width + 1) : n + 1] for n in range(len(values)))
+    pairs = zip(values, last, strict=True)
+    return np.array([np.nan if np.isnan(own) else np.nanmean(some) for own, some in pairs])
 
 
 def spread_of(curves: list[Curve]) -> tuple[Curve, Curve, Curve]:
@@ -128,7 +130,7 @@ def spread_of(curves: list[Curve]) -> tuple[Curve, Curve, Curve]:
 def plot_spread(axes: Axes, curves: list[Curve], look: Look, label: str) -> None:
     """The mean of curves, and a band of one standard deviation; of one curve, itself."""
     rounds, mean, deviation = spread_of(curves)
-    marker = "." if max(map(len, curves)) < 10 else None  # a single round is no line
+    marker = "." if len(rounds) < 10 else None  # a single round is no line
     line = {"color": look.colour, "ls": DASHES[look.dash], "marker": marker}
     axes.plot(rounds, mean, **line, label=label)
     if len(curves) > 1:

@@ -1,4 +1,4 @@
-"""Whom the global models serve: every class, and every client's own data."""
+"""Whom the global models serve: every class, and clients' own data."""
 
 from pathlib import Path
 
@@ -95,7 +95,8 @@ def draw_clients(results: Results, place: Place) -> Path | None:
         axes.set(xlabel="accuracy of the last global model on a client's own data")
         axes.set_xlim(min(0.0, axes.get_xlim()[0]), 1.02)
         axes.grid(axis="x", alpha=0.3)
-        axes.set_title("Accuracy across clients and seeds; box: the middle half", fontsize=10)
+        title = f"Accuracy across {_tested(results)} and seeds; box: the middle half"
+        axes.set_title(title, fontsize=10)
     return path.with_suffix(".png")
 
 
@@ -117,19 +118,25 @@ def draw_client_rounds(results: Results, place: Place) -> Path | None:
                 axes.fill_between(rounds, low, high, color=look.colour, alpha=0.12, lw=0)
         dress(axes, max(len(s.history) for s in measured), "accuracy on clients' own data")
         axes.legend(loc="lower right", fontsize=8)
-        axes.set_title("Accuracy across clients; mean and standard deviation over clients", size=10)
+        title = f"Accuracy across {_tested(results)}; mean and standard deviation over them"
+        axes.set_title(title, fontsize=10)
     return path.with_suffix(".png")
 
 
+def _tested(results: Results) -> str:
+    """The clients that were tested, in words."""
+    return next((s.clients_tested for s in results.runs if s.clients_tested), "clients")
+
+
 def _last(group: Group) -> Curve:
-    """The last accuracy of every client, all seeds together."""
+    """The last accuracy of every client that was tested, all seeds together."""
     found = [list(s.client_accuracy.values())[-1] for s in group.runs if s.client_accuracy]
-    return np.array([value for values in found for value in values], float)
+    return np.array([value for tested in found for value in tested.values()], float)
 
 
 def _over_seeds(runs: list[RunData]) -> tuple[list[int], Curve, Curve]:
     """Rounds, and mean and deviation over clients, averaged over the seeds."""
     rounds = sorted(set.intersection(*(set(run_data.client_accuracy) for run_data in runs)))
-    tables = [np.array([run_data.client_accuracy[r] for r in rounds], float) for run_data in runs]
-    mean = np.mean([table.mean(axis=1) for table in tables], axis=0)
-    return rounds, mean, np.mean([table.std(axis=1) for table in tables], axis=0)
+    tests = [[list(s.client_accuracy[r].values()) for r in rounds] for s in runs]
+    mean = np.mean([[np.mean(values) for values in one] for one in tests], axis=0)
+    return rounds, mean, np.mean([[np.std(values) for values in one] for one in tests], axis=0)

@@ -56,7 +56,8 @@ def _accuracies(axes: Axes, run_data: RunData) -> None:
     names, rounds = model_names(run_data), np.arange(1, len(run_data.history) + 1)
     for name, look in zip(names, looks(names), strict=True):
         values = model_accuracy(run_data, name)
-        known, marker = ~np.isnan(values), "." if len(rounds) < 10 else None
+        known = ~np.isnan(values)
+        marker = "." if known.sum() < 10 else None
         line = {"color": look.colour, "ls": DASHES[look.dash], "marker": marker}
         axes.plot(rounds[known], values[known], **line)
 

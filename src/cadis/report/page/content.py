@@ -24,7 +24,7 @@ from cadis.report.tables import notes, sheets
 _SMOOTHING = 10
 _MANY_CLASSES = 30
 _CLIENT_TESTS = 20
-"""Rounds with a test on every client's data that are shown, at most."""
+"""Rounds with a test on clients' data that are shown, at most."""
 
 
 @one_thread()
@@ -162,7 +162,7 @@ def _confusion_of(seed: int, runs: list[tuple[int, RunData]]) -> dict[str, Any]:
 
 
 def _fairness(results: Results) -> dict[str, Any] | None:
-    """Means and deviations over the clients by round, and of the last test every client."""
+    """Means and deviations over the clients tested by round, and of the last test each of them."""
     runs = []
     for place, run_data in runs_of(results):
         tests = list(run_data.client_accuracy.items())
@@ -174,10 +174,11 @@ def _fairness(results: Results) -> dict[str, Any] | None:
                     "method": place,
                     "seed": run_data.seed,
                     "rounds": [number for number, _ in kept],
-                    "mean": [round(fmean(values), 6) for _, values in kept],
-                    "deviation": [round(pstdev(values), 6) for _, values in kept],
-                    "clients": [str(client["id"]) for client in run_data.federation["clients"]],
-                    "last": [round(value, 4) for value in kept[-1][1]],
+                    "mean": [round(fmean(tested.values()), 6) for _, tested in kept],
+                    "deviation": [round(pstdev(tested.values()), 6) for _, tested in kept],
+                    "clients": list(map(str, kept[-1][1])),
+                    "last": [round(value, 4) for value in kept[-1][1].values()],
+                    "tested": run_data.clients_tested,
                 }
             )
     return {"runs": runs} if runs else None

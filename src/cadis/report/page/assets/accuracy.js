@@ -81,7 +81,8 @@
   }
 
   function table() {
-    const rounds = Cadis.thin(length());
+    const tested = Cadis.union(lines.map(({ points }) => points.map(([round]) => round)));
+    const rounds = Cadis.thin(tested.length).map((position) => tested[position - 1]);
     const rows = rounds.map((round) => [
       round,
       ...lines.map(({ points }) => {

@@ -162,10 +162,12 @@
 
   function caption() {
     const most = Cadis.largest(groups.map(({ last }) => last.length));
+    const tested = part.runs.map((run) => run.tested).find(Boolean);
+    const sampled = tested ? ` Tested were ${tested}, the same ones every time.` : "";
     const some = most > MOST ? ` Of a method's ${most} points, ${MOST} are drawn, from the worst to the best.` : "";
     return (
       "A point is a client (of each seed) at the last tested round; the box holds the middle half of them, " +
-      `its line is the median, and its whiskers reach to the worst and the best.${some}`
+      `its line is the median, and its whiskers reach to the worst and the best.${some}${sampled}`
     );
   }
 

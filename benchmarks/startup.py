@@ -1,0 +1,109 @@
+"""From typing to training: the command on digits, a wrong option, and 10,000 clients."""
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+import cadis
+from benchmarks.measure import Measured, seconds
+from benchmarks.tail import random_clients
+from cadis.models import small_cnn
+from cadis.runs import RoundResult
+
+MANY, SIZE, SIDE, PER_ROUND = 10_000, 14, 8, 100
+
+
+def startup(times: int) -> list[Measured]:
+    """Medians of seconds, taken in turns with what torch alone takes."""
+    turns = [
+        (_until_training(), _until("cadis: epochs", "--epochs", "x"), seconds(_torch))
+        for _ in range(times)
+    ]
+    training, wrong, torch = (median(column) for column in zip(*turns, strict=True))
+    note = f"{times} times; import torch alone: {torch:.2f} s"
+    return [
+        Measured("cadis run on digits: first client trained", training, 2.5, "s", note),
+        Measured("cadis run --epochs x: told", wrong, 1, "s", note),
+        *_many_clients(),
+    ]
+
+
+def _until_training() -> float:
+    """From typing until the first client of the default digits has trained."""
+    with tempfile.TemporaryDirectory() as folder:
+        return _until("training clients", "--out", str(Path(folder) / "run"))
+
+
+def _until(line: str, *options: str) -> float:
+    """From typing until a run with these options says a line that begins so."""
+    started = time.perf_counter()
+    command = [sys.executable, "-m", "cadis", "run", *options]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(command, text=True, **pipes) as process:  # type: ignore[call-overload]
+        said = ""
+        while not said.startswith(line):
+            said = process.stdout.readline()
+            assert said, "the run has ended"
+        took = time.perf_counter() - started
+        process.kill()
+    return took
+
+
+def _torch() -> None:
+    subprocess.run([sys.executable, "-c", "import torch"], check=True)
+
+
+def _many_clients() -> list[Measured]:
+    command = [sys.executable, "-m", "benchmarks.startup"]
+    done = subprocess.run(command, capture_output=True, check=True, text=True)
+    found = json.loads(done.stdout)
+    who = f"{MANY:,} clients of {SIZE} pictures, {PER_ROUND} a round"
+    return [
+        Measured("10,000 clients: the first round begins", found["seconds"], 5, "s", who),
+        Measured("10,000 clients: memory / data and models", found["memory"], 2, note=who),
+    ]
+
+
+def many_clients() -> dict[str, float]:
+    """Seconds from ``cadis.run`` to the first round, and memory by that of data and models."""
+    began, model = [0.0], small_cnn(1, SIDE, SIDE, 10)
+
+    def on_round(result: RoundResult) -> None:
+        if result.record.round == 1:
+            began[0] = time.perf_counter() - result.record.seconds.total
+
+    def run(clients: int) -> float:
+        data, started = random_clients(clients, SIZE, SIDE), time.perf_counter()
+        cadis.run(
+            model,
+            data,
+            data[0],
+            rounds=2,
+            per_round=PER_ROUND,
+            epochs=1,
+            workers=2,
+            device="cpu",
+            on_round=on_round,
+        )
+        return began[0] - started
+
+    run(PER_ROUND)  # torch makes itself comfortable
+    before = _peak()
+    took = run(MANY)
+    data = MANY * SIZE * (4 * SIDE**2 + 8)
+    models = PER_ROUND * 4 * sum(p.numel() for p in model.parameters())
+    return {"seconds": took, "memory": (_peak() - before) / (data + models)}
+
+
+def _peak() -> float:
+    """Bytes of this process at the most."""
+    return 2**10 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+if __name__ == "__main__":
+    print(json.dumps(many_clients()))

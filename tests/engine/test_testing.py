@@ -1,0 +1,156 @@
+"""What is tested after a round: whose data, and in which portions."""
+
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+import pytest
+import torch
+
+from cadis.algorithm import Algorithm
+from cadis.data import Examples, Subsets
+from cadis.engine import Engine, EngineSettings, Federation
+from cadis.engine.testing import client_sample, equal_parts, grouped, is_due
+from cadis.methods import FedAvg
+from cadis.models import FlatModel
+from cadis.runs import RoundResult
+from cadis.training import LocalSettings, accuracies, evaluate
+from support import model_after, run_rounds, small_federation, small_model, small_settings
+
+SETTINGS = EngineSettings(rounds=80, seed=3, local=LocalSettings(epochs=5))
+
+
+def test_of_a_small_federation_everybody_is_tested() -> None:
+    """10 of 100 clients, 5 epochs, every 10 rounds: a tenth of it is worth 150 clients."""
+    assert client_sample(100, 0.1, SETTINGS) == list(range(100))
+    assert client_sample(150, 10 / 150, SETTINGS) == list(range(150))
+    assert client_sample(20, 0.5, replace(SETTINGS, test_clients=1)) == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("rounds", "every", "epochs", "expected"),
+    [
+        (80, 10, 5, 1500),  # 10 rounds x 100 clients x 5 epochs x 3, by 10
+        (80, 10, 1, 300),
+        (80, 2, 5, 300),
+        (4, 10, 5, 600),  # there are but 4 rounds to train in
+        (80, 1, 1, 100),  # fewer say little
+    ],
+)
+def test_a_sample_costs_a_tenth_of_the_training(
+    rounds: int, every: int, epochs: int, expected: int
+) -> None:
+    local = LocalSettings(epochs=epochs)
+    settings = replace(SETTINGS, rounds=rounds, test_clients=every, local=local)
+    assert len(client_sample(10_000, 0.01, settings)) == expected
+
+
+def test_a_smaller_sample_is_part_of_a_larger_one() -> None:
+    small, large = (client_sample(10_000, 0.01, replace(SETTINGS, test_clients=n)) for n in (2, 10))
+    assert set(small) < set(large)
+    assert large == sorted(set(large))
+    assert large == client_sample(10_000, 0.01, SETTINGS)
+    assert large != client_sample(10_000, 0.01, replace(SETTINGS, seed=4))
+
+
+def test_a_sample_is_drawn_evenly() -> None:
+    """Of 50 samples of 100 among 1,000, each tenth of the clients has about a tenth."""
+    settings = replace(SETTINGS, test_clients=1)
+    seeds = range(50)
+    drawn = [c for s in seeds for c in client_sample(1000, 0.01, replace(settings, seed=s))]
+    counts = torch.bincount(torch.tensor(drawn) // 100, minlength=10)
+    assert counts.sum() == 5000
+    assert (counts - 500).abs().max() < 5 * 500**0.5
+
+
+def test_groups_keep_the_order_and_have_enough_examples() -> None:
+    sizes = [1, 300, 200, 50, 6, 255, 1, 3]
+    clients = [0, 1, 2, 3, 4, 5, 7]
+    assert grouped(clients, sizes) == [(0, 1), (2, 3, 4), (5, 7)]
+    assert grouped([], sizes) == []
+    many = grouped(range(1000), [14] * 1000)
+    assert list(chain.from_iterable(many)) == list(range(1000))
+    assert {len(group) for group in many[:-1]} == {19}  # 18 have 252 examples
+
+
+def test_a_test_set_is_cut_into_equal_parts() -> None:
+    assert equal_parts(256) == [(0, 256)]
+    assert equal_parts(257) == [(0, 129), (129, 257)]
+
+
+def test_when_a_test_is_due() -> None:
+    assert [n for n in range(1, 9) if is_due(n, 3, 8)] == [3, 6, 8]
+    assert not any(is_due(n, 0, 8) for n in range(1, 9))
+
+
+def test_clients_tested_together_are_as_good_as_alone() -> None:
+    generator, task = torch.Generator().manual_seed(0), Algorithm(FedAvg()).task
+    model = FlatModel(small_model(), "7")
+    shape = small_federation().test.inputs.shape[1:]
+    sizes = [3, 90, 1, 70]
+    inputs = torch.randn(sum(sizes), *shape, generator=generator)
+    labels = torch.randint(0, 5, (sum(sizes),), generator=generator)
+    inputs[5] = torch.nan  # whose outputs predict nothing
+    found = accuracies(model, Examples(inputs, labels), sizes, task)
+    pairs = zip(inputs.split(sizes), labels.split(sizes), strict=True)
+    assert found == [evaluate(model, Examples(*pair), task).accuracy for pair in pairs]
+
+
+def many_clients(shared: bool) -> Federation:
+    """130 clients of one to seven examples, as lists or as parts of one dataset."""
+    test = small_federation().test
+    generator = torch.Generator().manual_seed(5)
+    sizes = torch.randint(1, 8, (130,), generator=generator).tolist()
+    inputs = torch.randn(sum(sizes), *test.inputs.shape[1:], generator=generator)
+    labels = torch.randint(0, 5, (sum(sizes),), generator=generator)
+    indices = torch.randperm(sum(sizes), generator=generator).split(sizes)
+    everything = Examples(inputs, labels)
+    if shared:
+        return Federation(Subsets(everything, indices), test)
+    return Federation([everything.take(own) for own in indices], test)
+
+
+def rounds_with_tests(federation: Federation, path: Path, workers: int) -> list[RoundResult]:
+    settings = small_settings(rounds=4, workers=workers, per_round=2)
+    settings = replace(settings, test_clients=2, eval_every=3)
+    engine = Engine(small_model(), federation, Algorithm(FedAvg()), settings, path)
+    return list(engine.rounds(engine.start))
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_sample_of_many_is_tested_whatever_the_workers(shared: bool, tmp_path: Path) -> None:
+    federation, task = many_clients(shared), Algorithm(FedAvg()).task
+    alone = rounds_with_tests(federation, tmp_path, workers=1)
+    pair = rounds_with_tests(federation, tmp_path, workers=2)
+    told = [result.record.client_accuracy for result in alone]
+    assert told == [result.record.client_accuracy for result in pair]
+    assert [each is not None for each in told] == [False, True, False, True]
+    chosen = client_sample(130, 2 / 130, replace(small_settings(4), test_clients=2))
+    assert len(chosen) == 100
+    model = FlatModel(small_model(), "7")
+    for result in alone:
+        accuracy = result.record.client_accuracy
+        if accuracy is None:
+            continue
+        assert [n for n, value in enumerate(accuracy) if value is not None] == chosen
+        model.load(model_after(result))
+        for client in chosen:
+            own = evaluate(model, federation.clients[client], task).accuracy
+            assert accuracy[client] == pytest.approx(own)
+
+
+def test_the_test_set_is_used_every_so_many_rounds_and_at_the_end(tmp_path: Path) -> None:
+    often = run_rounds(FedAvg(), tmp_path, small_settings(rounds=5, workers=2))
+    settings = replace(small_settings(rounds=5, workers=2), eval_every=2)
+    seldom = run_rounds(FedAvg(), tmp_path, settings)
+    for one, other in zip(often, seldom, strict=True):
+        record = other.record
+        assert torch.equal(model_after(one).parameters, model_after(other).parameters)
+        assert record.client_accuracy == one.record.client_accuracy
+        if record.round in (2, 4, 5):
+            assert (record.accuracy, record.loss) == (one.record.accuracy, one.record.loss)
+            assert record.class_accuracy == one.record.class_accuracy
+            assert other.evaluation is not None
+        else:
+            assert (record.accuracy, record.loss, other.evaluation) == (None, None, None)
+            assert record.class_accuracy == []
