@@ -157,6 +157,7 @@ def test_the_run_folder_is_like_that_of_the_engine(tmp_path: Path) -> None:
         batch_size=4,
         lr=0.1,
         test_clients=0,
+        stack=False,
         out=tmp_path / "engine",
     )
     start(

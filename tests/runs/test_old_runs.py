@@ -41,6 +41,7 @@ def test_an_old_run_goes_on_as_it_would_have(method: str, tmp_path: Path) -> Non
         seed=7,
         workers=1,
         device="cpu",
+        stack=False,  # as it was begun
         test_clients=2,
         true_clusters=[0, 0, 0, 1, 2],
         out=out,

@@ -219,7 +219,7 @@ def test_rules_of_the_model_and_the_method() -> None:
         "dropout": small_model(dropout=0.2),
         "tied": tied,
         "frozen": frozen,
-        "large": nn.Sequential(nn.Flatten(), nn.Linear(16, 7000), nn.Linear(7000, 5)),
+        "large": nn.Sequential(nn.Flatten(), nn.Linear(16, 20_000), nn.Linear(20_000, 5)),
         "layer norm": nn.Sequential(nn.Flatten(), nn.LayerNorm(16), nn.Linear(16, 5)),
     }
     assert may_stack(FlatModel(small_model()), Algorithm(FedAvg()), SETTINGS)

@@ -3,7 +3,7 @@
 from cadis.core.aggregation import cluster_weights, example_weights, mean_state, weighted_mean
 from cadis.core.bandwidth import all_finite, fresh, in_chunks, squared_distance
 from cadis.core.clustering import cluster, rescale, threshold_at
-from cadis.core.distillation import distillation_loss
+from cadis.core.distillation import distillation_gradient, distillation_loss
 from cadis.core.errors import CadisError, RunError
 from cadis.core.message import ClientUpdate, Message
 from cadis.core.pairs import ObservedPairs
@@ -45,6 +45,7 @@ __all__ = [
     "cluster_weights",
     "cosine_bounds",
     "derive_seed",
+    "distillation_gradient",
     "distillation_loss",
     "estimate_all",
     "example_weights",

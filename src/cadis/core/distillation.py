@@ -58,27 +58,46 @@ def distillation_loss(
         KL(Q || P), summed over i and j, (...), differentiable (once) in ``student``.
     """
     with torch.no_grad():
-        precise = torch.promote_types(student.dtype, torch.float32)  # of half precision too
-        start = student.to(precise)
-        squares = _squared_distances(start, teacher.to(precise))  # (2, ..., b, b)
-        pairs = None if present is None else present[..., :, None] & present[..., None, :]
-        h2 = _squared_bandwidths(squares, bandwidth, pairs)  # (2, ..., 1, 1)
-        logs = log_conditional(squares, h2, pairs)
-        (log_p, log_q), (p, q) = logs, logs.exp()
-        pull = q - p
-        if pairs is not None:
-            q, pull = q * pairs, pull * pairs
+        (log_p, log_q), (_, q), gradient = _worked_out(student, teacher, bandwidth, present)
         value = (q * (log_q - log_p)).sum(dim=(-2, -1))
-        pull = (pull + pull.mT) / h2[0]  # (..., b, b)
-        moved = (start - start[..., :1, :]).clamp(-_FARTHEST, _FARTHEST)
-        gradient = pull.sum(dim=-1, keepdim=True) * moved - pull @ moved  # (..., b, d)
     return _with_gradient(value, gradient, student)
+
+
+def distillation_gradient(
+    student: Tensor,
+    teacher: Tensor,
+    bandwidth: Bandwidth = "mean",
+    present: Tensor | None = None,
+) -> Tensor:
+    """The gradient of :func:`distillation_loss` by ``student`` alone, (..., b, d)."""
+    with torch.no_grad():
+        return _worked_out(student, teacher, bandwidth, present)[2]
+
+
+def _worked_out(
+    student: Tensor, teacher: Tensor, bandwidth: Bandwidth, present: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Log p and log q, (2, ..., b, b), p and q likewise, and the gradient, (..., b, d)."""
+    precise = torch.promote_types(student.dtype, torch.float32)  # of half precision too
+    start = student.to(precise)
+    squares = _squared_distances(start, teacher.to(precise))  # (2, ..., b, b)
+    pairs = None if present is None else present[..., :, None] & present[..., None, :]
+    h2 = _squared_bandwidths(squares, bandwidth, pairs)  # (2, ..., 1, 1)
+    logs = log_conditional(squares, h2, pairs)
+    likely = logs.exp() if pairs is None else logs.exp() * pairs
+    pull = likely[1] - likely[0]
+    pull = (pull + pull.mT) / h2[0]  # (..., b, b)
+    moved = (start - start[..., :1, :]).clamp(-_FARTHEST, _FARTHEST)
+    gradient = pull.sum(dim=-1, keepdim=True) * moved - pull @ moved
+    return logs, likely, gradient.to(student.dtype)
 
 
 def _squared_distances(student: Tensor, teacher: Tensor) -> Tensor:
     """Squared distances of all pairs, the student's and the teacher's, held finite."""
-    width = max(student.shape[-1], teacher.shape[-1])
-    both = torch.stack([F.pad(rows, (0, width - rows.shape[-1])) for rows in (student, teacher)])
+    if student.shape != teacher.shape:
+        width = max(student.shape[-1], teacher.shape[-1])
+        student, teacher = (F.pad(x, (0, width - x.shape[-1])) for x in (student, teacher))
+    both = torch.stack([student, teacher])
     exact = "donot_use_mm_for_euclid_dist"  # alike rows are at distance 0, not almost
     return torch.cdist(both, both, compute_mode=exact).clamp_max(_FARTHEST).square()
 
@@ -100,5 +119,5 @@ def _squared_bandwidths(squares: Tensor, bandwidth: Bandwidth, pairs: Tensor | N
 
 def _with_gradient(value: Tensor, gradient: Tensor, variable: Tensor) -> Tensor:
     """Numbers of these values, whose derivatives by ``variable`` are these gradients."""
-    slope = gradient.to(variable.dtype) * (variable - variable.detach())
+    slope = gradient * (variable - variable.detach())
     return value + slope.sum(dim=(-2, -1))

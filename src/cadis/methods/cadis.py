@@ -17,6 +17,7 @@ from cadis.core import (
     TensorState,
     cluster,
     cluster_weights,
+    distillation_gradient,
     distillation_loss,
     instance_similarity,
     rescale,
@@ -66,7 +67,7 @@ class CADIS(Defaults):
 
     name: ClassVar[str] = "cadis"
     compares_heads: ClassVar[bool] = True
-    penalty_stacks: ClassVar[bool] = True
+    slopes_known: ClassVar[bool] = True
     threshold: Annotated[float, Ge(0), Le(1)] = 0.7
     threshold_growth: Annotated[float, Ge(0)] = 0.0
     threshold_max: Annotated[float, Ge(0), Le(1)] = 0.985
@@ -98,9 +99,21 @@ class CADIS(Defaults):
         if not self.needs_view:
             return None
         student, teacher = step.representation, step.per_example["teacher"]
-        loss = distillation_loss(student, teacher, self.bandwidth, step.present)
-        size = step.labels.shape[-1] if step.present is None else step.present.sum(dim=-1)
-        return self.distillation / size * loss
+        return (
+            self.distillation
+            / len(step.labels)
+            * distillation_loss(student, teacher, self.bandwidth)
+        )
+
+    def penalty_slopes(self, step: Step) -> Tensor | None:
+        """The gradient of the same by the representations, of several clients at once."""
+        if not self.needs_view:
+            return None
+        student, teacher = step.representation, step.per_example["teacher"]
+        slopes = distillation_gradient(student, teacher, self.bandwidth, step.present)
+        if step.present is None:
+            return slopes.mul_(self.distillation / step.labels.shape[-1])
+        return slopes * (self.distillation / step.present.sum(dim=-1))[..., None, None]
 
     def weigh(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState

@@ -42,11 +42,14 @@ class Defaults:
         penalty_stacks: whether the penalty itself takes several clients at once: every tensor of a
             step with a dimension of clients before its own, and a number for each of them as the
             result. Others are called by ``torch.func.vmap``, which takes longer.
+        slopes_known: whether :meth:`penalty_slopes` tells the gradient of the penalty, which then
+            need not be found by differentiating; for a penalty on representations alone.
     """
 
     pools_clients: ClassVar[bool] = False
     compares_heads: ClassVar[bool] = False
     penalty_stacks: ClassVar[bool] = False
+    slopes_known: ClassVar[bool] = False
     needs_scalars: ClassVar[tuple[str, ...]] = ()
     needs_tensors: ClassVar[tuple[str, ...]] = ()
 
@@ -76,6 +79,14 @@ class Defaults:
 
     def penalty(self, step: Step) -> Tensor | None:  # noqa: ARG002
         """Client: the term that is added to the mean loss of a batch; here there is none."""
+        return None
+
+    def penalty_slopes(self, step: Step) -> Tensor | None:  # noqa: ARG002
+        """Client: the gradient of the penalty by the representations, (m, b, d), if it is known.
+
+        It is asked for instead of :meth:`penalty` where several clients are trained at once: every
+        tensor of the step has a dimension of clients before its own.
+        """
         return None
 
     def finish(

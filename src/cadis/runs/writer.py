@@ -22,8 +22,18 @@ from cadis.runs.record import Member, RoundRecord, RunState
 from cadis.runs.storage import DamagedError, digest_of, read_file
 from cadis.training import Evaluation
 
-MAY_CHANGE = ("rounds", "workers", "device", "data_dir", "offline", "test_clients", "eval_every")
-"""What may differ when a run is resumed: none of it changes the rounds themselves."""
+MAY_CHANGE = (
+    "rounds",
+    "workers",
+    "device",
+    "stack",
+    "data_dir",
+    "offline",
+    "test_clients",
+    "eval_every",
+)
+"""What may differ when a run is resumed: none of it changes the rounds themselves, but for
+rounding."""
 
 Say: TypeAlias = Callable[[str], None]
 Federation: TypeAlias = Callable[[tuple[Member, ...]], Mapping[str, Any]]

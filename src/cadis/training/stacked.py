@@ -55,9 +55,7 @@ def replies_together(clients: Sequence[Client], models: StackedModel) -> list[Re
     prepared = [Prepared()] * len(clients)
     if method.needs_view:
         prepared = [method.prepare(view) for view in _views(clients)]
-    overridden = type(method).penalty is not Defaults.penalty
-    penalty = _StackedPenalty(method.penalty, method.penalty_stacks) if overridden else None
-    trainings = train_together(clients, models, penalty, prepared)
+    trainings = train_together(clients, models, method, prepared)
     return [method.reply(*each) for each in zip(clients, prepared, trainings, strict=True)]
 
 
@@ -221,12 +219,12 @@ def _rows_and_weights(sizes: Tensor) -> tuple[Tensor, Tensor]:
 def train_together(
     clients: Sequence[Client],
     models: StackedModel,
-    penalty: _StackedPenalty | None,
+    method: Defaults,
     prepared: Sequence[Prepared],
 ) -> list[Training]:
     """Train a copy of its received model on each client's data; trainings in the clients' order."""
     order = sorted(range(len(clients)), key=lambda place: -len(clients[place].examples))
-    run = _Run([clients[p] for p in order], models, penalty, [prepared[p] for p in order])
+    run = _Run([clients[p] for p in order], models, method, [prepared[p] for p in order])
     found = dict(zip(order, run.train(), strict=True))
     return [found[place] for place in range(len(clients))]
 
@@ -238,11 +236,14 @@ class _Run:
         self,
         clients: Sequence[Client],
         models: StackedModel,
-        penalty: _StackedPenalty | None,
+        method: Defaults,
         prepared: Sequence[Prepared],
     ) -> None:
         first = clients[0]
-        self.clients, self.models, self.penalty = clients, models, penalty
+        self.clients, self.models, self.method = clients, models, method
+        self.penalty: _StackedPenalty | None = None
+        if type(method).penalty is not Defaults.penalty and not method.slopes_known:
+            self.penalty = _StackedPenalty(method.penalty, method.penalty_stacks)
         self.task: Task = first.algorithm.task
         self.optimizer = first.algorithm.local_optimizer
         self.lr = self.optimizer.lr_in_round(first.settings.lr, first.number)
@@ -284,7 +285,10 @@ class _Run:
             found = self.penalty(self._described(epoch, step, labels, *leaves))
             if found is not None:
                 outputs, counts = [*outputs, found], [*counts, torch.ones_like(found)]
-        slopes = torch.autograd.grad(outputs, leaves, counts, allow_unused=True)
+        slopes: tuple[Any, ...] = torch.autograd.grad(outputs, leaves, counts, allow_unused=True)
+        if self.method.slopes_known:
+            described = self._described(epoch, step, labels, logits, representation, self.start)
+            slopes = (*slopes, self.method.penalty_slopes(described))
         with torch.no_grad():
             self.losses[: len(logits)] += (losses.view(len(logits), -1) * weights).sum(dim=1)
             self._move(*slopes)
@@ -299,12 +303,12 @@ class _Run:
         vector: Tensor,
     ) -> Step:
         """The step as a method sees it, with a dimension of clients before every other."""
-        active = len(vector)
+        active = len(logits)
         return Step(
             logits=logits,
             representation=representation,
             labels=labels,
-            parameters=vector,
+            parameters=vector[:active],
             received=self.start[:active],
             tensors={name: tensor[:active] for name, tensor in self.tensors.items()},
             per_example=epoch.prepared(step),

@@ -27,7 +27,7 @@ from cadis.training.stacked_layers import (
     Unfold,
 )
 
-_MOST_PARAMETERS = 100_000
+_MOST_PARAMETERS = 250_000
 """Larger models keep a core busy by themselves."""
 
 _RELU = (F.relu, torch.relu, "relu")
