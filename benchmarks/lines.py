@@ -15,8 +15,8 @@ from benchmarks.report import report
 from benchmarks.server import large_server, server
 from benchmarks.startup import startup
 from benchmarks.steps import (
-    against_plain_loop,
     arithmetic,
+    at_once,
     distillation,
     fedavg_cnn,
     half_precision,
@@ -48,7 +48,7 @@ def aggregation(method: str) -> list[Measured]:
 LINES: dict[str, Line] = {
     "peers/flower": lambda: flower_simulation(rounds=5),
     "steps/arithmetic": lambda: arithmetic(rounds=9),
-    "steps/small": lambda: [against_plain_loop(case, rounds=15) for case in small_cases()],
+    "steps/small": lambda: [at_once(case, rounds=15) for case in small_cases()],
     "steps/cadis-small": lambda: [distillation(case, rounds=15) for case in small_cases()],
     "steps/cadis-cnn": lambda: distillation(fedavg_cnn(), rounds=7),
     "steps/bf16": lambda: half_precision(rounds=5),

@@ -1,4 +1,4 @@
-"""The steps themselves: against the arithmetic, a plain loop, FedAvg's and float32's.
+"""The steps themselves: against the arithmetic, one by one, FedAvg's and float32's.
 
 Training is the engine's own, and its time is what the engine records (``seconds.train``), so that
 nothing here depends on how clients are trained. Two engines can work in turns, round by round.
@@ -7,7 +7,7 @@ nothing here depends on how clients are trained. Two engines can work in turns, 
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -15,8 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmarks.floor import Work, bare_steps
-from benchmarks.measure import Measured, SkippedError, seconds
+from benchmarks.measure import Measured, seconds
 from benchmarks.pictures import Pair, random_pictures
 from cadis.algorithm import Algorithm
 from cadis.core import one_thread
@@ -42,6 +41,7 @@ class Case:
         per_round: how many of them train in a round.
         local: how they train.
         workers: processes that train; a single one is this very process.
+        stack: whether several clients may be trained at once.
     """
 
     name: str
@@ -50,6 +50,7 @@ class Case:
     per_round: int
     local: LocalSettings
     workers: int = 1
+    stack: bool = True
 
     def steps(self, participants: Sequence[Any]) -> int:
         """How many steps these clients make in a round."""
@@ -76,6 +77,7 @@ def rounds_of(case: Case, method: Method) -> Generator[Trained, None, None]:
         device="cpu",
         local=case.local,
         test_clients=0,
+        stack=case.stack,
     )
     with tempfile.TemporaryDirectory() as folder:
         federation = Federation(examples, examples[-1])
@@ -170,20 +172,12 @@ def flops_per_example(module: nn.Module, shape: tuple[int, ...]) -> int:
     return 3 * sum(counted) - counted[0]
 
 
-@one_thread()
-def against_plain_loop(case: Case, rounds: int) -> Measured:
-    """Steps a second of our training / those of a plain loop that trains one client at a time."""
-    local = case.local
-    work = Work(case.module, *case.clients[0], local.batch_size, local.lr)
-    ratios, speeds = list[float](), list[float]()
-    with closing(rounds_of(case, FedAvg())) as training:
-        for _, trained in zip(range(rounds + 1), training, strict=False):
-            plain = seconds(lambda steps=trained.steps: bare_steps(work, steps))  # type: ignore[misc]
-            ratios.append(plain / trained.seconds)
-            speeds.append(trained.steps / trained.seconds)
-    name = f"steps a second / a plain loop's, {case.name}"
-    note = f"{median(speeds[1:]):,.0f} steps a second; {rounds} rounds of FedAvg, one core"
-    return Measured(name, median(ratios[1:]), 3, note=note, at_least=True)
+def at_once(case: Case, rounds: int) -> Measured:
+    """Steps a second of clients trained several at once / one by one, in turns."""
+    alone = replace(case, stack=False)
+    value, note = _in_turns((alone, FedAvg()), (case, FedAvg()), rounds)
+    name = f"steps a second, several clients at once / one by one, {case.name}"
+    return Measured(name, value, 3, note=f"one by one {note}", at_least=True)
 
 
 def distillation(case: Case, rounds: int) -> Measured:
@@ -194,15 +188,12 @@ def distillation(case: Case, rounds: int) -> Measured:
 
 def half_precision(rounds: int) -> list[Measured]:
     """A step in bfloat16 / a step in float32, on the ResNets."""
-    if "precision" not in {field.name for field in fields(LocalSettings)}:
-        raise SkippedError("There is no setting precision yet.")
     builders = {"ResNet-9": (resnet9, 64), "ResNet-18": (resnet18, 24)}
     rows = []
     for name, (build, number) in builders.items():
         pictures = random_pictures(number, 0, (3, 32, 32))
         case = on_one_core(name, build(3, 32, 32, 10), pictures, epochs=2)
-        chosen: dict[str, Any] = {"precision": "bf16"}
-        fast = replace(case, local=replace(case.local, **chosen))
+        fast = replace(case, local=replace(case.local, precision="bf16"))
         value, note = _in_turns((fast, FedAvg()), (case, FedAvg()), rounds)
         rows.append(Measured(f"bf16 step / float32 step, {name}", value, 0.65, note=note))
     return rows
