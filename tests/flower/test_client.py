@@ -49,6 +49,7 @@ def test_orders_survive_the_way() -> None:
     assert read.algorithm == given.algorithm
     assert (read.round, read.client, read.seed, read.head, read.run) == (3, "north", 4, "7", RUN)
     assert (read.local.epochs, read.local.batch_size, read.local.lr) == (2, 4, 0.1)
+    assert TrainConfig.read({"precision": "bf16"}).local.precision == "bf16"
     assert given.config({"mine": "kept"})["mine"] == "kept"
 
 

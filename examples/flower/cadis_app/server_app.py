@@ -66,6 +66,7 @@ def main(grid: Grid, context: Context) -> None:
                 "batch-size": settings.batch_size,
                 "lr": float(settings.lr),
                 "augment": list(settings.augment),
+                "precision": settings.precision,
             }
         ),
         evaluate_fn=server_test(task.model, test, task.config.algorithm.task) if test else None,

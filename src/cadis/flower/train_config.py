@@ -24,7 +24,13 @@ _ENTRIES = {
     "run": "cadis.run",
     "memory_round": "cadis.memory-round",
 }
-_LOCAL = {"epochs": "epochs", "batch_size": "batch-size", "lr": "lr", "augment": "augment"}
+_LOCAL = {
+    "epochs": "epochs",
+    "batch_size": "batch-size",
+    "lr": "lr",
+    "augment": "augment",
+    "precision": "precision",
+}
 _TRANSFORMS = "cadis.transforms"
 _PARTS: dict[str, tuple[Mapping[str, type[Any]], str]] = {
     "method": (METHODS, FedAvg.name),
@@ -41,7 +47,7 @@ class TrainConfig:
     Attributes:
         round: the round, from 1.
         algorithm: whose client half to run.
-        local: epochs, batch size, learning rate, augmentation.
+        local: epochs, batch size, learning rate, augmentation, precision.
         client: who the receiver is.
         seed: of everything random.
         participants: how many clients take part in the round.
