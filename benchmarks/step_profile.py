@@ -68,7 +68,10 @@ def training(kind: str, model: str) -> tuple[Callable[[], None], int]:
     precision: Precision = "bf16" if kind == "bf16" else "float32"
     epochs = 5 if kind == "cadis" else 1
     method: Method = CADIS() if kind == "cadis" else FedAvg()
-    received, local = Message({"model": flat.state()}), LocalSettings(epochs, 8, 0.001, (), precision)
+    received, local = (
+        Message({"model": flat.state()}),
+        LocalSettings(epochs, 8, 0.001, (), precision),
+    )
     if kind != "returned":
         keep_freed_memory()
 

@@ -48,9 +48,9 @@ def _ask_for_huge_pages(library: ctypes.CDLL) -> None:
     library.free.argtypes = [ctypes.c_void_p]
     library.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     size = _LARGEST - _PAGE
-    blocks = [block for _ in range(_BLOCKS) if (block := library.malloc(size))]
-    for block in blocks:
-        start = -(-block // _PAGE) * _PAGE
-        library.madvise(start, size - _PAGE, _ADVICE_HUGE_PAGES)
+    blocks = sorted(block for _ in range(_BLOCKS) if (block := library.malloc(size)))
+    if blocks and blocks[-1] - blocks[0] < _BLOCKS * _LARGEST:  # one after the other
+        start = -(-blocks[0] // _PAGE) * _PAGE
+        library.madvise(start, blocks[-1] + size - _PAGE - start, _ADVICE_HUGE_PAGES)
     for block in blocks:
         library.free(block)
