@@ -124,3 +124,36 @@ def test_autocast_keeps_the_weights_precise() -> None:
         assert ours.dtype == torch.float32
         moved = (theirs - start).detach().norm()
         assert (ours - theirs).detach().norm() < 0.05 * moved
+
+
+def test_weights_that_are_made_of_others_are_left_to_torch() -> None:
+    with pytest.warns(FutureWarning):
+        layer = nn.utils.weight_norm(nn.Linear(WIDE, 300))
+    layer(torch.zeros(1, WIDE))
+    with InPlaceLinears().of(layer):
+        assert "forward" not in vars(layer)
+
+
+def test_gradients_of_gradients_in_half_precision() -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(WIDE, WIDE), nn.Tanh(), nn.Linear(WIDE, 3))
+    x = torch.randn(4, WIDE, requires_grad=True)
+    leaves: list[Tensor] = list(module.parameters())
+
+    def roughness() -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            output = module(x)
+        (slope,) = torch.autograd.grad(output.float().sum(), x, create_graph=True)
+        return slope.square().sum()
+
+    (expected, *_) = torch.autograd.grad(roughness(), leaves, allow_unused=True)
+    linears = InPlaceLinears()
+    with linears.of(module):
+        before = leaves[0].detach().clone()
+        found = linears.gradients(roughness(), leaves)[0]
+        with torch.no_grad():
+            if found is not None:
+                leaves[0].sub_(found, alpha=LR)
+            linears.step(LR)
+    moved = (before - leaves[0].detach()) / LR
+    assert (moved - expected).norm() < 0.05 * expected.norm()

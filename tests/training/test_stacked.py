@@ -12,11 +12,23 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cadis.algorithm import Algorithm
-from cadis.core import Message, TensorState, generator_for
+from cadis.core import ClientId, Message, TensorState, generator_for
 from cadis.data import Examples
 from cadis.data.examples import Scaling
 from cadis.local_optimizers import SGD
-from cadis.methods import CADIS, Defaults, FedAvg, FedDyn, FedFA, FedProx, LocalClient, Reply, Step
+from cadis.methods import (
+    CADIS,
+    Defaults,
+    FedAvg,
+    FedDyn,
+    FedFA,
+    FedProx,
+    LocalClient,
+    Reply,
+    ServerRound,
+    ServerState,
+    Step,
+)
 from cadis.models import FlatModel, mlp, small_cnn
 from cadis.tasks import Binary
 from cadis.training import (
@@ -283,3 +295,107 @@ def test_any_number_of_workers_gives_the_same_bits(method: Defaults, tmp_path: P
     for other in runs[1:]:
         for one, two in zip(runs[0], other, strict=True):
             assert torch.equal(model_after(one).parameters, model_after(two).parameters)
+
+
+@dataclass(frozen=True)
+class Nearer(CADIS):
+    """Says nothing of its own penalty; what CADIS says of its own does not hold."""
+
+    name: ClassVar[str] = "nearer"
+
+    def penalty(self, step: Step) -> Tensor | None:
+        far = (step.parameters - step.received).square().sum()
+        distilled = super().penalty(step)
+        return far / len(step.labels) if distilled is None else distilled + far / len(step.labels)
+
+
+@dataclass(frozen=True)
+class Pairs(Defaults):
+    """Has no penalty for a single sample."""
+
+    name: ClassVar[str] = "pairs"
+
+    def penalty(self, step: Step) -> Tensor | None:
+        if len(step.labels) < 2:
+            return None
+        return (step.representation[0] - step.representation[1]).square().sum()
+
+
+@dataclass(frozen=True)
+class Doubling(Defaults):
+    """Looks at values, in large batches."""
+
+    name: ClassVar[str] = "doubling"
+
+    def penalty(self, step: Step) -> Tensor | None:
+        large = len(step.labels) >= 4 and step.logits.abs().max() > 0.01
+        return step.logits.square().mean() * (2 if large else 1)
+
+
+@dataclass(frozen=True)
+class Sending(Defaults):
+    """Sends a tensor to some clients only."""
+
+    name: ClassVar[str] = "sending"
+
+    def broadcast(self, server_round: ServerRound, state: ServerState, client: ClientId) -> Message:
+        message = super().broadcast(server_round, state, client)
+        tensors = {"shift": torch.full((5,), 0.5)} if client in (1, 3) else {}
+        return replace(message, tensors=tensors)
+
+    def penalty(self, step: Step) -> Tensor | None:
+        shift = step.tensors.get("shift", torch.zeros(5))
+        return (step.logits - shift).square().mean()
+
+
+class Unused(nn.Module):
+    """Has a layer that it never calls, and calls others twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.extra, self.first, self.head = nn.Linear(16, 4), nn.Linear(16, 8), nn.Linear(8, 5)
+        self.relu = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(self.relu(self.first(self.relu(x.flatten(1)))))
+        return out
+
+
+@pytest.mark.parametrize("method", [Nearer(), Pairs()], ids=lambda method: method.name)
+def test_own_penalties_are_taken_as_they_are(method: Defaults) -> None:
+    algorithm = Algorithm(method)  # type: ignore[arg-type]
+    for size in (1, 4):
+        check_alike(made(small_model), algorithm, replace(SETTINGS, batch_size=size), OWNED)
+
+
+def test_layers_that_are_not_used_are_not_trained_twice() -> None:
+    optimizer = SGD(momentum=0.9, weight_decay=0.1)
+    for method in (FedAvg(), FedDyn()):
+        algorithm = Algorithm(method, local_optimizer=optimizer)
+        check_alike(made(Unused), algorithm, SETTINGS, OWNED)
+
+
+def test_a_classifier_alone() -> None:
+    alone = made(lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 5)))
+    check_alike(alone, Algorithm(CADIS()), SETTINGS, OWNED)
+    assert stacks_in_trial(alone, "1", Algorithm(CADIS()), SETTINGS, OWNED[0])
+
+
+def test_a_trial_has_batches_as_large_as_training() -> None:
+    parts = SETTINGS, OWNED[0]
+    assert not stacks_in_trial(made(small_model), "7", Algorithm(Doubling()), *parts)
+    assert stacks_in_trial(made(small_model), "7", Algorithm(Confident()), *parts)
+
+
+def test_layers_that_somebody_hooked_are_left_alone() -> None:
+    model = small_model()
+    model.get_submodule("5").register_forward_hook(lambda *call: call[2].clamp(-1, 1))
+    assert not may_stack(FlatModel(model), Algorithm(FedAvg()), SETTINGS)
+
+
+def test_clients_that_are_sent_other_tensors_are_no_stack(tmp_path: Path) -> None:
+    settings = small_settings(rounds=2, per_round=5)
+    together = run_rounds(Sending(), tmp_path, settings)
+    alone = run_rounds(Sending(), tmp_path, replace(settings, stack=False))
+    for one, other in zip(together, alone, strict=True):
+        check_close(vars(model_after(one)), vars(model_after(other)), tolerance=1e-3)

@@ -194,12 +194,12 @@ class Worker:
             raise failure from error
 
     def train(self, task: StackTask) -> Stacked:
-        """Train clients: those at once that remember alike."""
+        """Train clients: those at once that remember, and are sent, tensors of the same form."""
         self._loaded = None
         stacks: dict[object, list[tuple[TrainTask, TensorState]]] = {}
         for each in task.tasks:
             memory = self._memory(each)
-            form = _form(memory) if len(task.tasks) > 1 and self._stacks else each.slot
+            form = _form(each, memory) if len(task.tasks) > 1 and self._stacks else each.slot
             stacks.setdefault(form, []).append((each, memory))
         results: dict[int, Trained | TooLarge] = {}
         for stack in stacks.values():
@@ -296,6 +296,8 @@ class Worker:
             self._loaded = model
 
 
-def _form(memory: TensorState) -> object:
-    """Names and shapes of what a client remembers."""
-    return tuple((name, tensor.shape, tensor.dtype) for name, tensor in memory.items())
+def _form(task: TrainTask, memory: TensorState) -> object:
+    """Names and shapes of what a client remembers, and of what it is sent."""
+    remembered = ((name, tensor.shape, tensor.dtype) for name, tensor in memory.items())
+    sent = ((path, place.shape, place.dtype) for path, place in task.received.places.items())
+    return tuple(remembered), tuple(sent)

@@ -71,12 +71,10 @@ class InPlaceLinears:
 
 def _is_large(layer: nn.Linear) -> bool:
     """Whether a layer is large, and its forward pass is torch's own."""
-    return (
-        type(layer) is nn.Linear
-        and "forward" not in vars(layer)
-        and layer.weight.requires_grad
-        and layer.weight.numel() >= _LARGE
-    )
+    if type(layer) is not nn.Linear or "forward" in vars(layer):
+        return False
+    weight = dict(layer.named_parameters(recurse=False)).get("weight")  # some make it of others
+    return weight is not None and weight.requires_grad and weight.numel() >= _LARGE
 
 
 class _Linear(torch.autograd.Function):
@@ -87,19 +85,20 @@ class _Linear(torch.autograd.Function):
         ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None, owner: InPlaceLinears
     ) -> Tensor:
         kind = inputs.device.type
-        if torch.is_autocast_enabled(kind):
-            fast = torch.get_autocast_dtype(kind)
-            ctx.weight, inputs, used = weight, inputs.to(fast), weight.to(fast)
-            bias = None if bias is None else bias.to(fast)
-        else:
-            ctx.weight, used = weight, weight
-        ctx.owner, ctx.has_bias = owner, bias is not None
-        ctx.save_for_backward(inputs, used)
-        return F.linear(inputs, used, bias)
+        ctx.fast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+        ctx.owner, ctx.has_bias, ctx.weight = owner, bias is not None, weight
+        ctx.given = inputs
+        if ctx.fast is not None:
+            inputs, weight = inputs.to(ctx.fast), weight.to(ctx.fast)
+            bias = None if bias is None else bias.to(ctx.fast)
+        ctx.save_for_backward(inputs, weight)
+        return F.linear(inputs, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         inputs, weight = ctx.saved_tensors
+        if ctx.fast is not None and torch.is_grad_enabled():  # a gradient of this one is wanted
+            inputs, weight = ctx.given.to(ctx.fast), ctx.weight.to(ctx.fast)
         by_inputs = gradient @ weight if ctx.needs_input_grad[0] else None
         by_bias = gradient.sum(dim=0) if ctx.has_bias else None
         by_weight = None

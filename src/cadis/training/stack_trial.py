@@ -16,10 +16,10 @@ from cadis.training.local import Client, LocalSettings
 from cadis.training.stacked import replies_together
 from cadis.training.stacked_model import StackedModel, stacks
 
-_OWNED = ((0, 5), (5, 2), (7, 3))
-"""First example, and number of examples, of the clients of a trial."""
+_LARGEST_BATCH = 64
+"""Examples in a batch of a trial, at the most."""
 
-_TOLERANCE = 1e-3
+_TOLERANCE = 1e-4
 """By which part of a step, at the most, results may differ; they differ by rounding alone."""
 
 
@@ -60,16 +60,21 @@ def stacks_in_trial(
 def _trial(
     module: nn.Module, head: str, algorithm: Algorithm, settings: LocalSettings, examples: Examples
 ) -> bool:
-    """Whether two rounds of three small clients come out the same, at once and one by one."""
-    model, models = FlatModel(deepcopy(module), head), StackedModel(deepcopy(module), head, 3)
-    few = replace(settings, epochs=1, batch_size=2)
-    owned = [examples.take(torch.arange(first, first + n) % len(examples)) for first, n in _OWNED]
+    """Whether two rounds of four small clients come out the same, at once and one by one."""
+    model, models = FlatModel(deepcopy(module), head), StackedModel(deepcopy(module), head, 4)
+    size = min(settings.batch_size, _LARGEST_BATCH)
+    few = replace(settings, epochs=1, batch_size=size)
+    sizes = (4 * size, 4 * size + 1, 3 * size + 2, size)  # with all kinds of last batches
+    owned = [
+        examples.take(torch.arange(first, first + n) % len(examples))
+        for first, n in enumerate(sizes)
+    ]
     if _draws(model, owned[0]):
         return False  # each client has its own chance, which a common pass would mix
-    starts, memories = _starts(model.state()), list[TensorState]([{}, {}, {}])
+    starts, memories = _starts(model.state()), list[TensorState]([{}, {}, {}, {}])
 
     def clients(number: int) -> list[Client]:
-        parts = zip(owned, starts, memories, range(3), strict=True)
+        parts = zip(owned, starts, memories, range(4), strict=True)
         return [
             Client(
                 model,
@@ -94,8 +99,8 @@ def _trial(
 
 
 def _starts(state: ModelState) -> list[ModelState]:
-    """Models near this one, for three clients."""
-    noise = torch.randn(3, len(state.parameters), generator=generator_for(0, "trial"))
+    """Models near this one, for four clients."""
+    noise = torch.randn(4, len(state.parameters), generator=generator_for(0, "trial"))
     scale = 0.01 * state.parameters.abs().mean()
     return [replace(state, parameters=state.parameters + scale * row) for row in noise]
 

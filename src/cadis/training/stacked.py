@@ -241,9 +241,10 @@ class _Run:
     ) -> None:
         first = clients[0]
         self.clients, self.models, self.method = clients, models, method
+        self.slopes_known = _holds(method, "slopes_known")
         self.penalty: _StackedPenalty | None = None
-        if type(method).penalty is not Defaults.penalty and not method.slopes_known:
-            self.penalty = _StackedPenalty(method.penalty, method.penalty_stacks)
+        if type(method).penalty is not Defaults.penalty and not self.slopes_known:
+            self.penalty = _StackedPenalty(method.penalty, _holds(method, "penalty_stacks"))
         self.task: Task = first.algorithm.task
         self.optimizer = first.algorithm.local_optimizer
         self.lr = self.optimizer.lr_in_round(first.settings.lr, first.number)
@@ -283,10 +284,10 @@ class _Run:
             vector = self.models.memory[: len(logits)].detach().requires_grad_()
             leaves += [representation.detach().requires_grad_(), vector]
             found = self.penalty(self._described(epoch, step, labels, *leaves))
-            if found is not None:
+            if found is not None and found.requires_grad:
                 outputs, counts = [*outputs, found], [*counts, torch.ones_like(found)]
         slopes: tuple[Any, ...] = torch.autograd.grad(outputs, leaves, counts, allow_unused=True)
-        if self.method.slopes_known:
+        if self.slopes_known:
             described = self._described(epoch, step, labels, logits, representation, self.start)
             slopes = (*slopes, self.method.penalty_slopes(described))
         with torch.no_grad():
@@ -340,6 +341,19 @@ class _Run:
         model = replace(self.clients[place].received.model, parameters=parameters)
         loss = float(self.losses[place]) / steps
         return Training(model, parameters, self.start[place], steps, self.lr, loss)
+
+
+def _holds(method: Defaults, flag: str) -> bool:
+    """Whether what a class says of its penalty is said of the one that the method has.
+
+    A class that derives from it and has a penalty of its own says nothing of that.
+    """
+    line = type(method).__mro__
+    said, defined = (
+        next(place for place, kind in enumerate(line) if name in vars(kind))
+        for name in (flag, "penalty")
+    )
+    return bool(getattr(method, flag)) and said <= defined
 
 
 def _stacked(tensors: Sequence[TensorState]) -> dict[str, Tensor]:

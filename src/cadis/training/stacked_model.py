@@ -103,10 +103,10 @@ class StackedModel:
         slope = by_logits
         for place in range(len(self._layers) - 1, self._first - 1, -1):
             slope = self._layers[place].backward(slope, further=place > self._first)
-            if place == self._head and by_representation is not None:
+            if place == self._head > self._first and by_representation is not None:
                 slope = slope + by_representation
         gathers = next(iter(self._parameters.values())).lr is None
-        return self._gradient if gathers else None
+        return self._gradient.clone() if gathers else None
 
 
 def stacks(model: FlatModel) -> bool:
@@ -124,6 +124,8 @@ def stacks(model: FlatModel) -> bool:
         return False
     layers = list(model.module.modules())
     if any(isinstance(layer, _DropoutNd) and layer.p for layer in layers):
+        return False
+    if any(_is_hooked(layer) for layer in layers):
         return False
     return all(_is_known(layer) for layer in layers if _has_parameters(layer))
 
@@ -158,8 +160,8 @@ class _Builder:
             self._add_rest(rest, value)
             rest, value = [], node
             self._add(known)
-            if isinstance(node.target, str):
-                places[node.target] = len(self.found) - 1
+            if isinstance(known, Linear | Convolution):
+                places[str(node.target)] = len(self.found) - 1
         (output,) = (node for node in graph.nodes if node.op == "output")
         if output.args[0] is not (rest[-1] if rest else value):
             raise ValueError("The model is no chain of layers.")
@@ -210,6 +212,13 @@ class _Builder:
             copies[node] = graph.node_copy(node, lambda other: copies[other])
         graph.output(copies[nodes[-1]])
         self._add(Rows(fx.GraphModule(self.module, graph)))
+
+
+def _is_hooked(layer: nn.Module) -> bool:
+    """Whether somebody but us looks on, or lays hands on, what the layer does."""
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    hooks = (hook for kind in kinds for hook in getattr(layer, kind).values())
+    return any(not isinstance(getattr(hook, "__self__", None), FlatModel) for hook in hooks)
 
 
 def _has_parameters(layer: nn.Module) -> bool:
