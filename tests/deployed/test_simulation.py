@@ -32,7 +32,7 @@ def test_the_example_gives_what_cadis_run_gives(tmp_path: Path) -> None:
         assert started.finish("run", run, environment) == 0
         assert (tmp_path / "run" / "summary.json").is_file(), started.said("run")
     assert not started.alive()
-    given = {"clients": 6, "rounds": 2, "per_round": 4, "epochs": 1}
+    given = {"clients": 6, "rounds": 2, "per_round": 4, "epochs": 1, "stack": False}
     embedded = run_experiment(resolve({}, given), tmp_path / "embedded")
     found = load_file(tmp_path / "run" / "model.safetensors")
     for name, tensor in embedded.model.state_dict().items():
