@@ -26,6 +26,6 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
         assert started.finish("register", [folder / "register.sh"], PATH) == 0
         for site in SITES:
             made.start_site(site)
-        wait_until(lambda: made.online() == len(SITES), "all sites are online")
+        wait_until(lambda: made.online() == len(SITES), "all sites are online", 180)
         yield made
     assert not started.alive()
