@@ -81,7 +81,8 @@ class ModelState:
 
     def parameters_at(self, places: Sequence[slice]) -> Tensor:
         """The parameters at some places, one place after the other."""
-        return torch.cat([self.parameters[place] for place in places])
+        parts = [self.parameters[place] for place in places]
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
 
     def is_finite(self) -> bool:
         """Whether no number is NaN or infinite."""
