@@ -175,7 +175,8 @@ class Worker:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self._module = deepcopy(job.module)  # as it was before it was taken over
+        # As it was before it was taken over, where stacks are made of it.
+        self._module = deepcopy(job.module) if job.stacks else job.module
         self._stacked: StackedModel | None = None
         self.model = FlatModel(job.module.to(job.device), job.head)
         self._what = ""

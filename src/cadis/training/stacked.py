@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from cadis.core import TensorState
-from cadis.data import Examples
+from cadis.data import Examples, joined
 from cadis.data.examples import Scaling
 from cadis.methods import Defaults, LocalView, Penalty, Prepared, Reply, Step, Training
 from cadis.tasks import Task
@@ -67,11 +67,9 @@ def _views(clients: Sequence[Client]) -> Iterator[LocalView]:
         yield from (client.view(client.received.model) for client in clients)
         return
     parts = [client.examples for client in clients]
-    sizes = [len(part) for part in parts]
-    inputs, labels = torch.cat([p.inputs for p in parts]), torch.cat([p.labels for p in parts])
     first.model.load(model)
-    everybody = Examples(inputs, labels, first.examples.scaling)
-    view = view_of(first.model, everybody, first.algorithm.task)
+    view = view_of(first.model, joined(parts), first.algorithm.task)
+    sizes = [len(part) for part in parts]
     split = [tensor.split(sizes) for tensor in vars(view).values()]
     yield from (LocalView(*each) for each in zip(*split, strict=True))
 
@@ -262,15 +260,12 @@ class _Run:
         """Take all steps."""
         settings = self.clients[0].settings
         lr = self.lr if self.optimizer.is_plain else None
-        steps = [0] * len(self.clients)
         for parts in zip(*self.epochs, strict=True):
             epoch = _Epoch.of(parts, settings.batch_size)
             for step, sizes in enumerate(epoch.sizes):
                 self.models.use(len(sizes), lr)
                 self._step(epoch, step)
-                for place in range(len(sizes)):
-                    steps[place] += 1
-        return [self._training(place, steps[place]) for place in range(len(self.clients))]
+        return [self._training(*each) for each in enumerate(self.clients)]
 
     def _step(self, epoch: _Epoch, step: int) -> None:
         """One step of all clients that take part in it."""
@@ -336,9 +331,10 @@ class _Run:
         for row, slope, memory in zip(parameters, gradient, self.memories, strict=False):
             self.optimizer.step(row, slope, self.lr, memory)
 
-    def _training(self, place: int, steps: int) -> Training:
-        parameters = self.models.memory[place].clone()
-        model = replace(self.clients[place].received.model, parameters=parameters)
+    def _training(self, place: int, client: Client) -> Training:
+        settings, parameters = client.settings, self.models.memory[place].clone()
+        steps = settings.epochs * len(batch_sizes(len(client.examples), settings.batch_size))
+        model = replace(client.received.model, parameters=parameters)
         loss = float(self.losses[place]) / steps
         return Training(model, parameters, self.start[place], steps, self.lr, loss)
 

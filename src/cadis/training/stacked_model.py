@@ -51,6 +51,7 @@ class StackedModel:
         """
         self._layout = FlatModel(module.train(), head).layout
         self.in_use = 0
+        self._lr: float | None = None
         total = sum(self._layout.shapes[name].numel() for name in self._layout.parameters)
         dtype = next(module.parameters()).dtype
         self.memory = torch.zeros(size, total, dtype=dtype)
@@ -67,9 +68,9 @@ class StackedModel:
             number: how many.
             lr: the learning rate of plain steps; None gathers gradients instead.
         """
-        if number == self.in_use and lr == next(iter(self._parameters.values())).lr:
+        if (number, lr) == (self.in_use, self._lr):
             return
-        self.in_use, start = number, 0
+        self.in_use, self._lr, start = number, lr, 0
         if lr is None:
             self._gradient = torch.zeros_like(self.memory[:number])
         for name, parameter in self._parameters.items():
@@ -105,8 +106,7 @@ class StackedModel:
             slope = self._layers[place].backward(slope, further=place > self._first)
             if place == self._head > self._first and by_representation is not None:
                 slope = slope + by_representation
-        gathers = next(iter(self._parameters.values())).lr is None
-        return self._gradient.clone() if gathers else None
+        return self._gradient.clone() if self._lr is None else None
 
 
 def stacks(model: FlatModel) -> bool:
