@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadis.core import distillation_loss
+from cadis.core import distillation_loss, not_true_loss
 from cadis.core.distillation import Bandwidth
 
 Rows = list[list[float]]
@@ -172,3 +172,32 @@ def test_several_clients_at_once(sizes: list[int], seed: int, bandwidth: Bandwid
         torch.testing.assert_close(losses[place], loss)
         torch.testing.assert_close(slopes[place, :size], slope)
         assert not slopes[place, size:].any()
+
+
+@given(st.integers(1, 5), st.integers(2, 6), st.integers(0, 10**6))
+def test_not_true_loss_matches_brute_force(b: int, classes: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    student, teacher = 3 * torch.randn(2, b, classes, generator=generator).double()
+    labels = torch.randint(classes, (b,), generator=generator)
+    expected = 0.0
+    for p_row, q_row, label in zip(
+        student.tolist(), teacher.tolist(), labels.tolist(), strict=True
+    ):
+        others = [c for c in range(classes) if c != label]
+        p, q = (
+            [math.exp(row[c]) / sum(math.exp(row[o]) for o in others) for c in others]
+            for row in (p_row, q_row)
+        )
+        expected += sum(b * math.log(b / a) for a, b in zip(p, q, strict=True))
+    assert float(not_true_loss(student, teacher, labels)) == pytest.approx(expected, abs=1e-9)
+
+
+def test_not_true_loss_leaves_the_true_class_free() -> None:
+    student = torch.tensor([[0.5, 1.0, -2.0]], requires_grad=True)
+    teacher, labels = torch.tensor([[9.0, 0.0, 1.0]]), torch.tensor([0])
+    (gradient,) = torch.autograd.grad(not_true_loss(student, teacher, labels), student)
+    assert gradient[0, 0] == 0
+    assert gradient[0, 1] > 0 > gradient[0, 2]
+    assert not_true_loss(teacher, teacher, labels) == 0
+    several = not_true_loss(student.expand(4, 1, 3), teacher.expand(4, 1, 3), labels.expand(4, 1))
+    assert several.shape == (4,)

@@ -74,6 +74,28 @@ def distillation_gradient(
         return _worked_out(student, teacher, bandwidth, present)[2]
 
 
+def not_true_loss(student: Tensor, teacher: Tensor, labels: Tensor) -> Tensor:
+    """Divergence of the local from the global model's beliefs about the classes that are not true.
+
+    FedNTD (Lee et al., 2022), with a temperature of 1: the true class is left out of both
+    distributions, so that nothing holds the model back from learning it, and what it knew of all
+    others is kept.
+
+    Args:
+        student: logits of the local model, (..., b, classes).
+        teacher: logits of the received global model on the same samples, likewise.
+        labels: the truth, (..., b).
+
+    Returns:
+        The sum over the samples of KL(teacher || student), (...).
+    """
+    true = torch.arange(student.shape[-1], device=labels.device) == labels[..., None]
+    log_q, log_p = (
+        torch.log_softmax(logits.masked_fill(true, _NEVER), dim=-1) for logits in (teacher, student)
+    )
+    return (log_q.exp() * (log_q - log_p)).masked_fill(true, 0).sum(dim=(-2, -1))
+
+
 def _worked_out(
     student: Tensor, teacher: Tensor, bandwidth: Bandwidth, present: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:

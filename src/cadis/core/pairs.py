@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from cadis.core.bandwidth import spread
 from cadis.core.similarity import check_observation, running_mean
 from cadis.core.state import ClientId, ids_from_tensor, ids_to_tensor
 
@@ -100,11 +101,11 @@ class ObservedPairs:
         places = places + new.cumsum(dim=0) - new.long()  # moved by the new ones before them
         old = torch.ones(len(self.pair) + int(new.sum()), dtype=torch.bool)
         old[places[new]] = False
-        grown = _spread(self.pair, old)
+        grown = spread(self.pair, old)
         grown[places] = pair
         mean = self.mean if len(self.mean) else self.mean.to(dtype)
-        spread = _spread(mean, old), _spread(self.count, old)
-        return ObservedPairs(self.client_ids, grown, *spread), places
+        values = spread(mean, old), spread(self.count, old)
+        return ObservedPairs(self.client_ids, grown, *values), places
 
 
 def _pairs(
@@ -121,13 +122,3 @@ def _pairs(
     order = rows.argsort()
     later, earlier = order[torch.tril_indices(len(rows), len(rows), -1)]
     return rows[later] << _SHIFT | rows[earlier], (later, earlier)
-
-
-def _spread(values: Tensor, places: Tensor) -> Tensor:
-    """The values in their order at the places that are true, 0 elsewhere.
-
-    By numpy, which takes an eighth of the time of torch's ``spread[places] = values``.
-    """
-    spread = values.new_zeros(len(places))
-    spread.numpy()[places.numpy()] = values.numpy()
-    return spread
