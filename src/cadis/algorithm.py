@@ -33,6 +33,12 @@ class Algorithm:
     local_optimizer: LocalOptimizer = field(default_factory=SGD)
 
     def __post_init__(self) -> None:
+        if getattr(self.sampler, "needs_clusters", False) and not self.method.finds_clusters:
+            raise CadisError(
+                f"The sampler '{self.sampler.name}' draws from the clusters of all clients, which "
+                f"{self.method.name} does not find as it is set; choose another sampler, such as "
+                "uniform."
+            )
         names = [transform.name for transform in self.transforms]
         if len(set(names)) < len(names):
             raise CadisError(f"A transform is given twice, of: {', '.join(names)}.")

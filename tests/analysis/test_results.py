@@ -17,7 +17,7 @@ def test_runs_that_differ_by_seed_only_are_one_group(tmp_path: Path) -> None:
     ]
     results = read_results([*paths, paths[0]])  # the same one twice counts once
     labels = [group.label for group in results.groups]
-    assert labels == ["CADIS (threshold=0.7)", "FedAvg", "CADIS (threshold=0.8)"]
+    assert labels == ["CADIS (threshold=auto)", "FedAvg", "CADIS (threshold=0.8)"]
     assert [[s.seed for s in group.runs] for group in results.groups] == [[0, 1], [0], [0]]
     assert results.kind == "runs"
     assert results.baseline == 1

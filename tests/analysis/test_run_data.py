@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cadis.analysis import Comparison, RunData, answer, read_results
-from cadis.methods import CADIS, FedAvg, SingleSet
+from cadis.methods import CADIS, CADISPaper, FedAvg, SingleSet
 from cadis.report import draw_figures, page_data
 from cadis.runs import HistoryWriter, RoundRecord, RunFolder, read_toml, replace_text, to_toml
 from fabricated import with_measures, write_run
@@ -123,7 +123,7 @@ def test_from_clusters_alone_the_true_ones_are_found(tmp_path: Path) -> None:
 
 
 def test_an_old_folder_says_the_same_as_a_new_one(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run", CADIS(gamma=0.25), rounds=9)
+    folder = write_run(tmp_path / "run", CADISPaper(gamma=0.25), rounds=9)
     new = page_data(read_results([folder.path]))
     as_old(folder)
     assert b'"report"' not in folder.history_path.read_bytes()
@@ -135,7 +135,7 @@ def test_an_old_folder_says_the_same_as_a_new_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("method", "gamma"),
-    [(CADIS(gamma=0.25), 0.25), (CADIS(transitive="off"), None), (FedAvg(), None)],
+    [(CADISPaper(gamma=0.25), 0.25), (CADISPaper(transitive="off"), None), (FedAvg(), None)],
 )
 def test_gamma_of_an_old_run_is_that_of_its_options(
     method: Any, gamma: float | None, tmp_path: Path
@@ -143,6 +143,6 @@ def test_gamma_of_an_old_run_is_that_of_its_options(
     folder = write_run(tmp_path / "run", method, rounds=2)
     as_old(folder)
     assert RunData.read(folder).gamma == gamma
-    if method.name == "cadis":
+    if method.name == "cadis-paper":  # which was called cadis then
         replace_text(folder.path / "config.toml", 'method = "cadis"\nrounds = 2\n')
-        assert RunData.read(folder).gamma == CADIS.gamma  # what is not told is the default
+        assert RunData.read(folder).gamma == CADISPaper.gamma  # what is not told is the default

@@ -212,7 +212,7 @@ def test_a_comparison_is_tracked_even_afterwards(tmp_path: Path) -> None:
         (["report", "nowhere", "--out", "page.pdf"], "call it page.html"),
         (["watch", "nowhere"], "There is no run and no comparison in the folder nowhere."),
         (["layer", "--classes", "0,1,12"], "12"),
-        (["compare", "--seeds", "1000000000"], "5000000000 runs, and 1000 are the most"),
+        (["compare", "--seeds", "1000000000"], "6000000000 runs, and 1000 are the most"),
         (["compare", "--seed", "inf"], "seed should be a valid integer"),
         (["compare", "--seed", str(2**63 - 1)], "seed should be an integer of at most 64 bits"),
         (["compare", "--targets", "nan"], "A target is an accuracy such as 0.9"),

@@ -225,8 +225,8 @@ def test_the_learning_rate_is_that_of_the_command_line(tmp_path: Path) -> None:
 
 
 def test_a_run_of_before_there_were_parts_goes_on(tmp_path: Path) -> None:
-    run(lr=0.05, out=tmp_path / "run")
-    whole = run(lr=0.05, out=tmp_path / "whole", rounds=2)
+    run(lr=0.05, method="cadis-paper", out=tmp_path / "run")
+    whole = run(lr=0.05, method="cadis-paper", out=tmp_path / "whole", rounds=2)
     for path in RunFolder(tmp_path / "run").checkpoint.manifests():
         manifest = Manifest.from_bytes(path.read_bytes(), path)
         new = {"sampler", "server_optimizer", "transforms", "task", "local_optimizer", "augment"}
@@ -237,8 +237,14 @@ def test_a_run_of_before_there_were_parts_goes_on(tmp_path: Path) -> None:
         path.write_bytes(replace(manifest, config=old, files=files).to_bytes())
         (tmp_path / "run" / "config.toml").write_text(old)
     with pytest.raises(CadisError, match=r"has sgd\.momentum = 0\.0, not 0\.9"):
-        run(lr=0.05, out=tmp_path / "run", local_optimizer=SGD(0.9), resume=True)
-    again = run(lr=0.05, out=tmp_path / "run", rounds=2, resume=True)
+        run(
+            lr=0.05,
+            method="cadis-paper",
+            out=tmp_path / "run",
+            local_optimizer=SGD(0.9),
+            resume=True,
+        )
+    again = run(lr=0.05, method="cadis-paper", out=tmp_path / "run", rounds=2, resume=True)
     for name, tensor in whole.model.state_dict().items():
         assert torch.equal(again.model.state_dict()[name], tensor)
     assert "sampler" in read_toml(tmp_path / "run" / "config.toml")

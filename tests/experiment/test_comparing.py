@@ -53,7 +53,7 @@ def quick_study(methods: str = "fedavg,cadis", seeds: int = 2, **changed: str) -
 
 def test_runs_of_one_seed_are_paired(tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path / "study")
-    study = folder.join(quick_study("fedavg,fedprox,cadis"))
+    study = folder.join(quick_study("fedavg,fedprox,cadis-paper"))
     assert run_study(folder, study, Heard()) == []
     for seed in study.seeds:
         runs = [folder.run_folder(variant, seed) for variant in study.variants]
@@ -105,7 +105,7 @@ def test_more_rounds_prolong_what_is_there(tmp_path: Path) -> None:
     [
         ("fedavg", {"lr": "0.5"}, "has lr = auto for fedavg, not 0.5"),
         ("fedprox", {"lr": "0.5"}, "has lr = auto for it, not 0.5"),
-        ("cadis", {"threshold": "0.6"}, "has threshold = 0.7 for cadis, not 0.6"),
+        ("cadis", {"threshold": "0.6"}, "has threshold = auto for cadis, not 0.6"),
     ],
 )
 def test_a_folder_with_other_options_is_refused(

@@ -80,7 +80,11 @@ def test_a_resolved_config_is_written_and_read_back(name: str) -> None:
         ({"nothing": {"x": 3}}, {}, "There is no part 'nothing'"),
         ({}, {"method": "fedavg", "mu": "1"}, "'mu' is a parameter of fedprox, not of fedavg."),
         ({}, {"alpha": "1"}, "'alpha' is a parameter of fedfa and feddyn, not of cadis."),
-        ({"gamma": 0.1}, {}, "'gamma' belongs to cadis; put it into a table of that name."),
+        (
+            {"gamma": 0.1},
+            {},
+            "'gamma' belongs to cadis and cadis-paper; put it into a table of that name.",
+        ),
         ({}, {"gama": "1"}, "There is no option 'gama'; did you mean 'gamma'?"),
         ({}, {"rounds": "0"}, "rounds should be greater than 0, not '0'."),
         ({}, {"rounds": "many"}, "rounds should be a valid integer"),

@@ -5,9 +5,19 @@ import re
 import pytest
 import torch
 
+from cadis.algorithm import Algorithm
 from cadis.core import CadisError
-from cadis.experiment import paper_figures, preset_names, preset_text, read_preset, resolve
-from cadis.methods import METHODS, FedDyn, FedFA, FedProx
+from cadis.experiment import (
+    Settings,
+    paper_figures,
+    preset_names,
+    preset_text,
+    read_preset,
+    resolve,
+)
+from cadis.methods import CADIS, METHODS, CADISPaper, FedDyn, FedFA, FedProx
+from cadis.samplers import Uniform
+from cadis.server_optimizers import Plain
 
 ROWS = {
     *(f"{dataset}-mc-{k}" for dataset in ("mnist", "cifar100") for k in (10, 20, 30, 40, 50)),
@@ -21,9 +31,15 @@ MODELS = {"mnist": "cnn", "cifar10": "resnet9", "cifar100": "resnet9", "pill": "
 
 def test_there_is_one_for_every_row_of_the_tables() -> None:
     names = preset_names()
-    assert set(names) == {*ROWS, "mnist-case-10"}
-    assert len(names) == len(ROWS) + 1
-    assert names[:3] == ["pill-clients-3", "mnist-case-10", "mnist-mc-10"]
+    assert set(names) == {*ROWS, "mnist-case-10", "paper"}
+    assert len(names) == len(ROWS) + 2
+    assert names[:4] == ["paper", "pill-clients-3", "mnist-case-10", "mnist-mc-10"]
+
+
+def test_the_papers_method_is_what_its_class_says() -> None:
+    config = resolve(read_preset("paper"), {})
+    assert config.algorithm == Algorithm(CADISPaper())
+    assert config.settings == Settings()
 
 
 def test_the_case_study_has_six_of_ten_clients_alike() -> None:
@@ -50,7 +66,11 @@ def test_each_has_the_papers_parameters(name: str) -> None:
     assert (settings.epochs, settings.batch_size, settings.lr) == (5, 8, 0.001)
     assert settings.rounds == 500
     if dataset in THRESHOLDS:
-        assert read_preset(name)["cadis"]["threshold"] == THRESHOLDS[dataset]
+        assert read_preset(name)["cadis-paper"]["threshold"] == THRESHOLDS[dataset]
+    paper = resolve(read_preset(name), {})
+    assert isinstance(paper.method, CADISPaper)
+    assert (paper.algorithm.sampler, paper.algorithm.server_optimizer) == (Uniform(), Plain())
+    assert resolve(read_preset(name), {"method": "cadis"}).method == CADIS()
     assert resolve(read_preset(name), {"method": "fedprox"}).method == FedProx(mu=0.01)
     assert resolve(read_preset(name), {"method": "fedfa"}).method == FedFA(alpha=1.0, beta=0.0)
     assert resolve(read_preset(name), {"method": "feddyn"}).method == FedDyn(alpha=0.5)
@@ -59,7 +79,7 @@ def test_each_has_the_papers_parameters(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(ROWS))
 def test_each_tells_the_papers_figures(name: str) -> None:
     figures = paper_figures(name)
-    assert set(figures) == set(METHODS)
+    assert set(figures) == set(METHODS) - {"cadis-paper"}  # in the paper it is CADIS
     assert all(1 <= figure <= 100 for figure in figures.values())
 
 
@@ -81,7 +101,7 @@ def test_options_override_a_preset() -> None:
     given = {"rounds": "3", "threshold": "0.7", "ratio": "1:1"}
     config = resolve(read_preset("mnist-mc-10"), given)
     assert config.settings.rounds == 3
-    assert config.to_dict()["cadis"]["threshold"] == 0.7
+    assert config.to_dict()["cadis-paper"]["threshold"] == 0.7
     assert config.to_dict()["mc"]["ratio"] == (1, 1)
 
 

@@ -22,9 +22,42 @@ def test_ablations_change_one_thing_each() -> None:
     whole, *less = method_variants(["ablations"], {}, {"gamma": "0.3"})
     assert [variant.name for variant in less] == list(ABLATIONS)
     for variant in less:
-        changes = ABLATIONS[variant.name][1]
-        assert variant.options["cadis"] == whole.options["cadis"] | changes
-        assert variant.options["cadis"] != whole.options["cadis"]
+        named = ABLATIONS[variant.name]
+        assert variant.options["cadis"] == whole.options["cadis"] | dict(named.parameters)
+        for kind in ("sampler", "server_optimizer"):
+            assert variant.options[kind] == named.parts.get(kind, whole.options[kind])
+        assert variant.options != whole.options
+
+
+def test_each_method_has_the_parts_that_it_goes_with() -> None:
+    names = ["fedavg", "fedavgm", "cadis-paper", "cadis"]
+    parts = [
+        (v.options["sampler"], v.options["server_optimizer"])
+        for v in method_variants(names, {}, {})
+    ]
+    assert parts == [
+        ("uniform", "plain"),
+        ("uniform", "momentum"),
+        ("uniform", "plain"),
+        ("clusters", "momentum"),
+    ]
+    chosen = method_variants(names, {}, {"sampler": "uniform", "server_optimizer": "adam"})
+    assert [v.options["server_optimizer"] for v in chosen] == ["adam", "momentum", "adam", "adam"]
+    assert {v.options["sampler"] for v in chosen} == {"uniform"}
+
+
+def test_the_papers_method_has_parameters_of_its_own() -> None:
+    file = {"cadis-paper": {"threshold": 0.975}}
+    paper, now = method_variants(["cadis-paper", "cadis"], file, {})
+    assert paper.options["cadis-paper"]["threshold"] == 0.975
+    assert now.options["cadis"]["threshold"] == "auto"
+    with pytest.raises(CadisError, match="write --cadis-paper-threshold or --cadis-threshold"):
+        method_variants(["cadis-paper", "cadis"], {}, {"threshold": "0.8"})
+    paper, now = method_variants(["cadis-paper", "cadis"], {}, {"cadis_paper_threshold": "0.8"})
+    assert (paper.options["cadis-paper"]["threshold"], now.options["cadis"]["threshold"]) == (
+        0.8,
+        "auto",
+    )
 
 
 def test_the_baseline_is_a_federation() -> None:

@@ -175,7 +175,7 @@ def test_the_run_folder_is_like_that_of_the_engine(tmp_path: Path) -> None:
     results = read_results([flower.path])
     assert page_data(results)["title"] == "Own data: 5 clients, 3 a round, 3 rounds"
     drawn = draw_figures(results, flower.figures)
-    names = {"accuracy", "loss", "confusion", "similarity", "clusters", "convergence", "flow"}
+    names = {"accuracy", "loss", "confusion", "similarity", "clusters", "flow"}
     assert {path.stem for path in drawn} == names
     assert "clusters found" in summary_text(flower)
 
@@ -191,7 +191,6 @@ def test_a_run_that_nobody_tests_is_kept_all_the_same(tmp_path: Path) -> None:
         "loss",
         "similarity",
         "clusters",
-        "convergence",
         "flow",
     }
     assert "accuracy" not in summary_text(folder)
@@ -210,7 +209,7 @@ def test_a_resumed_run_without_rounds_left_is_tested_again(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"threshold": 0.5}, r"has cadis\.threshold = 0\.7, not 0\.5"),
+        ({"threshold": 0.5}, r"has cadis\.threshold = auto, not 0\.5"),
         ({"seed": 8}, "has seed = 7, not 8"),
         ({"federation": {"classes": [], "clients": [{"id": 9}]}}, "other clients or data"),
     ],

@@ -20,8 +20,8 @@ from cadis.core import (
 )
 from cadis.engine import Engine
 from cadis.experiment import build_experiment, resolve
-from cadis.methods import CADIS, FedAvg, ServerRound, Step
-from cadis.methods.cadis import signatures
+from cadis.methods import CADISPaper, FedAvg, ServerRound, Step
+from cadis.methods.grouping import signatures
 from cadis.models import FlatModel
 from cadis.training import LocalSettings
 from support import (
@@ -63,7 +63,7 @@ def test_round_by_hand() -> None:
         update("b", [0.0, 3.0, 1.1], 30),
         update("c", [0.0, 1.0, 4.0], 20),
     ]
-    result = CADIS(threshold=0.7).aggregate(server_round(), updates, SENT)
+    result = CADISPaper(threshold=0.7).aggregate(server_round(), updates, SENT)
     assert result.report["clusters"].tolist() == [0, 0, 1]
     alpha = [10 / 2, 30 / 2, 20 / 1]
     assert result.weights.tolist() == pytest.approx([a / sum(alpha) for a in alpha])
@@ -72,7 +72,7 @@ def test_round_by_hand() -> None:
 
 
 def test_threshold_rises_round_by_round() -> None:
-    method = CADIS(threshold=0.5, threshold_growth=0.1, threshold_max=0.6)
+    method = CADISPaper(threshold=0.5, threshold_growth=0.1, threshold_max=0.6)
     thresholds = [
         method.aggregate(server_round(n), [update("a", [0.0, 2.0, 1.0])], SENT)
         .report["threshold"]
@@ -84,30 +84,32 @@ def test_threshold_rises_round_by_round() -> None:
 
 def test_scope_of_the_federation_counts_the_absent() -> None:
     """'a' and 'b' are alike; when 'b' is away, its cluster still has two members."""
-    method = CADIS(scope="federation")
+    method = CADISPaper(scope="federation")
     first = [update(name, [0.0, 2.0, 1.0 + n / 99]) for n, name in enumerate("ab")]
     first.append(update("c", [0.0, 1.0, 4.0]))
     memory = method.aggregate(server_round(1), first, SENT).memory
     second = [update("a", [0.0, 2.0, 1.0]), update("c", [0.0, 1.0, 4.0])]
     result = method.aggregate(server_round(2), second, replace(SENT, memory=memory))
     assert result.weights.tolist() == pytest.approx([1 / 3, 2 / 3])
-    alone = CADIS(scope="round").aggregate(server_round(2), second, replace(SENT, memory=memory))
+    alone = CADISPaper(scope="round").aggregate(
+        server_round(2), second, replace(SENT, memory=memory)
+    )
     assert alone.weights.tolist() == pytest.approx([1 / 2, 1 / 2])
 
 
 def test_penalty_is_the_distillation_loss_per_sample() -> None:
     student, teacher = torch.rand(5, 3), torch.rand(5, 3)
     labels = torch.zeros(5).long()
-    prepared = CADIS().prepare(view(teacher, teacher, labels))
+    prepared = CADISPaper().prepare(view(teacher, teacher, labels))
     unused = torch.zeros(1)
     step = Step(unused, student, labels, unused, unused, {}, prepared.per_example, {})
-    penalty = CADIS(distillation=0.3).penalty(step)
+    penalty = CADISPaper(distillation=0.3).penalty(step)
     assert penalty is not None
     assert penalty.item() == pytest.approx(0.3 * distillation_loss(student, teacher).item() / 5)
 
 
 def test_with_singletons_and_no_distillation_it_is_fedavg(tmp_path: Path) -> None:
-    alone = CADIS(threshold=1.0, threshold_max=1.0, distillation=0)
+    alone = CADISPaper(threshold=1.0, threshold_max=1.0, distillation=0)
     results = run_rounds(alone, tmp_path)
     assert all(r.record.report["clusters"] == [0, 1, 2] for r in results)
     fedavg = run_rounds(FedAvg(), tmp_path)
@@ -120,17 +122,17 @@ def test_distillation_keeps_the_received_geometry() -> None:
     received = model.state()
     teacher = view_of(model, examples).representation
 
-    def drift(method: CADIS) -> float:
+    def drift(method: CADISPaper) -> float:
         settings = LocalSettings(epochs=5, batch_size=8, lr=0.01)
         train_locally(model, method, examples, received, {}, settings, generator_for(0))
         return float(distillation_loss(view_of(model, examples).representation, teacher))
 
-    assert drift(CADIS(distillation=1)) < 0.5 * drift(CADIS(distillation=0))
+    assert drift(CADISPaper(distillation=1)) < 0.5 * drift(CADISPaper(distillation=0))
 
 
 def test_a_threshold_above_its_maximum_is_refused() -> None:
     with pytest.raises(CadisError, match="threshold_max"):
-        CADIS(threshold=0.99)
+        CADISPaper(threshold=0.99)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -138,7 +140,7 @@ def test_recovers_the_clusters_of_the_digits(seed: int, tmp_path: Path) -> None:
     """Multi-cluster digits at the default threshold: perfect from the first round on."""
     built = build_experiment(resolve({}, {"seed": seed, "rounds": 3}))
     settings = built.config.settings.for_engine()
-    engine = Engine(built.model, built.federation, Algorithm(CADIS()), settings, tmp_path)
+    engine = Engine(built.model, built.federation, Algorithm(CADISPaper()), settings, tmp_path)
     truth = built.federation.true_clusters
     assert truth is not None
     for result in engine.rounds(engine.start):
@@ -148,7 +150,7 @@ def test_recovers_the_clusters_of_the_digits(seed: int, tmp_path: Path) -> None:
 
 def test_without_clustering_the_weights_are_fedavgs() -> None:
     updates = [update("a", [0.0, 2.0, 1.0], 10), update("b", [0.0, 3.0, 1.1], 30)]
-    alone = CADIS(threshold=0.7, clusters="none").aggregate(server_round(), updates, SENT)
+    alone = CADISPaper(threshold=0.7, clusters="none").aggregate(server_round(), updates, SENT)
     assert alone.weights.tolist() == pytest.approx([0.25, 0.75])
     assert alone.report["clusters"].tolist() == [0, 1]
 
@@ -160,21 +162,21 @@ def test_an_oracle_takes_the_true_clusters_whatever_the_updates_say() -> None:
         update("c", [0.0, 1.0, 4.0], 20),
     ]
     told = replace(server_round(), true_clusters={"a": 5, "b": 2, "c": 5, "absent": 2})
-    result = CADIS(clusters="true").aggregate(told, updates, SENT)
+    result = CADISPaper(clusters="true").aggregate(told, updates, SENT)
     assert result.report["clusters"].tolist() == [1, 0, 1]
     alpha = [10 / 2, 30 / 1, 20 / 2]
     assert result.weights.tolist() == pytest.approx([a / sum(alpha) for a in alpha])
     with pytest.raises(CadisError, match="true clusters of this federation are not known"):
-        CADIS(clusters="true").aggregate(server_round(), updates, SENT)
+        CADISPaper(clusters="true").aggregate(server_round(), updates, SENT)
 
 
 def test_an_oracle_in_the_engine(tmp_path: Path) -> None:
-    for result in run_rounds(CADIS(clusters="true", threshold=0.1), tmp_path):
+    for result in run_rounds(CADISPaper(clusters="true", threshold=0.1), tmp_path):
         truth = [(0, 0, 0, 1, 2)[int(client)] for client in result.record.participants]
         assert adjusted_rand_score(truth, result.record.report["clusters"]) == 1
 
 
-def seen_densely(rounds: list[list[ClientUpdate]], method: CADIS) -> list[list[int]]:
+def seen_densely(rounds: list[list[ClientUpdate]], method: CADISPaper) -> list[list[int]]:
     """The clusters of each round from the matrix of all pairs ever seen, all estimates included."""
     matrix, found = SimilarityMatrix(), []
     for number, updates in enumerate(rounds, start=1):
@@ -184,7 +186,7 @@ def seen_densely(rounds: list[list[ClientUpdate]], method: CADIS) -> list[list[i
         assert matrix.mean.min() <= 0  # which makes the estimates not matter
         rows = matrix.index_of(ids)
         q = rescale(matrix.mean, matrix.known)[rows[:, None], rows]
-        found.append(cluster(q, method.threshold).tolist())
+        found.append(cluster(q, float(method.threshold)).tolist())
     return found
 
 
@@ -203,7 +205,7 @@ def some_rounds(seed: int) -> list[list[ClientUpdate]]:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_clusters_of_a_round_are_those_of_the_matrix_of_all_pairs(seed: int) -> None:
-    method, rounds, found = CADIS(threshold=0.9), some_rounds(seed), []
+    method, rounds, found = CADISPaper(threshold=0.9), some_rounds(seed), []
     memory: TensorState = {}
     for number, updates in enumerate(rounds, start=1):
         state = replace(SENT, memory=memory)
@@ -216,11 +218,11 @@ def test_clusters_of_a_round_are_those_of_the_matrix_of_all_pairs(seed: int) -> 
 
 def test_a_round_goes_on_from_the_dense_memory_of_before() -> None:
     first, second, *_ = some_rounds(seed=0)
-    sparse = CADIS().aggregate(server_round(1), first, SENT).memory
-    dense = CADIS(scope="federation").aggregate(server_round(1), first, SENT).memory
+    sparse = CADISPaper().aggregate(server_round(1), first, SENT).memory
+    dense = CADISPaper(scope="federation").aggregate(server_round(1), first, SENT).memory
     assert "pair" not in dense
     results = [
-        CADIS().aggregate(server_round(2), second, replace(SENT, memory=memory))
+        CADISPaper().aggregate(server_round(2), second, replace(SENT, memory=memory))
         for memory in (sparse, dense)
     ]
     for name, tensor in results[0].memory.items():
@@ -229,7 +231,7 @@ def test_a_round_goes_on_from_the_dense_memory_of_before() -> None:
 
 
 def test_in_a_round_nothing_is_remembered_of_pairs_that_never_met() -> None:
-    memory = CADIS().aggregate(server_round(1), some_rounds(seed=1)[0], SENT).memory
+    memory = CADISPaper().aggregate(server_round(1), some_rounds(seed=1)[0], SENT).memory
     assert {name: tensor.dim() for name, tensor in memory.items()} == {
         "client_ids": 1, "pair": 1, "mean": 1, "count": 1,
     }  # fmt: skip
@@ -240,7 +242,7 @@ def test_draws_about_the_absent_do_not_change_a_round() -> None:
     first, second, *_ = some_rounds(seed=2)
     found = []
     for seed in (1, 2):
-        method, state = CADIS(transitive="sample"), SENT
+        method, state = CADISPaper(transitive="sample"), SENT
         for number, updates in enumerate((first, second), start=1):
             drawn = replace(server_round(number), generator=generator_for(seed))
             result = method.aggregate(drawn, updates, state)

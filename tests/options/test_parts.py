@@ -12,7 +12,7 @@ import pytest
 from cadis.algorithm import Algorithm
 from cadis.core import CadisError
 from cadis.local_optimizers import SGD
-from cadis.methods import CADIS, METHODS, Defaults, FedAvg, FedProx
+from cadis.methods import CADIS, METHODS, CADISPaper, Defaults, FedAvg, FedProx
 from cadis.options import (
     KINDS,
     PARTITION,
@@ -104,8 +104,14 @@ def test_options_of_old_runs_are_those_of_new_ones_with_defaults(name: str) -> N
 def test_parameters_that_are_new_have_their_defaults() -> None:
     old = {"method": "cadis", "cadis": {"threshold": 0.6}, "fedprox": {"mu": 0.5}}
     full = normalised(old)
-    assert full["cadis"] == options_of(Algorithm(CADIS(threshold=0.6)), {})["cadis"]
+    assert full["method"] == "cadis-paper"  # which was called cadis before there were profiles
+    assert (
+        full["cadis-paper"] == options_of(Algorithm(CADISPaper(threshold=0.6)), {})["cadis-paper"]
+    )
+    assert "cadis" not in full
     assert full["fedprox"] == {"mu": 0.5}
+    new = {"method": "cadis", "cadis": {"signature": "profile", "threshold": 0.6}}
+    assert normalised(new)["cadis"]["threshold"] == 0.6
     assert normalised(full) == full
 
 
@@ -143,9 +149,9 @@ from cadis.methods import Defaults, FedAvg
         (
             "method",
             "@dataclass(frozen=True)\nclass Mine:\n name = 'x'\n def local(self, client): pass",
-            "Mine lacks pools_clients, compares_heads, needs_scalars, needs_tensors, init, "
-            "broadcast, aggregate and model_of; derive it from cadis.methods.Defaults, which has "
-            "all but a name.",
+            "Mine lacks pools_clients, compares_heads, needs_scalars, needs_tensors, goes_with, "
+            "finds_clusters, init, broadcast, aggregate, model_of and clusters_of; derive it from "
+            "cadis.methods.Defaults, which has all but a name.",
         ),
         (
             "sampler",

@@ -34,7 +34,7 @@ from support import (
     state_of,
 )
 
-OPTIONS = {"method": "cadis", "rounds": 9, "lr": 0.1}
+OPTIONS = {"method": "cadis-paper", "rounds": 9, "lr": 0.1}
 FEDERATION = {
     "classes": ["a", "b"],
     "clients": [{"id": n, "cluster": None, "samples": None} for n in range(5)],
@@ -323,8 +323,8 @@ def test_what_differs_is_told_by_its_name(tmp_path: Path) -> None:
 
     run(False)
     for parts, sentence in (
-        ({"method": CADIS(threshold=0.5)}, r"has cadis\.threshold = 0\.7, not 0\.5"),
-        ({"server_optimizer": "adam"}, "has server_optimizer = plain, not adam"),
+        ({"method": CADIS(threshold=0.5)}, r"has cadis\.threshold = auto, not 0\.5"),
+        ({"server_optimizer": "adam"}, "has server_optimizer = momentum, not adam"),
         ({"transforms": ["clip"]}, r"has transforms = \[\], not \['clip'\]"),
         ({"method": "fedavg"}, "has method = cadis, not fedavg"),
     ):

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cadis.core import ClientId, SimilarityMatrix, cluster, rescale
+from cadis.core import ClientId, SimilarityMatrix, rescale
 from cadis.runs import RoundRecord
 from cadis.runs.observations import (
     Alikeness,
     Observations,
+    SeenProfiles,
     alikeness,
+    grouped,
     joined,
-    threshold_or_majority,
+    tells_profiles,
 )
 
 
@@ -49,6 +51,9 @@ def growing(
         clients: who is in it; everybody unless told. All others help to estimate even so, which
             makes the estimates what they are with everybody in it.
     """
+    if tells_profiles(history):
+        yield from _growing_profiles(history, rounds, clients)
+        return
     matrix, helping, told = SimilarityMatrix(), None, alikeness(history)
     if clients is not None and not clients >= set(joined(history)):
         helping = Observations(history, clients)
@@ -61,6 +66,17 @@ def growing(
                 others = None if helping is None else helping.direct()
                 matrix = matrix.estimate_missing(gamma, "mean", helping=others)
             yield matrix
+
+
+def _growing_profiles(
+    history: Sequence[RoundRecord], rounds: Set[int] | None, clients: Set[ClientId] | None
+) -> Iterator[SimilarityMatrix]:
+    """The same of clients that are compared by profiles, of whom nothing need be estimated."""
+    seen = SeenProfiles()
+    for record in history:
+        seen.add(record)
+        if rounds is None or record.round in rounds:
+            yield seen.matrix(clients)
 
 
 def _observe(
@@ -96,7 +112,7 @@ def frames(
     numbers = {record.round for record in wanted}
     for record, matrix in zip(wanted, growing(history, numbers, gamma, clients), strict=True):
         q = rescale(matrix.mean, matrix.known)
-        yield Frame(record, matrix.client_ids, q, cluster(q, threshold_or_majority(record)))
+        yield Frame(record, matrix.client_ids, q, grouped(matrix, record))
 
 
 def error(matrix: SimilarityMatrix, final: SimilarityMatrix) -> float:

@@ -25,11 +25,10 @@ from cadis.analysis.matrices import (
     spread_rounds,
 )
 from cadis.core import CadisError, ClientId, SimilarityMatrix
-from cadis.methods import CADIS, METHODS, label_of
+from cadis.methods import METHODS, CADISPaper, label_of
 from cadis.runs import (
     RoundRecord,
     RunFolder,
-    clusters_found,
     rare_classes,
     summarise,
 )
@@ -37,9 +36,10 @@ from cadis.runs.measures import last_tested, true_clusters_of
 from cadis.runs.observations import (
     clusters_of,
     gamma_of,
+    grouped,
     joined,
     similarity_of,
-    threshold_or_majority,
+    tells_profiles,
 )
 from cadis.runs.sampling import sample
 from cadis.tasks import TASKS
@@ -172,7 +172,8 @@ class RunData:
     @cached_property
     def tells_similarity(self) -> bool:
         """Whether its method told how alike clients are."""
-        return any(similarity_of(record) is not None for record in self.history)
+        by_pairs = any(similarity_of(record) is not None for record in self.history)
+        return by_pairs or tells_profiles(self.history)
 
     @property
     def gamma(self) -> float | None:
@@ -197,7 +198,7 @@ class RunData:
         """The cluster that was found for each client looked at, among these, at the end."""
         if self.matrix is None:
             return {}
-        labels = clusters_found(self.matrix, threshold_or_majority(self.history[-1])).tolist()
+        labels = grouped(self.matrix, self.history[-1]).tolist()
         return dict(zip(self.matrix.client_ids, labels, strict=True))
 
     @cached_property
@@ -210,7 +211,7 @@ class RunData:
     @cached_property
     def convergence(self) -> Convergence | None:
         """How fast the similarity matrix converged; None where there was nothing to learn."""
-        if not self.tells_similarity or len(self.history) < 2:
+        if not self.tells_similarity or tells_profiles(self.history) or len(self.history) < 2:
             return None
         rounds = set(spread_rounds(len(self.history), _POINTS))
         found = convergence(self.history, self.gamma, rounds, self.looked_at)
@@ -285,10 +286,10 @@ def with_gamma_of_old_run(
     CADIS tells gamma with every round in which it estimates; before it did, the only place that
     told was ``config.toml``. Other records stay as they are.
     """
-    table = options.get(CADIS.name, {})
-    if options["method"] != CADIS.name or not isinstance(table, Mapping):
+    table = options.get(CADISPaper.name, {})
+    if options["method"] != CADISPaper.name or not isinstance(table, Mapping):
         return history
-    gamma = table.get("gamma", CADIS.gamma)
+    gamma = table.get("gamma", CADISPaper.gamma)
     if table.get("transitive") == "off" or not isinstance(gamma, int | float):
         return history
     return [

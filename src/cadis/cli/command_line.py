@@ -38,12 +38,14 @@ def run(
 @click.argument("experiment", required=False, type=PATH)
 @click.option(
     "--methods",
-    default="fedavg,fedprox,fedfa,feddyn,cadis",
+    default="fedavg,fedprox,fedfa,feddyn,cadis-paper,cadis",
     show_default=True,
     metavar="NAME,NAME,...",
     help="What to compare: methods, as for 'cadis run'; FILE.py:CLASS for one of your own; "
-    "cadis-no-distillation, cadis-no-clustering, cadis-no-transitive, cadis-oracle (true clusters "
-    "given); ablations: cadis and all these.",
+    "fedavgm (FedAvg with server momentum); cadis-uniform (participants drawn uniformly), "
+    "cadis-no-momentum, cadis-plain-weights, cadis-no-distillation, cadis-no-clustering, "
+    "cadis-absent (absent clusters remembered), cadis-oracle (true clusters given); ablations: "
+    "cadis and all these.",
 )
 @click.option(
     "--seeds",

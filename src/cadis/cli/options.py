@@ -14,6 +14,7 @@ import click
 
 from cadis.core import CadisError
 from cadis.experiment import FederationSettings, Settings
+from cadis.methods import METHODS
 from cadis.options import (
     KINDS,
     PARTITION,
@@ -118,7 +119,13 @@ def _typed(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _choice_of(kind: Kind) -> GeneratedOption:
     """The option that chooses parts of a kind."""
-    default = f"  [default: {','.join(kind.default)}]" if kind.default else ""
+    meant = [
+        f"{m.goes_with[kind.key]} with {m.name}"
+        for m in METHODS.values()
+        if kind.key in m.goes_with
+    ]
+    taken = "; ".join([",".join(kind.default), *meant])
+    default = f"  [default: {taken}]" if taken else ""
     names = f"{', '.join(kind.registry)}, or FILE.py:CLASS".removeprefix(", or ")
     text = f"{kind.question}: {names}.{default}"
     metavar = "NAME,NAME,..." if kind.many else "NAME"

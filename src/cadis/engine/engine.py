@@ -74,7 +74,13 @@ class Engine:
             raise CadisError("The initial model has a number that is infinite or not a number.")
         self._federation = federation.pooled() if algorithm.method.pools_clients else federation
         truth = self._federation.true_clusters_by_id()
-        self._server = Server(algorithm, model.layout.head_slices, settings.seed, truth)
+        self._server = Server(
+            algorithm,
+            model.layout.head_slices,
+            settings.seed,
+            truth,
+            model.layout.num_outputs,
+        )
         self.start = self._server.start(model.state())
         self._device = choose_device(settings.device)
         self._per_round = self._check_per_round()

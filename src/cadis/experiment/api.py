@@ -43,8 +43,8 @@ def run(
     *,
     rounds: int,
     method: Method | str = "cadis",
-    sampler: Sampler | str = "uniform",
-    server_optimizer: ServerOptimizer | str = "plain",
+    sampler: Sampler | str = "auto",
+    server_optimizer: ServerOptimizer | str = "auto",
     transforms: Sequence[Transform | str] = (),
     task: Task | str = "classification",
     local_optimizer: LocalOptimizer | str = "sgd",
@@ -79,8 +79,10 @@ def run(
         test: inputs and labels that the global model is tested on, likewise.
         rounds: how many rounds.
         method: how to learn.
-        sampler: who takes part in a round.
-        server_optimizer: from the aggregated model to the next global one.
+        sampler: who takes part in a round; "auto" is what the method goes with: for CADIS
+            "clusters", for all others "uniform".
+        server_optimizer: from the aggregated model to the next global one; "auto" likewise: for
+            CADIS "momentum", for all others "plain".
         transforms: what is done to updates, in this order.
         task: what the model's outputs mean.
         local_optimizer: how clients step.

@@ -77,7 +77,8 @@ def resolve(file: Mapping[str, Any], given: Mapping[str, Any]) -> ExperimentConf
     settings = _settings(chosen, typed)
     partition = _partitioner_of(settings.partition)
     everything = with_implied_transforms({**classes, PARTITION.key: (partition,)}, typed)
-    shown = {key: _shown(chosen, key) for key in KINDS} | {PARTITION.key: settings.partition}
+    shown = {key: _shown(chosen, key, classes) for key in KINDS}
+    shown[PARTITION.key] = settings.partition
     for name, own in tables_of(typed, everything, shown).items():
         tables[name] = tables.get(name, {}) | own
     _check_transforms(tables, [*names_in(flat.get("transforms", ())), *everything["transforms"]])
@@ -152,7 +153,7 @@ def _partitioner_of(partition: str) -> type[Any]:
     return PARTITIONERS.get(partition, MultiCluster)
 
 
-def _shown(options: Mapping[str, Any], key: str) -> str:
+def _shown(options: Mapping[str, Any], key: str, classes: Mapping[str, Iterable[type[Any]]]) -> str:
     """What is chosen of a kind, as a sentence names it."""
-    names = names_in(options.get(key, KINDS[key].default))
+    names = names_in(options[key]) if key in options else [part.name for part in classes[key]]
     return listed(map(str, names)) if names else f"any {KINDS[key].noun}"

@@ -1,4 +1,4 @@
-"""The paper's experiments as files of options, one for each row of its tables."""
+"""The paper's method, and its experiments, as files of options: one for each row of its tables."""
 
 import re
 import tomllib
@@ -11,7 +11,7 @@ _FOLDER = files("cadis.experiment") / "paper"
 
 
 def preset_names() -> list[str]:
-    """All presets, in the order of dataset, partition and number of clients in a round."""
+    """All presets: the method alone, then by dataset, partition and clients in a round."""
     names = [file.name.removesuffix(".toml") for file in _FOLDER.iterdir()]
     datasets, partitions = (
         ["pill", "mnist", "cifar10", "cifar100"],
@@ -19,6 +19,8 @@ def preset_names() -> list[str]:
     )
 
     def order(name: str) -> tuple[int, int, int]:
+        if name == "paper":
+            return -1, 0, 0
         dataset, partition, per_round = name.split("-")
         return datasets.index(dataset), partitions.index(partition), int(per_round)
 

@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -24,15 +25,55 @@ from cadis.options import (
 )
 from cadis.runs import Variant
 
-ABLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    "cadis-no-distillation": ("CADIS, no distillation", {"distillation": 0.0}),
-    "cadis-no-clustering": ("CADIS, no clustering", {"clusters": "none"}),
-    "cadis-no-transitive": ("CADIS, no transitive learning", {"transitive": "off"}),
-    "cadis-oracle": ("CADIS, true clusters given", {"clusters": "true"}),
-}
-"""CADIS without one of its parts, and with the clusters given: label, and what is changed."""
 
-CHOICES = (*METHODS, *ABLATIONS, "ablations")
+@dataclass(frozen=True)
+class NamedVariant:
+    """A method with some parameters or parts of its own.
+
+    Attributes:
+        label: as people read it.
+        method: its name.
+        parameters: those of the method that are changed.
+        parts: other parts that it goes with, by kind.
+    """
+
+    label: str
+    method: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parts: Mapping[str, str] = field(default_factory=dict)
+
+
+ABLATIONS: dict[str, NamedVariant] = {
+    "cadis-uniform": NamedVariant(
+        "CADIS, participants drawn uniformly", "cadis", parts={"sampler": "uniform"}
+    ),
+    "cadis-no-momentum": NamedVariant(
+        "CADIS, no server momentum", "cadis", parts={"server_optimizer": "plain"}
+    ),
+    "cadis-plain-weights": NamedVariant(
+        "CADIS, weights of FedAvg", "cadis", {"weights": "samples"}
+    ),
+    "cadis-no-distillation": NamedVariant("CADIS, no distillation", "cadis", {"distillation": 0.0}),
+    "cadis-no-clustering": NamedVariant("CADIS, no clustering", "cadis", {"clusters": "none"}),
+    "cadis-absent": NamedVariant(
+        "CADIS, drawn uniformly, absent clusters remembered",
+        "cadis",
+        {"absent": 0.5},
+        {"sampler": "uniform"},
+    ),
+    "cadis-oracle": NamedVariant("CADIS, true clusters given", "cadis", {"clusters": "true"}),
+}
+"""CADIS without one of its parts, or with another, and with the clusters given."""
+
+VARIANTS: dict[str, NamedVariant] = {
+    "fedavgm": NamedVariant(
+        "FedAvg, server momentum", "fedavg", parts={"server_optimizer": "momentum"}
+    ),
+    **ABLATIONS,
+}
+"""What can be compared besides the methods as they are."""
+
+CHOICES = (*METHODS, *VARIANTS, "ablations")
 """What can be compared; "ablations" is CADIS and all its ablations."""
 
 
@@ -129,7 +170,7 @@ def parse_grid(texts: Iterable[str], own: Iterable[type[Any]] = ()) -> dict[str,
 
 def _class_of(name: str) -> type[Any]:
     """The class of a method, also of one that an ablation is made of."""
-    return part_class(KINDS["method"], "cadis" if name in ABLATIONS else name)
+    return part_class(KINDS["method"], VARIANTS[name].method if name in VARIANTS else name)
 
 
 def _folder_of(name: str, method: type[Any]) -> str:
@@ -150,19 +191,19 @@ def _method_variant(
 ) -> Variant:
     """One of the methods that are compared, with what belongs to it or to all."""
     method = _class_of(name)
-    label, changes = ABLATIONS.get(name, (method.__name__, {}))
+    label = getattr(method, "label", method.__name__)
+    named = VARIANTS.get(name, NamedVariant(label, name))
     own = {}
     for typed, value in given.items():
         owner = None if typed in plain_names() else only_owner(typed, methods)
-        changed = owner is not None and field_of(method, typed) in changes
+        changed = owner is not None and field_of(method, typed) in named.parameters
         if owner in (None, method) and not changed:
             own[typed] = value
-    own |= {qualified(method, field): value for field, value in changes.items()}
+    own |= {qualified(method, field): value for field, value in named.parameters.items()}
     theirs = [other.name for other in methods if other is not method]
     tables = {key: value for key, value in file.items() if key not in theirs}
-    typed_name = method.name if name in ABLATIONS else name
-    options = _options(resolve(tables, {**own, "method": typed_name}))
-    return Variant(_folder_of(name, method), label, options)
+    options = _options(resolve(tables, {**own, **named.parts, "method": named.method}))
+    return Variant(_folder_of(name, method), named.label, options)
 
 
 def _check_wanted(given: Mapping[str, Any], methods: Sequence[type[Any]]) -> None:

@@ -48,8 +48,8 @@ class MethodStrategy(Strategy):
         self,
         method: Method | str,
         *,
-        sampler: Sampler | str = "uniform",
-        server_optimizer: ServerOptimizer | str = "plain",
+        sampler: Sampler | str = "auto",
+        server_optimizer: ServerOptimizer | str = "auto",
         transforms: Sequence[Transform | str] = (),
         task: Task | str = "classification",
         local_optimizer: LocalOptimizer | str = "sgd",
@@ -59,8 +59,8 @@ class MethodStrategy(Strategy):
 
         Args:
             method: what clients add to their loss, and how their models are aggregated.
-            sampler: who takes part in a round.
-            server_optimizer: from the aggregated model to the next global one.
+            sampler: who takes part in a round; "auto" is what the method goes with.
+            server_optimizer: from the aggregated model to the next global one; likewise.
             transforms: what is done to updates, in this order.
             task: loss, prediction and measures.
             local_optimizer: how clients step.
@@ -228,6 +228,7 @@ class _Steps:
             algorithm,
             layout.head_slices,
             settings.seed,
+            num_outputs=layout.num_outputs,
             count_limit=settings.count_limit,
             min_updates=settings.min_replies,
             attempts=settings.attempts,

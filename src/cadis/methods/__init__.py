@@ -1,6 +1,6 @@
 """One file a method, its client half and its server half together. It imports only the core."""
 
-from cadis.methods.cadis import CADIS
+from cadis.methods.cadis import CADIS, CADISPaper
 from cadis.methods.defaults import Defaults, weighted_models
 from cadis.methods.fedavg import FedAvg
 from cadis.methods.feddyn import FedDyn
@@ -24,19 +24,23 @@ from cadis.methods.protocol import (
 from cadis.methods.singleset import SingleSet
 
 METHODS: dict[str, type[Method]] = {
-    method.name: method for method in (CADIS, FedAvg, FedProx, FedFA, FedDyn, SingleSet)
+    method.name: method for method in (CADIS, FedAvg, FedProx, FedFA, FedDyn, SingleSet, CADISPaper)
 }
 
 
 def label_of(name: str) -> str:
-    """A method's name as people write it: that of its class."""
-    return METHODS[name].__name__ if name in METHODS else name
+    """A method's name as people write it: its label, or the name of its class."""
+    if name not in METHODS:
+        return name
+    method = METHODS[name]
+    return str(getattr(method, "label", method.__name__))
 
 
 __all__ = [
     "CADIS",
     "METHODS",
     "Aggregation",
+    "CADISPaper",
     "Defaults",
     "FedAvg",
     "FedDyn",

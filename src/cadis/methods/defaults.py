@@ -1,6 +1,6 @@
 """Both halves as plain federated averaging has them; a method overrides what it changes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import torch
@@ -52,6 +52,12 @@ class Defaults:
     slopes_known: ClassVar[bool] = False
     needs_scalars: ClassVar[tuple[str, ...]] = ()
     needs_tensors: ClassVar[tuple[str, ...]] = ()
+    goes_with: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def finds_clusters(self) -> bool:
+        """Server: whether :meth:`clusters_of` tells anything."""
+        return False
 
     @property
     def needs_view(self) -> bool:
@@ -119,6 +125,15 @@ class Defaults:
     def model_of(self, client: ClientId, state: ServerState) -> str:  # noqa: ARG002
         """Server: everybody uses the first model."""
         return next(iter(state.models))
+
+    def clusters_of(
+        self,
+        server_round: ServerRound,  # noqa: ARG002
+        state: ServerState,  # noqa: ARG002
+        clients: Sequence[ClientId],
+    ) -> Tensor:
+        """Server: nobody's cluster is known."""
+        return torch.full((len(clients),), -1)
 
     def weigh(
         self,

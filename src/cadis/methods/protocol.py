@@ -172,6 +172,7 @@ class ServerRound:
         num_clients: n, all clients of the federation.
         generator: the round's source of randomness.
         true_clusters: who really belongs together, where that is known; for oracles only.
+        num_outputs: rows of the classifier layer's weight; 0 if there is no such layer.
     """
 
     number: int
@@ -179,6 +180,7 @@ class ServerRound:
     num_clients: int
     generator: torch.Generator
     true_clusters: Mapping[ClientId, int] | None = None
+    num_outputs: int = 0
 
 
 @dataclass(frozen=True)
@@ -223,6 +225,8 @@ class Method(Protocol):
         compares_heads: whether the server looks at the updates of the classifier layer.
         needs_scalars: names of the scalars that every update must come with.
         needs_tensors: names of the tensors that every update must come with.
+        goes_with: names of the parts of other kinds that it is meant to be used with, by kind;
+            they are taken unless the user chooses others.
     """
 
     name: ClassVar[str]
@@ -230,6 +234,11 @@ class Method(Protocol):
     compares_heads: ClassVar[bool]
     needs_scalars: ClassVar[tuple[str, ...]]
     needs_tensors: ClassVar[tuple[str, ...]]
+    goes_with: ClassVar[Mapping[str, str]]
+
+    @property
+    def finds_clusters(self) -> bool:
+        """Whether it tells clusters, which a sampler may want to know."""
 
     def init(self, model: ModelState, generator: torch.Generator) -> ServerState:
         """Server: the state before the first round, from the initial model."""
@@ -244,6 +253,11 @@ class Method(Protocol):
 
     def model_of(self, client: ClientId, state: ServerState) -> str:
         """Server: the name of the model that a client uses, be it one that was never asked."""
+
+    def clusters_of(
+        self, server_round: ServerRound, state: ServerState, clients: Sequence[ClientId]
+    ) -> Tensor:
+        """Server: the cluster of each of these clients, -1 if it is not known yet, (n,)."""
 
     def local(self, client: LocalClient) -> Reply:
         """Client: train, and say what to send and what to remember."""

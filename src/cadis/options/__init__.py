@@ -14,6 +14,7 @@ from cadis.options.parts import (
     algorithm_of,
     classes_in,
     composed,
+    default_names,
     given_algorithm,
     name_of,
     names_in,
@@ -24,6 +25,7 @@ from cadis.options.parts import (
     part_class,
     part_from,
     parts_of,
+    renamed,
 )
 from cadis.options.validation import (
     check_names,
@@ -44,6 +46,7 @@ __all__ = [
     "check_names",
     "classes_in",
     "composed",
+    "default_names",
     "field_of",
     "given_algorithm",
     "hints_of",
@@ -64,6 +67,7 @@ __all__ = [
     "part_from",
     "parts_of",
     "qualified",
+    "renamed",
     "tables_of",
     "validated",
     "with_implied_transforms",

@@ -11,10 +11,12 @@ import tomli_w
 from cadis.algorithm import Algorithm
 from cadis.core import CadisError
 from cadis.core.user_code import is_user_code, load_user_code
-from cadis.methods import Defaults
+from cadis.methods import CADIS, CADISPaper, Defaults
 from cadis.options.kinds import KINDS, Kind, our_parts
 from cadis.options.validation import check_names, listed, names_of, validated
 
+_AUTO = "auto"
+"""What is typed for "what the method goes with"."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _typed_names: dict[type, str] = {}
 """How a user's own classes were named, such as ``mine.py:Mine``: they are stored by that."""
@@ -39,13 +41,28 @@ def part_class(kind: Kind, name: object) -> type[Any]:
     return kind.registry[str(known)]
 
 
+def default_names(kind: Kind, method: Any) -> tuple[str, ...]:
+    """What is taken of a kind if nobody says: what the method goes with, or the kind's default.
+
+    Args:
+        kind: any but the method's.
+        method: the method, or its class.
+    """
+    meant = getattr(method, "goes_with", {}).get(kind.key)
+    return kind.default if meant is None else (meant,)
+
+
 def classes_in(options: Mapping[str, Any]) -> dict[str, tuple[type[Any], ...]]:
-    """The classes that options name, by kind; the defaults where they name none."""
-    found = {}
+    """The classes that options name, by kind; the defaults where they name none, or "auto"."""
+    kind = KINDS["method"]
+    method = part_class(kind, options.get(kind.key, kind.default[0]))
+    found: dict[str, tuple[type[Any], ...]] = {kind.key: (method,)}
     for key, kind in KINDS.items():
-        given = options.get(key, kind.default if kind.many else kind.default[0])
-        names = names_in(given) if kind.many else [given]
-        found[key] = tuple(part_class(kind, name) for name in names)
+        if key != "method":
+            given = options.get(key, _AUTO)
+            listed_names = names_in(given) if kind.many else [given]
+            names = default_names(kind, method) if given == _AUTO else listed_names
+            found[key] = tuple(part_class(kind, name) for name in names)
     return found
 
 
@@ -98,12 +115,16 @@ def part_from(key: str, given: object) -> Any:
 
 def given_algorithm(**given: Any) -> Algorithm:
     """The algorithm of parts that are given as they are or by name, all of them checked."""
-    return composed(
-        {
-            key: [part_from(key, p) for p in (names_in(given[key]) if kind.many else [given[key]])]
-            for key, kind in KINDS.items()
-        }
-    )
+    method = part_from("method", given["method"])
+    parts = {"method": [method]}
+    for key, kind in KINDS.items():
+        if key != "method":
+            chosen = given[key]
+            if isinstance(chosen, str) and chosen == _AUTO:
+                chosen = default_names(kind, method)
+            some = names_in(chosen) if kind.many or isinstance(chosen, tuple) else [chosen]
+            parts[key] = [part_from(key, part) for part in some]
+    return composed(parts)
 
 
 def parts_of(algorithm: Algorithm) -> list[tuple[Kind, Any]]:
@@ -147,6 +168,18 @@ def options_of(algorithm: Algorithm, settings: Mapping[str, Any], *parts: Any) -
     return {**names, **settings, **tables}
 
 
+def renamed(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a ``config.toml`` under today's names.
+
+    What was ``cadis`` before clients were compared by class profiles is ``cadis-paper`` now.
+    """
+    table = options.get(CADIS.name)
+    if options.get("method") != CADIS.name or (table and "signature" in table):
+        return dict(options)
+    others = {key: value for key, value in options.items() if key != CADIS.name}
+    return {**others, "method": CADISPaper.name, **({CADISPaper.name: table} if table else {})}
+
+
 def normalised(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a ``config.toml`` with what a newer version would have added.
 
@@ -157,7 +190,7 @@ def normalised(options: Mapping[str, Any]) -> dict[str, Any]:
         "augment": [],
         "precision": "float32",
         "stack": True,
-        **options,
+        **renamed(options),
     }
     for key, kind in KINDS.items():
         full.setdefault(key, list(kind.default) if kind.many else kind.default[0])

@@ -26,8 +26,12 @@ OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "
 _ABLATION_LOOKS = {
     "cadis-no-distillation": ("#882255", "dashed"),
     "cadis-no-clustering": ("#44AA99", "dashed"),
-    "cadis-no-transitive": ("#999933", "dotted"),
+    "cadis-uniform": ("#999933", "dotted"),
     "cadis-oracle": ("#AA4499", "dotted"),
+    "cadis-no-momentum": ("#332288", "dashed"),
+    "cadis-plain-weights": ("#117733", "dotted"),
+    "cadis-absent": ("#DDAA33", "dashed"),
+    "fedavgm": ("#BB5566", "dashed"),
 }
 """Further colours that can be told from those above (Tol)."""
 

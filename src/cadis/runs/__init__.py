@@ -9,7 +9,6 @@ from cadis.runs.lock import Lock, is_locked, lock
 from cadis.runs.measures import (
     agreement,
     cluster_agreement,
-    clusters_found,
     mean_accuracy,
     rare_classes,
     replay,
@@ -51,7 +50,6 @@ __all__ = [
     "agreement",
     "cannot_be_written",
     "cluster_agreement",
-    "clusters_found",
     "is_locked",
     "lock",
     "mean_accuracy",

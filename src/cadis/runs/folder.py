@@ -14,6 +14,7 @@ from torch import Tensor
 
 from cadis.core import CadisError
 from cadis.data.user_files import object_text, parse_toml
+from cadis.options import renamed
 from cadis.runs.checkpoint import Checkpoint, Manifest
 from cadis.runs.history import check_history, read_records
 from cadis.runs.lock import Lock
@@ -140,9 +141,9 @@ class RunFolder:
         self._check_begun()
         path = self.path / "config.toml"
         if not path.exists() and (manifest := self._manifest()) is not None:
-            return parse_toml(manifest.config, path)
+            return renamed(parse_toml(manifest.config, path))
         try:
-            return parse_toml(self._read(path.name).decode(), path)
+            return renamed(parse_toml(self._read(path.name).decode(), path))
         except (DamagedError, UnicodeDecodeError):
             raise DamagedError(
                 f"{path} is not what the run has written; change options on the command line. "

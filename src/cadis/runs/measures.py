@@ -11,14 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cadis.core import ClientId, SimilarityMatrix, cluster, estimate_all, one_thread, rescale
+from cadis.core import ClientId, SimilarityMatrix, estimate_all, one_thread
 from cadis.runs.observations import (
     Observations,
+    SeenProfiles,
     clusters_of,
     gamma_of,
+    grouped,
     joined,
+    tells_profiles,
     threshold_of,
-    threshold_or_majority,
 )
 from cadis.runs.record import RoundRecord
 from cadis.runs.sampling import sample
@@ -81,6 +83,11 @@ def replay(
         history: all rounds.
         clients: who is in it; everybody unless told. All others help to estimate even so.
     """
+    if tells_profiles(history):
+        seen = SeenProfiles()
+        for record in history:
+            seen.add(record)
+        return seen.matrix(clients)
     observations = Observations(history, clients)
     if not observations.client_ids:
         return None
@@ -94,11 +101,6 @@ def replay(
         direct[missing] = estimate_all(direct, gamma, helping)[missing]
     known, chosen = ~direct.isnan(), tuple(ids[row] for row in rows.tolist())
     return SimilarityMatrix(chosen, direct.nan_to_num(), observations.count[rows], known)
-
-
-def clusters_found(matrix: SimilarityMatrix, threshold: float) -> Tensor:
-    """The clusters among all clients seen, in the order of the matrix, (n,)."""
-    return cluster(rescale(matrix.mean, matrix.known), threshold)
 
 
 def true_clusters_of(described: dict[str, Any]) -> dict[ClientId, Any]:
@@ -175,7 +177,7 @@ def _summarise_clusters(
     looked_at = sample(ordered, true_clusters, _EXACT, _LOOKED_AT)
     matrix = replay(history, looked_at if len(looked_at) < len(seen) else None)
     assert matrix is not None
-    found = clusters_found(matrix, threshold_or_majority(last))
+    found = grouped(matrix, last)
     return {
         "clusters_found": len(found.unique()),
         "cluster_agreement": cluster_agreement(matrix, found, described),

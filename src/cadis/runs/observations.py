@@ -1,9 +1,11 @@
 """What the records of a run say about how alike its clients are.
 
 A method tells it by arrays of these names, whatever method it is: ``clusters``, the cluster of each
-participant, (k,); ``similarity``, how alike they are, (k, k); ``threshold``, how alike neighbours
-in the Q-matrix must be; ``gamma``, the largest deviation of a transitive estimate. What has one of
-these names but is something else is passed over.
+participant, (k,); ``similarity``, how alike they are, (k, k), or ``profile``, the class profile of
+each, (k, classes); ``threshold``, how alike neighbours in the Q-matrix must be, or ``cut``, how
+alike the clients of a cluster are on the average, with its ``confidence``; ``gamma``, the largest
+deviation of a transitive estimate. What has one of these names but is something else is passed
+over.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -14,7 +16,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cadis.core import ClientId
+from cadis.core import (
+    ClientId,
+    ClientProfiles,
+    SimilarityMatrix,
+    client_keys,
+    cluster,
+    join,
+    rescale,
+    unit,
+)
 from cadis.core.similarity import running_mean
 from cadis.runs.arrays import PackedMatrix
 from cadis.runs.record import RoundRecord
@@ -23,6 +34,8 @@ _LARGEST = 2**53
 """The largest count that every program reads as what it is."""
 _COSINE = 1.001
 """The largest similarity, with what rounding may add."""
+_KNOWN = ("threshold", "cut", "confidence", "gamma")
+"""The single numbers that are known here."""
 _MAJORITY = 0.501
 """The threshold where the method tells none: together in more than half of the common rounds."""
 
@@ -46,6 +59,25 @@ def threshold_of(record: RoundRecord) -> float | None:
     return scalar_of(record, "threshold")
 
 
+def profile_of(record: RoundRecord) -> Tensor | None:
+    """The class profile of each participant, (k, classes); None if the method did not tell."""
+    if not isinstance(record.report.get("profile"), list | PackedMatrix):
+        return None
+    try:
+        profiles = record.array("profile")
+    except (OverflowError, ValueError, TypeError):
+        return None
+    if profiles is None or profiles.ndim != 2 or len(profiles) != len(record.participants):
+        return None
+    sound = (np.linalg.norm(profiles, axis=1) <= _COSINE).all()  # NaN is not
+    return torch.tensor(profiles, dtype=torch.float32) if sound else None
+
+
+def confidence_of(record: RoundRecord) -> float | None:
+    """How sure the method was that there are clusters; None if it did not tell."""
+    return scalar_of(record, "confidence")
+
+
 def gamma_of(record: RoundRecord) -> float | None:
     """The largest deviation of a transitive estimate; None if nothing was estimated."""
     return scalar_of(record, "gamma")
@@ -61,19 +93,23 @@ def told_scalars(record: RoundRecord) -> list[str]:
     """Names of the single numbers that the method told, but for those that are known here."""
     arrays = (list, PackedMatrix)
     single = (name for name, value in record.report.items() if not isinstance(value, arrays))
-    return [name for name in single if name not in ("threshold", "gamma")]
+    return [name for name in single if name not in _KNOWN]
 
 
 def unfit(record: RoundRecord) -> list[str]:
     """What is wrong with arrays whose names are known, in words."""
     size, report = len(record.participants), record.report
     similarity = _similarity(record) if "similarity" in report else ""
+    wrong = "profile" in report and profile_of(record) is None
     found = [
         _unfit_clusters(report["clusters"], size) if "clusters" in report else "",
         similarity if isinstance(similarity, str) else "",
+        "profile has not one vector, of length 1 at the most, for each participant"
+        if wrong
+        else "",
         *(
             f"{name} is no number"
-            for name in ("threshold", "gamma")
+            for name in _KNOWN
             if name in report and scalar_of(record, name) is None
         ),
     ]
@@ -116,14 +152,28 @@ Alikeness = Callable[[RoundRecord], Tensor | None]
 """How alike the participants of a round are, (k, k), if it tells."""
 
 
-def alikeness(history: Sequence[RoundRecord]) -> Alikeness:
-    """What tells how alike clients are in these rounds.
+def tells_profiles(history: Sequence[RoundRecord]) -> bool:
+    """Whether clients are compared by profiles in these rounds, and not by pairs."""
+    return any(profile_of(record) is not None for record in history)
 
-    Similarities do; where a method tells clusters only, who is in one cluster with whom does, the
-    mean of which over rounds is the part of their common rounds that two clients were together.
+
+def alikeness(history: Sequence[RoundRecord]) -> Alikeness:
+    """What tells how alike the participants of each of these rounds are.
+
+    Similarities do, or those of profiles; where a method tells clusters only, who is in one cluster
+    with whom does, the mean of which over rounds is the part of their common rounds that two
+    clients were together.
     """
-    told = any(similarity_of(record) is not None for record in history)
-    return similarity_of if told else _together
+    for told in (similarity_of, _by_profile):
+        if any(told(record) is not None for record in history):
+            return told
+    return _together
+
+
+def _by_profile(record: RoundRecord) -> Tensor | None:
+    """Cosines of the participants' profiles, (k, k)."""
+    profiles = profile_of(record)
+    return None if profiles is None else (profiles @ profiles.T).clamp(-1, 1).fill_diagonal_(1)
 
 
 def _together(record: RoundRecord) -> Tensor | None:
@@ -135,10 +185,44 @@ def _together(record: RoundRecord) -> Tensor | None:
     return (labels[:, None] == labels).float()
 
 
-def threshold_or_majority(record: RoundRecord) -> float:
-    """What makes clients neighbours in the Q-matrix: as the method told, or more than a half."""
+def grouped(matrix: SimilarityMatrix, record: RoundRecord) -> Tensor:
+    """The clusters of clients as alike as this, cut as the method did in this round, (n,).
+
+    At the similarity that it told, else at its threshold in the Q-matrix, else with whom they were
+    together in more than half of the rounds.
+    """
+    cut = scalar_of(record, "cut")
+    if cut is not None:
+        return join(torch.where(matrix.known, matrix.mean, -1), cut)
     threshold = threshold_of(record)
-    return _MAJORITY if threshold is None else threshold
+    return cluster(
+        rescale(matrix.mean, matrix.known), _MAJORITY if threshold is None else threshold
+    )
+
+
+class SeenProfiles:
+    """The mean class profile of everybody seen so far, by record, as the server has it."""
+
+    def __init__(self) -> None:
+        self._profiles = ClientProfiles()
+        self._seen: dict[ClientId, None] = {}
+
+    def add(self, record: RoundRecord) -> None:
+        """Fold in a round, if it tells profiles."""
+        profiles = profile_of(record)
+        if profiles is not None:
+            self._profiles = self._profiles.observe(client_keys(record.participants), profiles)
+            self._seen.update(dict.fromkeys(record.participants))
+
+    def matrix(self, clients: Collection[ClientId] | None = None) -> SimilarityMatrix:
+        """How alike clients are, in the order in which they joined; everybody unless told."""
+        chosen = tuple(c for c in self._seen if clients is None or c in clients)
+        keys = client_keys(chosen)
+        classes = max(self._profiles.old.mean.shape[1], self._profiles.new.mean.shape[1])
+        mean, count = self._profiles.of(keys, classes)
+        similarity = (unit(mean) @ unit(mean).T).clamp(-1, 1).fill_diagonal_(1)
+        times = torch.minimum(count[:, None], count)
+        return SimilarityMatrix(chosen, similarity, times, torch.ones_like(times, dtype=torch.bool))
 
 
 class Observations:

@@ -153,14 +153,14 @@ class StudyFolder:
 
 
 def _shared(variants: tuple[Variant, ...]) -> dict[str, Any]:
-    """Options that all variants have in common; parameters of parts and the method aside."""
+    """Options that all variants have in common; the method, what it goes with and tables aside."""
     first = variants[0].options
     return {
         key: value
         for key, value in first.items()
         if not isinstance(value, Mapping)
         and all(variant.options.get(key) == value for variant in variants)
-        and key != "method"
+        and key not in ("method", "sampler", "server_optimizer")
     }
 
 

@@ -1,12 +1,17 @@
 """What a sampler is: it says who takes part in a round."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import torch
+from torch import Tensor
 
 from cadis.core import ClientId, ClientUpdate, TensorState
+
+
+def _nobody_known(clients: Sequence[ClientId]) -> Tensor:
+    return torch.full((len(clients),), -1)
 
 
 @dataclass(frozen=True)
@@ -19,6 +24,8 @@ class SamplerRound:
         wanted: k, how many are to take part; no more than there are.
         generator: the round's source of randomness.
         method_memory: what the method remembers on the server, e.g. CADIS's similarity matrix.
+        clusters_of: tells the cluster of each of some clients as the method knows it, -1 if it was
+            never seen, (n,); everybody is unknown to a method that finds no clusters.
     """
 
     number: int
@@ -26,6 +33,7 @@ class SamplerRound:
     wanted: int
     generator: torch.Generator
     method_memory: TensorState
+    clusters_of: Callable[[Sequence[ClientId]], Tensor] = _nobody_known
 
 
 class Sampler(Protocol):
@@ -33,6 +41,9 @@ class Sampler(Protocol):
 
     Attributes:
         name: as users type it.
+
+    One that asks for clusters has ``needs_clusters = True`` besides: it is then refused with a
+    method that finds none.
     """
 
     name: ClassVar[str]

@@ -51,6 +51,7 @@ class Server:
         head: where the classifier layer lies among a model's parameters.
         seed: of everything random.
         true_clusters: who really belongs together, where that is known.
+        num_outputs: rows of the classifier layer's weight.
         count_limit: how many times the median of a round's counts of samples a client may count
             for, where counts are what clients say; None where they were counted here.
         min_updates: the fewest good updates to make a new global model of.
@@ -62,6 +63,7 @@ class Server:
     head: tuple[slice, ...]
     seed: int
     true_clusters: Mapping[ClientId, int] | None = None
+    num_outputs: int = 0
     count_limit: float | None = None
     min_updates: int = 1
     attempts: int = 1
@@ -137,10 +139,15 @@ class Server:
         generator = generator_for(seed, "participants", number)
         among = presence.clients, presence.wanted, generator, state.server.memory
         sampler, method = self.algorithm.sampler, self.algorithm.method
-        with calling(sampler, "choose"):
-            chosen = list(sampler.choose(SamplerRound(number, *among), state.sampler))
-        self._check_chosen(chosen, presence.clients, presence.wanted)
         server_round = self._server_round(number, presence.num_clients)
+
+        def clusters_of(clients: Sequence[ClientId]) -> Tensor:
+            with calling(method, "clusters_of"):
+                return method.clusters_of(server_round, state.server, clients)
+
+        with calling(sampler, "choose"):
+            chosen = list(sampler.choose(SamplerRound(number, *among, clusters_of), state.sampler))
+        self._check_chosen(chosen, presence.clients, presence.wanted)
         with calling(method, "broadcast"):
             messages = {
                 client: checked_message(
@@ -261,6 +268,7 @@ class Server:
             num_clients=num_clients,
             generator=generator_for(self.seed, "aggregate", number),
             true_clusters=self.true_clusters,
+            num_outputs=self.num_outputs,
         )
 
     def _check_chosen(

@@ -19,12 +19,13 @@ class Momentum:
 
     Attributes:
         server_lr: how far the server steps; 1 without momentum is the aggregated model.
-        server_momentum: which part of the server's last step is repeated; 0 is none.
+        server_momentum: which part of the server's last step is repeated; 0 is none. The paper of
+            FedAvgM has 0.9, which oscillates where few clients take part (docs/results.md).
     """
 
     name: ClassVar[str] = "momentum"
     server_lr: Annotated[float, Gt(0)] = 1.0
-    server_momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
+    server_momentum: Annotated[float, Ge(0), Lt(1)] = 0.5
 
     def step(
         self, sent: Tensor, aggregated: Tensor, memory: TensorState

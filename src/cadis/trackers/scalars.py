@@ -8,7 +8,13 @@ from statistics import fmean, pstdev
 from typing import Any, TypeAlias
 
 from cadis.runs import RoundRecord, mean_accuracy
-from cadis.runs.observations import clusters_of, scalar_of, threshold_of, told_scalars
+from cadis.runs.observations import (
+    clusters_of,
+    confidence_of,
+    scalar_of,
+    threshold_of,
+    told_scalars,
+)
 
 Scalar: TypeAlias = str | int | float | bool
 
@@ -30,6 +36,7 @@ def scalars(
         "rare_accuracy": mean_accuracy(record, rare_classes) if tested else None,
         "clusters": None if clusters is None else len(set(clusters)),
         "threshold": threshold_of(record),
+        "confidence": confidence_of(record),
         "rejected": len(record.rejected),
         **{f"seconds/{name}": value for name, value in vars(record.seconds).items()},
         **_by_class(record, class_names),

@@ -11,13 +11,13 @@ import torch
 from cadis.analysis import SHOWN, Frame, Results, RunData, frames, spread_rounds
 from cadis.core import ClientId
 from cadis.runs import agreement
-from cadis.runs.observations import clusters_of, threshold_of
+from cadis.runs.observations import clusters_of, confidence_of, threshold_of
 
 _BUDGET = 1_600_000
 """Bytes for the matrices of all runs together."""
 _FLOW = 7
 """Rounds in the picture of the flow, at most."""
-_FRAME = ("rounds", "q", "found", "threshold", "weights", "others")
+_FRAME = ("rounds", "q", "found", "threshold", "confidence", "weights", "others")
 """What there is a list of, with an entry for each frame."""
 _MADE: WeakKeyDictionary[RunData, tuple[tuple[int, int], dict[str, Any]]] = WeakKeyDictionary()
 """A page that is looked at while a run works is made again and again; other runs may have ended."""
@@ -75,12 +75,13 @@ def _make_run(place: int, run_data: RunData, budget: int) -> dict[str, Any]:
 def _shown(frame: Frame, run_data: RunData, clients: Sequence[ClientId]) -> dict[str, Any]:
     """What the page shows of a frame, by the names of the lists that it is an entry of."""
     weights, others = _weights(frame, clients)
-    threshold = threshold_of(frame.record)
+    threshold, confidence = threshold_of(frame.record), confidence_of(frame.record)
     return {
         "rounds": frame.record.round,
         "q": _packed(frame, clients),
         "found": _labels(frame, clients),
         "threshold": None if threshold is None else round(threshold, 4),
+        "confidence": None if confidence is None else round(confidence, 4),
         "agreement": _agreement(frame, run_data.true_clusters),
         "weights": weights,
         "others": others,

@@ -32,7 +32,9 @@
     const clusters = `${Cadis.plural(new Set(found).size, "cluster")} among ${seen} seen`;
     const threshold = run.threshold[frame];
     const applied = threshold == null ? "" : `threshold ${Cadis.number(threshold, 2)}, `;
-    return `Round ${run.rounds[frame]}: ${applied}${clusters}${agreement}.`;
+    const sure = run.confidence[frame];
+    const confidence = sure == null ? "" : `, confidence that there are clusters ${Cadis.number(sure, 2)}`;
+    return `Round ${run.rounds[frame]}: ${applied}${clusters}${agreement}${confidence}.`;
   }
 
   /** Participants that are not among the clients shown have no bar, but are told of. */
