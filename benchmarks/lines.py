@@ -11,6 +11,7 @@ from benchmarks.engine import overhead_on_cnn, overhead_on_digits
 from benchmarks.measure import Measured, ratio
 from benchmarks.memory import memory
 from benchmarks.peers import flower_simulation
+from benchmarks.profiles import million_clients
 from benchmarks.report import report
 from benchmarks.server import large_server, server
 from benchmarks.startup import startup
@@ -59,6 +60,8 @@ LINES: dict[str, Line] = {
     "server/100": lambda: server(num_clients=100, limit=5),
     "server/1000": lambda: server(num_clients=1000, limit=30),
     "server/10000": lambda: large_server(limit=500),
+    "server/million-10": lambda: million_clients(classes=10),
+    "server/million-100": lambda: million_clients(classes=100),
     "aggregation/mean": lambda: mean_of_models(times=7),
     "aggregation/flower-fedavg": lambda: aggregation("fedavg"),
     "aggregation/flower-cadis": lambda: aggregation("cadis"),

@@ -13,7 +13,7 @@ from benchmarks.measure import Measured, seconds
 from cadis.algorithm import Algorithm
 from cadis.analysis import Comparison, read_results
 from cadis.core import SimilarityMatrix, one_thread
-from cadis.methods import CADIS
+from cadis.methods import CADISPaper
 from cadis.options import options_of
 from cadis.report import draw_figures, write_report, write_results
 from cadis.runs import (
@@ -51,7 +51,7 @@ def record(number: int, random: np.random.Generator) -> RoundRecord:
             "clusters": cluster.tolist(),
             "similarity": numbers(torch.tensor(similarity).float()),
             "threshold": 0.7,
-            "gamma": CADIS().gamma,
+            "gamma": CADISPaper().gamma,
         },
         client_accuracy=random.random(CLIENTS).tolist() if number % 10 == 0 else None,
     )
@@ -59,7 +59,7 @@ def record(number: int, random: np.random.Generator) -> RoundRecord:
 
 def write_run(path: Path, history: list[RoundRecord]) -> None:
     """The folder of a run with these rounds."""
-    folder, method = RunFolder(path), CADIS()
+    folder, method = RunFolder(path), CADISPaper()
     folder.claim().close()
     options = {"dataset": "made up", "rounds": ROUNDS, "epochs": 1, "seed": 0}
     replace_text(path / "config.toml", to_toml(options_of(Algorithm(method), options)))
@@ -86,7 +86,7 @@ def serve(history: list[RoundRecord]) -> None:
     matrix = SimilarityMatrix()
     for each in history:
         matrix = matrix.observe(each.participants, torch.tensor(each.array("similarity")))
-        matrix = matrix.estimate_missing(CADIS().gamma, "mean")
+        matrix = matrix.estimate_missing(CADISPaper().gamma, "mean")
 
 
 def show(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What CADIS does on the server between the last update and the new weights, and what is kept."""
+"""What the paper's CADIS does on the server between updates and weights, and what is kept."""
 
 import json
 import resource
@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.measure import Measured, seconds
 from cadis.core import ClientUpdate, Message, ModelState, ObservedPairs, generator_for
-from cadis.methods import CADIS, Aggregation, ServerRound, ServerState
+from cadis.methods import Aggregation, CADISPaper, ServerRound, ServerState
 from cadis.runs import Checkpoint, HistoryWriter, RoundRecord, RunState, Seconds, numbers
 
 PER_ROUND, CLUSTERS, HEAD, TIMES = 100, 5, 512 * 10 + 10, 25
@@ -51,7 +51,7 @@ def serve(num_clients: int) -> dict[str, float]:
     """Some rounds with so many known clients, and what they cost."""
     torch.set_num_threads(1)
     random = np.random.default_rng(0)
-    pairs, method = observed(num_clients, random), CADIS()
+    pairs, method = observed(num_clients, random), CADISPaper()
     met = len(pairs.pair) / (num_clients * (num_clients - 1) / 2)
     sent = ModelState(torch.zeros(HEAD), NOTHING, ZERO)
     state, taken = ServerState({"model": sent}, pairs.to_tensors()), []
@@ -107,7 +107,7 @@ def measured(num_clients: int) -> dict[str, float]:
 
 
 def server(num_clients: int, limit: float) -> Measured:
-    """Milliseconds of ``CADIS.aggregate`` on updates of the head alone."""
+    """Milliseconds of ``CADISPaper.aggregate`` on updates of the head alone."""
     found = measured(num_clients)
     name = f"server, n = {num_clients:,}, k = {PER_ROUND}"
     note = f"all clients known, {found['met']:.0%} of pairs met"
