@@ -1,0 +1,146 @@
+"""Running plans: each run that is not there yet, some at a time, kept as soon as it ends."""
+
+import json
+import multiprocessing
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from cadis.core import RunError, one_thread
+from cadis.engine import Engine
+from cadis.experiment import build_experiment, method_variants, resolve
+from cadis.experiment.census import describe_federation
+from cadis.runs import RoundRecord, agreement, mean_accuracy, rare_classes
+from cadis.runs.observations import clusters_of, confidence_of
+from experiments.plans import PLANS, Plan
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run.
+
+    Attributes:
+        plan: its name.
+        federation: the name of the federation.
+        method: that of the method or variant.
+        seed: with which seed.
+        options: all options but the seed, as files hold them.
+    """
+
+    plan: str
+    federation: str
+    method: str
+    seed: int
+    options: Mapping[str, Any]
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What tells it from the other runs of its plan."""
+        return self.federation, self.method, self.seed
+
+
+def tasks_of(name: str, seeds: int | None = None) -> Iterator[Task]:
+    """All runs of a plan, seed by seed, so that what is there early is even."""
+    plan = PLANS[name]
+    for seed in range(seeds or plan.seeds):
+        for federation, own in plan.federations.items():
+            for method, options in _options(plan, {**plan.common, **own}).items():
+                yield Task(name, federation, method, seed, options)
+
+
+def _options(plan: Plan, common: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The options of each method and variant."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for method in plan.methods:
+        (variant,) = method_variants([method], {}, common)
+        found[method] = variant.options
+    for name, (method, own) in plan.variants.items():
+        (variant,) = method_variants([method], {}, {**common, **own})
+        found[name] = variant.options
+    return found
+
+
+def results_of(name: str) -> list[dict[str, Any]]:
+    """What is kept of a plan's runs."""
+    path = RESULTS / f"{name}.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def run_plan(name: str, data_dir: str = "", seeds: int | None = None, at_once: int = 2) -> None:
+    """Run what is missing of a plan; what was interrupted goes on with the same command."""
+    done = {(r["federation"], r["method"], r["seed"]) for r in results_of(name)}
+    missing = [task for task in tasks_of(name, seeds) if task.key not in done]
+    RESULTS.mkdir(exist_ok=True)
+    context = multiprocessing.get_context("spawn")
+    with (
+        ProcessPoolExecutor(at_once, mp_context=context) as pool,
+        (RESULTS / f"{name}.jsonl").open("a") as file,
+    ):
+        futures = {pool.submit(run_task, task, data_dir): task for task in missing}
+        for number, future in enumerate(as_completed(futures), 1):
+            result = future.result()
+            file.write(json.dumps(result) + "\n")
+            file.flush()
+            told = "diverged" if result["diverged"] else f"{result['last_ten']:.3f}"
+            task = futures[future]
+            print(f"{name} {number}/{len(missing)}: {task.key}: {told}", flush=True)
+
+
+@one_thread()
+def run_task(task: Task, data_dir: str) -> dict[str, Any]:
+    """One run, in a few numbers."""
+    options = {**task.options, "seed": task.seed, "workers": 1}
+    built = build_experiment(resolve(options, {"data_dir": data_dir} if data_dir else {}))
+    described = describe_federation(built.federation, len(built.federation.classes or ()))
+    history: list[RoundRecord] = []
+    with TemporaryDirectory() as folder:
+        settings, algorithm = built.config.settings.for_engine(), built.config.algorithm
+        engine = Engine(built.model, built.federation, algorithm, settings, Path(folder))
+        try:
+            with closing(engine.rounds(engine.start)) as rounds:
+                history.extend(result.record for result in rounds)
+            diverged = False
+        except RunError:
+            diverged = True
+    return {
+        "federation": task.federation,
+        "method": task.method,
+        "seed": task.seed,
+        "diverged": diverged,
+        **_summary(history, described),
+    }
+
+
+def _summary(history: list[RoundRecord], described: dict[str, Any]) -> dict[str, Any]:
+    """Accuracy by round, and what the last ten rounds and the clusters come to."""
+    accuracy = [round(record.accuracy or 0.0, 4) for record in history]
+    last, rare = history[-10:], rare_classes(described)
+    common = [n for n in range(len(described["classes"])) if n not in rare]
+    truth = {client["id"]: client["cluster"] for client in described["clients"]}
+    found = [(record, clusters_of(record)) for record in history[4:]]
+    agreements = [
+        agreement([truth[client] for client in record.participants], labels)
+        for record, labels in found
+        if labels is not None and None not in truth.values()
+    ]
+    confidences = [c for record in history if (c := confidence_of(record)) is not None]
+    return {
+        "accuracy": accuracy,
+        "last_ten": _mean([record.accuracy for record in last]),
+        "rare": _mean([mean_accuracy(record, rare) for record in last]) if rare else None,
+        "common": _mean([mean_accuracy(record, common) for record in last]) if rare else None,
+        "agreement": _mean(agreements),
+        "clusters": _mean([float(len(set(labels))) for _, labels in found if labels is not None]),
+        "confidence": _mean(confidences[4:]),
+    }
+
+
+def _mean(values: list[Any]) -> float | None:
+    told = [value for value in values if value is not None]
+    return round(sum(told) / len(told), 4) if told else None
