@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run report test test-deploy torture check format bench bench-save bench-compare clean
+.PHONY: help run report test test-deploy torture check format experiments bench bench-save bench-compare clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -48,6 +48,10 @@ bench-save: $(READY)  ## The same, kept in benchmarks/results (NOTE="..." is kep
 
 bench-compare: $(READY)  ## What changed between the two newest results (or FILES="OLD.json NEW.json").
 	@$(BIN)/python -m benchmarks.compare $(FILES)
+
+experiments: $(READY)  ## Rewrite the tables of docs/results.md (PLANS="digits mnist" runs what is missing of them first).
+	@$(if $(PLANS),$(BIN)/python -m experiments run $(PLANS))
+	@$(BIN)/python -m experiments tables
 
 clean:  ## Remove the virtual environment and caches.
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

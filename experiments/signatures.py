@@ -38,11 +38,11 @@ from cadis.methods import FedAvg, ServerRound, ServerState, Weighing
 from cadis.runs import agreement
 from experiments.running import RESULTS
 
-_FILE = RESULTS / "signatures.jsonl"
+FILE = RESULTS / "signatures.jsonl"
 _HUNDRED = {"clients": 100, "per_round": 10, "test_clients": 0, "workers": 2}
 
 
-def _federations() -> Iterator[tuple[str, dict[str, Any]]]:
+def federations() -> Iterator[tuple[str, dict[str, Any]]]:
     """Names and options: model, partition and learning rate."""
     for partition in ("mc", "bc", "uc", "iid"):
         for lr in (0.1, 0.01):
@@ -180,16 +180,16 @@ def _similarity(mean: Tensor) -> Tensor:
 def run(data_dir: str = "") -> None:
     """Try what is missing, and keep it."""
     done = {json.loads(line)["federation"] for line in _lines()}
-    for name, options in _federations():
+    for name, options in federations():
         if name not in done:
             found = {"federation": name, **_tried({**_HUNDRED, **options}, data_dir)}
-            with _FILE.open("a") as file:
+            with FILE.open("a") as file:
                 file.write(json.dumps(found) + "\n")
             print(f"signatures: {name}: {found['contrast']['class profile']}", flush=True)
 
 
 def _lines() -> list[str]:
-    return _FILE.read_text().splitlines() if _FILE.exists() else []
+    return FILE.read_text().splitlines() if FILE.exists() else []
 
 
 @one_thread()

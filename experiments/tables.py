@@ -37,14 +37,23 @@ Run = dict[str, Any]
 
 def rewrite() -> None:
     """Put today's tables into the page."""
-    text = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(_MARK.sub(_filled, text), encoding="utf-8")
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
-def _filled(match: re.Match[str]) -> str:
-    begin, plan, kind, end = match.groups()
-    lines = _KINDS[kind](plan)
-    return f"{begin}{chr(10).join(lines)}\n{end}"
+def filled(text: str) -> str:
+    """A page with the tables between its marks made anew."""
+
+    def one(match: re.Match[str]) -> str:
+        begin, plan, kind, end = match.groups()
+        lines = "\n".join(table(kind, plan))
+        return f"{begin}{lines}\n{end}"
+
+    return _MARK.sub(one, text)
+
+
+def table(kind: str, plan: str) -> list[str]:
+    """The lines of a table in Markdown."""
+    return _KINDS[kind](plan)
 
 
 def _grouped(plan: str) -> dict[tuple[str, str], list[Run]]:
@@ -185,8 +194,10 @@ def _clusters(plan: str) -> list[str]:
     """Agreement with the true clusters: mean and the lowest of the seeds; of iid, how many."""
 
     def cell(runs: Sequence[Run], federation: str) -> str:
-        sound = _sound(runs)
-        if federation.startswith(("iid", "dirichlet")):
+        sound = [run for run in _sound(runs) if run["clusters"] is not None]
+        if not sound:
+            return ""
+        if federation.startswith(("iid", "dirichlet", "pa")):
             most = max(run["clusters"] for run in sound)
             return "none" if most == 1 else f"{mean(run['clusters'] for run in sound):.1f} clusters"
         told = [run["agreement"] for run in sound if run["agreement"] is not None]

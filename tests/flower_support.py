@@ -22,7 +22,8 @@ from cadis.engine import Federation
 from cadis.flower import MethodStrategy, introduce, local_evaluate, local_train, server_test
 from cadis.local_optimizers import SGD
 from cadis.methods import CADIS, FedAvg, FedDyn, FedProx
-from cadis.server_optimizers import Adam
+from cadis.samplers import Clusters
+from cadis.server_optimizers import Adam, Momentum
 from cadis.transforms import Clip, Noise, NormBound, TopK
 from ifca import IFCA
 from power_of_choice import PowerOfChoice
@@ -41,6 +42,8 @@ COMPOSED = {
     "private": Algorithm(CADIS(), transforms=(Clip(clip=1.0), Noise(noise=0.1))),
     "bounded": Algorithm(FedDyn(), transforms=(TopK(keep=0.5), NormBound(max_norm=0.5))),
     "power-of-choice": Algorithm(FedAvg(), sampler=PowerOfChoice(candidates=4)),
+    "clusters": Algorithm(CADIS(), sampler=Clusters(), server_optimizer=Momentum()),
+    "absent": Algorithm(CADIS(absent=0.5, distil="not-true"), server_optimizer=Momentum()),
     "stepping": Algorithm(FedProx(), local_optimizer=SGD(0.9, weight_decay=0.01, lr_decay=0.9)),
 }
 """The examples of methods, and other compositions."""

@@ -6,7 +6,16 @@ import torch
 from torch import Tensor
 
 from cadis.core.clustering import cluster, rescale
-from cadis.core.profiles import LONGEST, unit
+from cadis.core.profiles import LONGEST, ClientProfiles, unit
+
+LOOKED_AT = 256
+"""Clients among whom clusters of profiles are looked for: all, or an even choice of more."""
+
+_HARDLY_SEEN = 2
+"""In so many rounds."""
+
+_MOVED_ALIKE = 0.9
+"""How alike the profiles of one round are of clients that most likely have the same classes."""
 
 _CUTS = torch.linspace(0.4, 0.9, 51)
 """Where similarities may be cut: clients that share most of what they have are above."""
@@ -126,6 +135,31 @@ def join(similarity: Tensor, cut: float) -> Tensor:
         sizes = torch.zeros(len(smaller), dtype=torch.float64).index_add(0, new, sizes)
         labels = new[labels]
     return labels
+
+
+def after_round(known: ClientProfiles, keys: Tensor, profiles: Tensor) -> ClientProfiles:
+    """What is known after a round: mean profiles, in which those hardly seen yet lean on others.
+
+    They take on the mean profile of those who moved as they did in this round. Where the model that
+    everybody received is far off, all participants' profiles are, in the same way; who was seen in
+    other rounds, too, tells what they are like otherwise.
+
+    Args:
+        known: what was known before.
+        keys: of the participants, (k,).
+        profiles: theirs in this round, of length 1 each, (k, classes).
+    """
+    known = known.observe(keys, profiles)
+    if len(keys) > LOOKED_AT:
+        return known
+    alike = join((profiles @ profiles.T).clamp(-1, 1).fill_diagonal_(1), _MOVED_ALIKE)
+    mean, count = known.of(keys, profiles.shape[1])
+    rounds = count.clamp(max=LONGEST).float()
+    groups = torch.zeros(int(alike.max()) + 1, profiles.shape[1] + 1)
+    weighed = torch.cat([mean, torch.ones(len(keys), 1)], dim=1) * rounds[:, None]
+    groups = groups.index_add(0, alike, weighed)
+    common = (groups[:, :-1] / groups[:, -1:])[alike]
+    return known.replaced(keys, torch.where(count[:, None] <= _HARDLY_SEEN, common, mean))
 
 
 @dataclass(frozen=True)

@@ -146,10 +146,15 @@ class ClientProfiles:
         """
         mean, count = self.of(keys, profiles.shape[1])
         times = count.clamp(max=LONGEST - 1)[:, None]
-        mean = mean + (profiles.float() - mean) / (times + 1)
+        return self._with(keys, mean + (profiles.float() - mean) / (times + 1), count + 1)
+
+    def replaced(self, keys: Tensor, mean: Tensor) -> "ClientProfiles":
+        """The same with other mean profiles of some clients, (k, classes)."""
+        return self._with(keys, mean, self.of(keys, mean.shape[1])[1])
+
+    def _with(self, keys: Tensor, mean: Tensor, count: Tensor) -> "ClientProfiles":
         order = keys.argsort()
-        seen = Table(keys[order], mean.half()[order], (count + 1)[order])
-        new = self.new.merged(seen)
+        new = self.new.merged(Table(keys[order], mean.half()[order], count[order]))
         if len(new.keys) > max(_FEW, len(self.old.keys) // 8):
             return ClientProfiles(self.old.merged(new), Table())
         return ClientProfiles(self.old, new)

@@ -17,6 +17,7 @@ from cadis.core import (
     ProfileClusters,
     SimilarityMatrix,
     TensorState,
+    after_round,
     class_profiles,
     client_keys,
     cluster,
@@ -26,14 +27,12 @@ from cadis.core import (
     join,
     rescale,
 )
+from cadis.core.auto_clusters import LOOKED_AT
 from cadis.core.similarity import TransitiveMode
 from cadis.methods.protocol import ServerRound, ServerState
 
 Given: TypeAlias = Callable[[Sequence[ClientId]], Tensor]
 """Labels of clients that take the place of those found, for ablations, (n,)."""
-
-LOOKED_AT = 256
-"""Clients among whom clusters of profiles are looked for: all, or an even choice of more."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def group_by_profiles(
         given: clusters to take instead of those found.
     """
     keys = client_keys(clients)
-    known = ClientProfiles.from_tensors(memory).observe(keys, profiles)
+    known = after_round(ClientProfiles.from_tensors(memory), keys, profiles)
     found = found_clusters(*known.some(LOOKED_AT), threshold)
     labels = given(clients) if given else found.of(known.of(keys, profiles.shape[1])[0])
     report = {"clusters": labels, "profile": profiles, **_told(found.cut, threshold)}

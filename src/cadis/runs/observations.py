@@ -20,6 +20,7 @@ from cadis.core import (
     ClientId,
     ClientProfiles,
     SimilarityMatrix,
+    after_round,
     client_keys,
     cluster,
     join,
@@ -211,7 +212,8 @@ class SeenProfiles:
         """Fold in a round, if it tells profiles."""
         profiles = profile_of(record)
         if profiles is not None:
-            self._profiles = self._profiles.observe(client_keys(record.participants), profiles)
+            keys = client_keys(record.participants)
+            self._profiles = after_round(self._profiles, keys, profiles)
             self._seen.update(dict.fromkeys(record.participants))
 
     def matrix(self, clients: Collection[ClientId] | None = None) -> SimilarityMatrix:
