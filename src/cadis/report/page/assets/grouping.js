@@ -33,7 +33,7 @@
     const threshold = run.threshold[frame];
     const applied = threshold == null ? "" : `threshold ${Cadis.number(threshold, 2)}, `;
     const sure = run.confidence[frame];
-    const confidence = sure == null ? "" : `, confidence that there are clusters ${Cadis.number(sure, 2)}`;
+    const confidence = sure == null ? "" : `, confidence ${Cadis.number(sure, 2)}`;
     return `Round ${run.rounds[frame]}: ${applied}${clusters}${agreement}${confidence}.`;
   }
 
@@ -101,6 +101,8 @@
   function caption(run) {
     const strip = run.true ? "; strip at the left edge: true clusters" : "";
     const measure = run.agreement ? " Agreement: adjusted Rand index, 1 is perfect, 0 is chance." : "";
+    const told = run.confidence.some((sure) => sure != null);
+    const sure = told ? " Confidence: how sure the method is that there are clusters at all, from 0 to 1." : "";
     const together = run.measured ? "" : ", the part of their common rounds in one cluster";
     const q = `${run.measured ? "similarity " : ""}q of each pair of clients${together}`;
     const shown = run.clients.length;
@@ -109,7 +111,7 @@
     return (
       `First: ${q}; frames: the clusters of the chosen order${strip}. ` +
       "Second: the share of each participant in the new global model; colours: clusters among the round's " +
-      `participants.${measure}${some}`
+      `participants.${measure}${sure}${some}`
     );
   }
 
