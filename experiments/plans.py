@@ -75,10 +75,18 @@ PLANS: dict[str, Plan] = {
     "digits": Plan(
         "Digits, 100 clients, 10 a round, 120 rounds",
         _DIGITS,
-        _PARTITIONS,
+        {name: options for name, options in _PARTITIONS.items() if name != "mc"},
+        _ALL,
+        3,
+        {**_HARD, **_EASY},
+    ),
+    "digits-mc": Plan(
+        "Digits, clusters of clients at 3:3:2:1:1, 120 rounds",
+        _DIGITS,
+        {"mc": _PARTITIONS["mc"]},
         _ALL,
         5,
-        {**_HARD, **_EASY},
+        0.85,
     ),
     "digits-singleset": Plan(
         "Digits, everybody's data in one place, 20 passes of five epochs",

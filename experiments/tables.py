@@ -52,8 +52,13 @@ def filled(text: str) -> str:
 
 
 def table(kind: str, plan: str) -> list[str]:
-    """The lines of a table in Markdown."""
-    return _KINDS[kind](plan)
+    """The lines of a table in Markdown, and how many seeds it is of."""
+    lines = _KINDS[kind](plan)
+    seeds = {len(runs) for runs in _grouped(plan).values()} if plan in PLANS else set()
+    if not seeds:
+        return lines
+    many = str(*seeds) if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
+    return [*lines, "", f"Seeds: {many}."]
 
 
 def _grouped(plan: str) -> dict[tuple[str, str], list[Run]]:
@@ -113,8 +118,9 @@ def _full(plan: str) -> list[str]:
             if not sound:
                 rows.append([*cells, "diverged", "", "", "", "", ""])
                 continue
+            gone = f" ({len(runs) - len(sound)} of {len(runs)} diverged)"
             cells += [
-                _deviating([run["last_ten"] for run in sound]),
+                _deviating([run["last_ten"] for run in sound]) + gone * (len(sound) < len(runs)),
                 f"{mean(min(run['accuracy'][-10:]) for run in sound):.3f}",
                 _mean_rounds(runs, target),
                 _optional(sound, "rare"),
