@@ -153,6 +153,21 @@ PLANS: dict[str, Plan] = {
             "newcomers: all seats": ("cadis", {"newcomers": 1.0}),
         },
     ),
+    "distillation": Plan(
+        "Strength of distillation: MLP, 100 clients, 10 a round, 40 rounds",
+        {**_HUNDRED, "model": "mlp", "rounds": 40},
+        {
+            "MNIST, mc": {**_PARTITIONS["mc"], "dataset": "mnist"},
+            "Fashion-MNIST, mc": {**_PARTITIONS["mc"], "dataset": "fashion-mnist"},
+        },
+        ("cadis", "cadis-no-distillation"),
+        2,
+        0.7,
+        {
+            "distillation 1": ("cadis", {"distillation": 1.0}),
+            "not-true distillation 0.3": ("cadis", {"distil": "not-true", "distillation": 0.3}),
+        },
+    ),
     "recovery": Plan(
         "Clusters recovered without tuning, at two learning rates",
         {**_DIGITS, "rounds": 60},

@@ -11,7 +11,7 @@ from deployed_support import PATH, SITES, Deployment, check_like_embedded, histo
 
 pytestmark = pytest.mark.deployment
 
-ROUNDS = {"cadis": 2, "fedavg": 1, "fedfa": 1, "fedprox": 1}
+ROUNDS = {"cadis": 2, "cadis-paper": 1, "fedavg": 1, "fedfa": 1, "fedprox": 1}
 """Two for the one that remembers; FedDyn, which does so too, is in ``test_resume.py``."""
 
 
