@@ -7,7 +7,6 @@ and to cut is tried on them, so that all see the same.
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,7 +22,6 @@ from torch import Tensor
 
 from cadis.algorithm import Algorithm
 from cadis.core import (
-    ClientUpdate,
     class_profiles,
     cluster,
     found_clusters,
@@ -34,7 +32,7 @@ from cadis.core import (
 )
 from cadis.engine import Engine
 from cadis.experiment import build_experiment, resolve
-from cadis.methods import FedAvg, ServerRound, ServerState, Weighing
+from cadis.experiment.behaviour import HeadKeeping
 from cadis.runs import agreement
 from experiments.running import RESULTS
 
@@ -59,22 +57,6 @@ def federations() -> Iterator[tuple[str, dict[str, Any]]]:
     for lr in (0.01, 0.001):
         options = {"dataset": "mnist", "model": "cnn", "partition": "mc", "lr": lr, "rounds": 3}
         yield f"mnist CNN, mc, lr {lr}", options
-
-
-@dataclass(frozen=True)
-class _Kept(FedAvg):
-    """FedAvg whose server keeps the updates of the classifier layer: weight, then bias."""
-
-    def weigh(
-        self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
-    ) -> Weighing:
-        """The plain weights, and (k, size of the part) each as memory."""
-        sent = state.models["model"].parameters
-        kept = {
-            f"head-{number}": torch.stack([u.model.parameters[part] for u in updates]) - sent[part]
-            for number, part in enumerate(server_round.head)
-        }
-        return replace(super().weigh(server_round, updates, state), memory=kept)
 
 
 Signature = Callable[[Tensor, Tensor | None], Tensor]
@@ -205,7 +187,7 @@ def _tried(options: Mapping[str, Any], data_dir: str) -> dict[str, Any]:
     kept: list[tuple[list[int], list[Tensor]]] = []
     with TemporaryDirectory() as folder:
         settings = built.config.settings.for_engine()
-        parts = built.model, built.federation, Algorithm(_Kept()), settings, Path(folder)
+        parts = built.model, built.federation, Algorithm(HeadKeeping()), settings, Path(folder)
         engine = Engine(*parts)
         with closing(engine.rounds(engine.start)) as rounds:
             for result in rounds:

@@ -15,7 +15,7 @@ from cadis.core.distillation import distillation_gradient, distillation_loss, no
 from cadis.core.errors import CadisError, RunError
 from cadis.core.message import ClientUpdate, Message
 from cadis.core.pairs import ObservedPairs
-from cadis.core.profiles import ClientProfiles, class_profiles, client_keys, unit
+from cadis.core.profiles import ClientProfiles, class_profiles, client_keys, cosines, unit
 from cadis.core.reproducibility import derive_seed, generator_for, one_thread
 from cadis.core.similarity import SimilarityMatrix, instance_similarity
 from cadis.core.state import (
@@ -60,6 +60,7 @@ __all__ = [
     "cluster_weights",
     "contrast_cut",
     "cosine_bounds",
+    "cosines",
     "derive_seed",
     "distillation_gradient",
     "distillation_loss",

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from cadis.core.clustering import cluster, rescale
-from cadis.core.profiles import LONGEST, ClientProfiles, unit
+from cadis.core.profiles import LONGEST, ClientProfiles, cosines, unit
 
 LOOKED_AT = 256
 """Clients among whom clusters of profiles are looked for: all, or an even choice of more."""
@@ -152,7 +152,7 @@ def after_round(known: ClientProfiles, keys: Tensor, profiles: Tensor) -> Client
     known = known.observe(keys, profiles)
     if len(keys) > LOOKED_AT:
         return known
-    alike = join((profiles @ profiles.T).clamp(-1, 1).fill_diagonal_(1), _MOVED_ALIKE)
+    alike = join(cosines(profiles), _MOVED_ALIKE)
     mean, count = known.of(keys, profiles.shape[1])
     rounds = count.clamp(max=LONGEST).float()
     groups = torch.zeros(int(alike.max()) + 1, profiles.shape[1] + 1)
@@ -179,25 +179,22 @@ class ProfileClusters:
         return (unit(mean) @ self.centres.T).argmax(dim=1)
 
 
-def found_clusters(
-    mean: Tensor, count: Tensor, threshold: float | None = None, cut: Cut | None = None
-) -> ProfileClusters:
+def found_clusters(mean: Tensor, count: Tensor, threshold: float | None = None) -> ProfileClusters:
     """The clusters of clients with these profiles.
 
     Args:
         mean: their mean profiles, (n, classes).
         count: in how many rounds each took part, (n,).
         threshold: epsilon, to cut the Q-matrix at as the paper does (Eq. 13).
-        cut: a cut that was found before, instead.
     """
     profiles = unit(mean)
-    similarity = (profiles @ profiles.T).clamp(-1, 1).fill_diagonal_(1)
+    similarity = cosines(profiles)
     if threshold is not None:
         everything = torch.ones_like(similarity, dtype=torch.bool)
         labels, cut = cluster(rescale(similarity, everything), threshold), Cut(threshold, 1.0)
     else:
         rounds = float(count.double().clamp(max=LONGEST).mean())
-        cut = cut or _decided(contrast_cut(similarity, rounds), mean, count)
+        cut = _decided(contrast_cut(similarity, rounds), mean, count)
         labels = join(similarity, cut.at)
     sums = torch.zeros(int(labels.max()) + 1, mean.shape[1])
     return ProfileClusters(unit(sums.index_add(0, labels, profiles)), cut)

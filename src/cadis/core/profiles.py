@@ -61,6 +61,11 @@ def unit(vectors: Tensor) -> Tensor:
     return vectors / torch.where(norms > 0, norms, 1)
 
 
+def cosines(vectors: Tensor) -> Tensor:
+    """How alike vectors of length 1 are, each to itself exactly 1, (n, n)."""
+    return (vectors @ vectors.T).clamp(-1, 1).fill_diagonal_(1)
+
+
 def client_keys(clients: Sequence[ClientId]) -> Tensor:
     """A number for each client, by which tables are sorted: its own, or 64 bits of its name's hash.
 

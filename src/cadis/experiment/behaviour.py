@@ -102,7 +102,7 @@ class _Plan:
         return torch.cat(parts)
 
 
-class _Observed(FedAvg):
+class HeadKeeping(FedAvg):
     """FedAvg whose server remembers the updates of the classifier layer: weight, then bias."""
 
     def weigh(
@@ -192,7 +192,7 @@ def _train(
             callbacks.progress(what, done, total)
 
     how = replace(settings.for_engine(), rounds=1, per_round=None, test_clients=0)
-    engine = Engine(model, federation, Algorithm(_Observed()), how, Path(), settings.head or None)
+    engine = Engine(model, federation, Algorithm(HeadKeeping()), how, Path(), settings.head or None)
     (result,) = engine.rounds(engine.start, Callbacks(progress, callbacks.say))
     if gone := result.record.rejected:
         raise RunError(f"Of {gone[0].client}, {gone[0].reason}; try a smaller learning rate.")

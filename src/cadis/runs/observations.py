@@ -23,6 +23,7 @@ from cadis.core import (
     after_round,
     client_keys,
     cluster,
+    cosines,
     join,
     rescale,
     unit,
@@ -174,7 +175,7 @@ def alikeness(history: Sequence[RoundRecord]) -> Alikeness:
 def _by_profile(record: RoundRecord) -> Tensor | None:
     """Cosines of the participants' profiles, (k, k)."""
     profiles = profile_of(record)
-    return None if profiles is None else (profiles @ profiles.T).clamp(-1, 1).fill_diagonal_(1)
+    return None if profiles is None else cosines(profiles)
 
 
 def _together(record: RoundRecord) -> Tensor | None:
@@ -222,7 +223,7 @@ class SeenProfiles:
         keys = client_keys(chosen)
         classes = max(self._profiles.old.mean.shape[1], self._profiles.new.mean.shape[1])
         mean, count = self._profiles.of(keys, classes)
-        similarity = (unit(mean) @ unit(mean).T).clamp(-1, 1).fill_diagonal_(1)
+        similarity = cosines(unit(mean))
         times = torch.minimum(count[:, None], count)
         return SimilarityMatrix(chosen, similarity, times, torch.ones_like(times, dtype=torch.bool))
 
