@@ -114,6 +114,11 @@ def model_after(result: RoundResult) -> ModelState:
     return result.state.server.models["model"]
 
 
+def models_after(result: RoundResult) -> list[ModelState]:
+    """All global models after a round."""
+    return list(result.state.server.models.values())
+
+
 def run_rounds(
     method: Method | Algorithm,
     folder: Path,

@@ -56,7 +56,7 @@ def test_scaffold_by_hand() -> None:
     penalty = Scaffold().penalty(step)
     assert penalty is not None
     assert penalty.item() == pytest.approx((0.5 - 0.1) * 0.4 + (-0.5 - 0.2) * 1.2)
-    training = Training(model_of(0.4, 1.2), y, x, steps=3, lr=0.1, loss=0.0)
+    training = Training(model_of(0.4, 1.2), y, x, steps=3, lr=0.1, loss=0.0, effective_steps=3.0)
     finished = Scaffold().finish(training, Message({}, {"control": c}), c_i)
     after = [0.1 - 0.5 + (1 - 0.4) / (3 * 0.1), 0.2 + 0.5 + (1 - 1.2) / (3 * 0.1)]
     assert finished.memory["control"].tolist() == pytest.approx(after, abs=1e-6)

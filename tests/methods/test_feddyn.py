@@ -23,7 +23,7 @@ def finish(
     method: FedDyn, trained: torch.Tensor, received: torch.Tensor, memory: TensorState
 ) -> TensorState:
     model = ModelState(trained, NOTHING, ZERO)
-    training = Training(model, trained, received, steps=1, lr=0.1, loss=0.0)
+    training = Training(model, trained, received, steps=1, lr=0.1, loss=0.0, effective_steps=1.0)
     return method.finish(training, Message(), memory).memory
 
 

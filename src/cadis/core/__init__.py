@@ -1,5 +1,6 @@
 """The paper's mathematics: pure functions of tensors. It imports nothing else of the package."""
 
+from cadis.core.about import About
 from cadis.core.aggregation import cluster_weights, example_weights, mean_state, weighted_mean
 from cadis.core.auto_clusters import (
     Cut,
@@ -37,6 +38,7 @@ from cadis.core.theory import (
 from cadis.core.transitive import estimate_all
 
 __all__ = [
+    "About",
     "CadisError",
     "ClientId",
     "ClientProfiles",

@@ -8,6 +8,8 @@ from cadis.methods.fedfa import FedFA
 from cadis.methods.fedprox import FedProx
 from cadis.methods.protocol import (
     Aggregation,
+    Calibration,
+    EpochOrder,
     Finished,
     LocalClient,
     LocalView,
@@ -41,7 +43,9 @@ __all__ = [
     "METHODS",
     "Aggregation",
     "CADISPaper",
+    "Calibration",
     "Defaults",
+    "EpochOrder",
     "FedAvg",
     "FedDyn",
     "FedFA",

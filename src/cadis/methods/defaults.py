@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from cadis.core import (
+    About,
     CadisError,
     ClientId,
     ClientUpdate,
@@ -18,6 +19,8 @@ from cadis.core import (
 )
 from cadis.methods.protocol import (
     Aggregation,
+    Calibration,
+    EpochOrder,
     Finished,
     LocalClient,
     LocalView,
@@ -35,8 +38,10 @@ class Defaults:
     """Plain local training, and the mean of the models by number of samples.
 
     A method overrides, on the client, ``prepare``, ``penalty`` and ``finish``, or the whole of
-    ``local``; on the server ``weigh``, or the whole of ``aggregate``. The first three never branch
-    on a tensor's value, so that several clients can be trained at once.
+    ``local``; besides, ``calibrate`` and ``epoch_order``, if the loss itself or the samples of an
+    epoch are others; on the server ``weigh``, or the whole of ``aggregate``. What it overrides on
+    the client, but for ``local``, never branches on a tensor's value, so that several clients can
+    be trained at once.
 
     Attributes:
         penalty_stacks: whether the penalty itself takes several clients at once: every tensor of a
@@ -53,6 +58,7 @@ class Defaults:
     needs_scalars: ClassVar[tuple[str, ...]] = ()
     needs_tensors: ClassVar[tuple[str, ...]] = ()
     goes_with: ClassVar[Mapping[str, str]] = {}
+    about: ClassVar[About] = About()
 
     @property
     def finds_clusters(self) -> bool:
@@ -68,7 +74,7 @@ class Defaults:
         """Train the received model with this method's penalty."""
         model = client.received.model
         prepared = self.prepare(client.view(model)) if self.needs_view else Prepared()
-        training = client.train(model, self.penalty, prepared)
+        training = client.train(model, self.penalty, prepared, *self.loss_hooks())
         return self.reply(client, prepared, training)
 
     def reply(self, client: LocalClient, prepared: Prepared, training: Training) -> Reply:
@@ -79,6 +85,13 @@ class Defaults:
         name = client.received.model_name
         return Reply(Message({name: training.model}, finished.tensors, scalars), finished.memory)
 
+    def loss_hooks(self) -> tuple[Calibration | None, EpochOrder | None]:
+        """Client: :meth:`calibrate` and :meth:`epoch_order`, each None unless it is overridden."""
+        kind = type(self)
+        calibrates = kind.calibrate is not Defaults.calibrate
+        orders = kind.epoch_order is not Defaults.epoch_order
+        return self.calibrate if calibrates else None, self.epoch_order if orders else None
+
     def prepare(self, view: LocalView) -> Prepared:  # noqa: ARG002
         """Client: look at the received model and the own data before training."""
         return Prepared()
@@ -86,6 +99,18 @@ class Defaults:
     def penalty(self, step: Step) -> Tensor | None:  # noqa: ARG002
         """Client: the term that is added to the mean loss of a batch; here there is none."""
         return None
+
+    def calibrate(self, step: Step) -> Tensor:
+        """Client: the logits that the loss is taken of, (..., b, outputs); here the model's own.
+
+        Where several clients are trained at once, every tensor of the step has a dimension of
+        clients before its own: ``step.class_counts[..., None, :]`` fits the logits either way.
+        """
+        return step.logits
+
+    def epoch_order(self, labels: Tensor, generator: torch.Generator) -> Tensor:
+        """Client: the samples that an epoch goes through, as many as there are, (n,)."""
+        return torch.randperm(len(labels), generator=generator)
 
     def penalty_slopes(self, step: Step) -> Tensor | None:  # noqa: ARG002
         """Client: the gradient of the penalty by the representations, (m, b, d), if it is known.

@@ -59,6 +59,7 @@ class Step:
         per_example: this batch's rows of what was prepared.
         memory: what this client remembers.
         present: which rows are samples, where others only fill up, (b,); None if all are.
+        class_counts: how many samples of each class the client has, (classes,).
     """
 
     logits: Tensor
@@ -70,10 +71,17 @@ class Step:
     per_example: TensorState
     memory: TensorState
     present: Tensor | None = None
+    class_counts: Tensor = field(default_factory=lambda: torch.zeros(0))
 
 
 Penalty: TypeAlias = Callable[[Step], Tensor | None]
 """The term that is added to the mean loss of a batch, or None."""
+
+Calibration: TypeAlias = Callable[[Step], Tensor]
+"""The logits that the loss of a batch is taken of."""
+
+EpochOrder: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
+"""Which samples an epoch goes through, and in which order, (n,), of the labels of all, (n,)."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +95,8 @@ class Training:
         steps: K, how many steps were taken.
         lr: eta, the learning rate of these steps.
         loss: the mean of the batches' losses, without penalties.
+        effective_steps: how many plain steps would go as far along a constant gradient: K for
+            plain SGD, more with momentum.
     """
 
     model: ModelState
@@ -95,6 +105,7 @@ class Training:
     steps: int
     lr: float
     loss: float
+    effective_steps: float
 
 
 @dataclass(frozen=True)
@@ -144,9 +155,22 @@ class LocalClient(Protocol):
         """The mean loss of a model on the client's data; it costs a pass over them."""
 
     def train(
-        self, model: ModelState, penalty: Penalty | None = None, prepared: Prepared | None = None
+        self,
+        model: ModelState,
+        penalty: Penalty | None = None,
+        prepared: Prepared | None = None,
+        calibrate: Calibration | None = None,
+        epoch_order: EpochOrder | None = None,
     ) -> Training:
-        """Train a copy of a model on the client's data: the federation's epochs and optimiser."""
+        """Train a copy of a model on the client's data: the federation's epochs and optimiser.
+
+        Args:
+            model: what to begin with.
+            penalty: the term that is added to the mean loss of a batch.
+            prepared: what was worked out before, of which each batch gets its own rows.
+            calibrate: the logits that the loss is taken of, instead of the model's own.
+            epoch_order: which samples an epoch goes through, instead of all in an order of chance.
+        """
 
 
 @dataclass(frozen=True)

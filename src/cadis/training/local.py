@@ -13,7 +13,16 @@ from cadis.algorithm import Algorithm
 from cadis.core import CadisError, ClientId, Message, ModelState, TensorState, generator_for
 from cadis.data import Examples
 from cadis.local_optimizers import LocalOptimizer
-from cadis.methods import LocalView, Penalty, Prepared, Reply, Step, Training
+from cadis.methods import (
+    Calibration,
+    EpochOrder,
+    LocalView,
+    Penalty,
+    Prepared,
+    Reply,
+    Step,
+    Training,
+)
 from cadis.models import FlatModel, auto_lr, channels_last
 from cadis.tasks import Task
 from cadis.training.augmentation import augmented
@@ -100,29 +109,27 @@ class Client:
         return float(self.algorithm.task.loss(view.logits.to(precise), view.labels, "mean"))
 
     def train(
-        self, model: ModelState, penalty: Penalty | None = None, prepared: Prepared | None = None
+        self,
+        model: ModelState,
+        penalty: Penalty | None = None,
+        prepared: Prepared | None = None,
+        calibrate: Calibration | None = None,
+        epoch_order: EpochOrder | None = None,
     ) -> Training:
-        """Train a copy of a model on the client's data.
-
-        Args:
-            model: what to begin with.
-            penalty: the term that is added to the mean loss of a batch.
-            prepared: what was worked out before, of which each batch gets its own rows.
-        """
+        """Train a copy of a model on the client's data, as :class:`LocalClient` describes it."""
         flat, task = self.model, self.algorithm.task
         flat.load(model)
         start = flat.vector.detach().clone()
         stepper = _Stepper(flat, self.algorithm.local_optimizer, self.settings.lr, self.number)
-        losses, steps = torch.zeros((), device=start.device), 0
+        losses, steps, counts = torch.zeros((), device=start.device), 0, self.class_counts()
         flat.module.train()
         devices = [start.device] if start.is_cuda else []
         with torch.random.fork_rng(devices=devices), stepper.stepping():
             _seed(int(torch.randint(2**62, (), generator=self.generator)), start.device)
-            for batch, per_example in self._batches(prepared or Prepared()):
+            for batch, per_example in self._batches(prepared or Prepared(), epoch_order):
                 with self._autocast():
                     logits, representation = flat.forward(batch.scaled)
                 logits = logits.to(start.dtype)
-                loss = task.loss(logits, batch.labels, "mean")
                 step = Step(
                     logits=logits,
                     representation=representation,
@@ -132,13 +139,22 @@ class Client:
                     tensors=self.received.tensors,
                     per_example=per_example,
                     memory=self.memory,
+                    class_counts=counts,
                 )
+                told = logits if calibrate is None else calibrate(step)
+                loss = task.loss(told, batch.labels, "mean")
                 stepper.step(loss, penalty(step) if penalty is not None else None)
                 losses += loss.detach()
                 steps += 1
         trained = flat.state()
         own = trained.parameters if start.device.type == "cpu" else flat.vector.detach().clone()
-        return Training(trained, own, start, steps, stepper.lr, float(losses) / steps)
+        reach = effective_steps(stepper.optimizer, steps, stepper.lr)
+        return Training(trained, own, start, steps, stepper.lr, float(losses) / steps, reach)
+
+    def class_counts(self) -> Tensor:
+        """How many samples of each class it has, (classes,)."""
+        classes = self.algorithm.task.num_classes(self.model.num_outputs)
+        return torch.bincount(self.examples.labels, minlength=classes)
 
     def _autocast(self) -> AbstractContextManager[object]:
         """What makes a pass through the model as precise as asked for."""
@@ -146,22 +162,29 @@ class Client:
             return nullcontext()
         return torch.autocast(self.model.vector.device.type, torch.bfloat16)
 
-    def epochs(self, prepared: Prepared) -> Iterator[tuple[Examples, TensorState]]:
+    def epochs(
+        self, prepared: Prepared, epoch_order: EpochOrder | None = None
+    ) -> Iterator[tuple[Examples, TensorState]]:
         """The shuffled examples of each epoch, and what was prepared for them."""
         examples, settings, generator = self.examples, self.settings, self.generator
         chance = _own_generator(generator) if settings.augment else generator
         for _ in range(settings.epochs):
-            order = torch.randperm(len(examples), generator=generator)
+            if epoch_order is None:
+                order = torch.randperm(len(examples), generator=generator)
+            else:
+                order = epoch_order(examples.labels, generator)
             inputs = examples.inputs[order]
             if settings.augment:
                 inputs = augmented(inputs, settings.augment, chance)
             shuffled = Examples(channels_last(inputs), examples.labels[order], examples.scaling)
             yield shuffled, {name: rows[order] for name, rows in prepared.per_example.items()}
 
-    def _batches(self, prepared: Prepared) -> Iterator[tuple[Examples, TensorState]]:
+    def _batches(
+        self, prepared: Prepared, epoch_order: EpochOrder | None
+    ) -> Iterator[tuple[Examples, TensorState]]:
         """Shuffled batches of all epochs: gathered once an epoch, then views."""
         sizes = batch_sizes(len(self.examples), self.settings.batch_size)
-        for shuffled, rows_of in self.epochs(prepared):
+        for shuffled, rows_of in self.epochs(prepared, epoch_order):
             inputs, labels = shuffled.inputs.split(sizes), shuffled.labels.split(sizes)
             extra = {name: rows.split(sizes) for name, rows in rows_of.items()}
             for number, pair in enumerate(zip(inputs, labels, strict=True)):
@@ -200,6 +223,19 @@ class _Stepper:
                 if part is not None:
                     leaf.add_(part, alpha=-self.lr)
             self._linears.step(self.lr)
+
+
+def effective_steps(optimizer: LocalOptimizer, steps: int, lr: float) -> float:
+    """How many plain steps go as far, along a constant gradient, as these do.
+
+    It is found by taking them with one parameter: FedNova's norm of a_i for any optimiser.
+    """
+    if optimizer.is_plain:
+        return float(steps)
+    parameter, memory = torch.zeros(1, dtype=torch.float64), dict[str, Tensor]()
+    for _ in range(steps):
+        optimizer.step(parameter, torch.ones(1, dtype=torch.float64), lr, memory)
+    return -float(parameter) / lr
 
 
 def view_of(model: FlatModel, examples: Examples, task: Task) -> LocalView:

@@ -18,7 +18,7 @@ from cadis.data import Examples, joined
 from cadis.data.examples import Scaling
 from cadis.methods import Defaults, LocalView, Penalty, Prepared, Reply, Step, Training
 from cadis.tasks import Task
-from cadis.training.local import Client, batch_sizes, view_of
+from cadis.training.local import Client, batch_sizes, effective_steps, view_of
 from cadis.training.stacked_model import StackedModel
 
 _MOST = 10
@@ -114,6 +114,7 @@ class _StackedPenalty:
             "tensors": vectors(step.tensors),
             "per_example": {name: rows(tensor) for name, tensor in step.per_example.items()},
             "memory": vectors(step.memory),
+            "class_counts": step.class_counts[own],
         }
         found: Tensor = torch.func.vmap(self._of_one)(fields)
         return found.sum()
@@ -250,7 +251,9 @@ class _Run:
             row.copy_(client.received.model.parameters)
             torch.randint(2**62, (), generator=client.generator)  # what seeds dropout, one by one
         self.start = models.memory[: len(clients)].clone()  # (m, P)
-        self.epochs = [c.epochs(own) for c, own in zip(clients, prepared, strict=True)]
+        self.calibrate, order = method.loss_hooks()
+        self.epochs = [c.epochs(own, order) for c, own in zip(clients, prepared, strict=True)]
+        self.class_counts = torch.stack([client.class_counts() for client in clients])
         self.tensors = _stacked([client.received.tensors for client in clients])
         self.memory = _stacked([client.memory for client in clients])
         self.memories: list[dict[str, Tensor]] = [{} for _ in clients]
@@ -272,7 +275,11 @@ class _Run:
         inputs, labels, weights = epoch.batch(step)
         logits, representation = self.models.forward(inputs)
         leaves = [logits.requires_grad_()]
-        losses = self.task.loss(logits.flatten(0, 1), labels.flatten(), "none")  # (m n,)
+        told = logits
+        if self.calibrate is not None:
+            shown = logits, representation, self.models.memory
+            told = self.calibrate(self._described(epoch, step, labels, *shown))
+        losses = self.task.loss(told.flatten(0, 1), labels.flatten(), "none")  # (m n,)
         weights = weights.to(losses.dtype)
         outputs, counts = [losses], [weights.flatten()]  # what is added up, and how often
         if self.penalty is not None:
@@ -310,6 +317,7 @@ class _Run:
             per_example=epoch.prepared(step),
             memory={name: tensor[:active] for name, tensor in self.memory.items()},
             present=epoch.present(step),
+            class_counts=self.class_counts[:active],
         )
 
     def _move(
@@ -335,8 +343,11 @@ class _Run:
         settings, parameters = client.settings, self.models.memory[place].clone()
         steps = settings.epochs * len(batch_sizes(len(client.examples), settings.batch_size))
         model = replace(client.received.model, parameters=parameters)
-        loss = float(self.losses[place]) / steps
-        return Training(model, parameters, self.start[place], steps, self.lr, loss)
+        loss, reach = (
+            float(self.losses[place]) / steps,
+            effective_steps(self.optimizer, steps, self.lr),
+        )
+        return Training(model, parameters, self.start[place], steps, self.lr, loss, reach)
 
 
 def _holds(method: Defaults, flag: str) -> bool:
