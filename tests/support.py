@@ -104,6 +104,11 @@ def update_of(client: ClientId, examples: int, model: ModelState, **scalars: flo
     return ClientUpdate(client, examples, Message({"model": model}, {}, scalars))
 
 
+def flat_model(*parameters: float) -> ModelState:
+    """A model of a few parameters and nothing else."""
+    return ModelState(torch.tensor(parameters), torch.zeros(0), torch.zeros(0).long())
+
+
 def state_of(model: ModelState, memory: TensorState | None = None) -> ServerState:
     """A server with one model."""
     return ServerState({"model": model}, memory or {})

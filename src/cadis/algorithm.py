@@ -39,6 +39,11 @@ class Algorithm:
                 f"{self.method.name} does not find as it is set; choose another sampler, such as "
                 "uniform."
             )
+        if getattr(self.method, "needs_class_outputs", False) and self.task.num_outputs(2) != 2:
+            raise CadisError(
+                f"{self.method.name} compares the outputs of the classes, but models of the task "
+                f"'{self.task.name}' do not have one for each; choose another task or method."
+            )
         names = [transform.name for transform in self.transforms]
         if len(set(names)) < len(names):
             raise CadisError(f"A transform is given twice, of: {', '.join(names)}.")

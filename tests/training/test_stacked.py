@@ -18,11 +18,17 @@ from cadis.data.examples import Scaling
 from cadis.local_optimizers import SGD
 from cadis.methods import (
     CADIS,
+    SCAFFOLD,
+    BalanceFL,
     Defaults,
     FedAvg,
     FedDyn,
     FedFA,
+    FedLC,
+    FedNova,
+    FedNTD,
     FedProx,
+    FedRS,
     LocalClient,
     Reply,
     ServerRound,
@@ -129,10 +135,12 @@ def clients_of(
 ) -> list[Client]:
     flat = FlatModel(deepcopy(module), None)
     state = flat.state()
+    number = len(state.parameters)
+    further = {"control": torch.linspace(-0.1, 0.1, number)}  # what SCAFFOLD's clients are sent
     found = []
     for place, (examples, memory) in enumerate(zip(owned, memories, strict=True)):
         moved = state if shared else replace(state, parameters=state.parameters * (1 + place / 50))
-        parts = algorithm, settings, 1, Message({"model": moved}), memory
+        parts = algorithm, settings, 1, Message({"model": moved}, further), memory
         found.append(Client(flat, examples, *parts, generator_for(3, "train", 1, place)))
     return found
 
@@ -170,7 +178,21 @@ def check_alike(
 
 SETTINGS = LocalSettings(epochs=2, batch_size=4, lr=0.05)
 OWNED = [blobs(size, [n % 5, (n + 1) % 5], seed=n) for n, size in enumerate(SIZES)]
-METHODS = [FedAvg(), FedProx(0.3), FedDyn(), CADIS(), CADIS(bandwidth=2.0), FedFA(), Confident()]
+METHODS = [
+    FedAvg(),
+    FedProx(0.3),
+    FedDyn(),
+    CADIS(),
+    CADIS(bandwidth=2.0),
+    FedFA(),
+    Confident(),
+    SCAFFOLD(),
+    FedNova(),
+    FedLC(),
+    FedRS(),
+    FedNTD(),
+    BalanceFL(),
+]
 MODELS = {
     "sequential": small_model,
     "own": Own,

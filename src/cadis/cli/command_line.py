@@ -175,6 +175,13 @@ def layer(preset: str | None, figure: Path | None, **options: Any) -> None:
 
 @click.command()
 @click.argument("name", required=False)
+def methods(name: str | None) -> None:
+    """List the methods and samplers by what they are about, or tell all of one."""
+    call("methods", "methods", name)
+
+
+@click.command()
+@click.argument("name", required=False)
 def presets(name: str | None) -> None:
     """List the paper's experiments, or show the file of one."""
     call("showing", "presets", name)
@@ -229,5 +236,5 @@ def init(folder: Path, names: tuple[str, ...], number: int | None, host: str, po
     call("deploy", "init", folder, names, number, host, port)
 
 
-COMMANDS = (run, compare, sweep, report, watch, partition, layer, presets, data, deploy)
+COMMANDS = (run, compare, sweep, report, watch, methods, partition, layer, presets, data, deploy)
 """All of them."""

@@ -12,7 +12,12 @@ from cadis.core.auto_clusters import (
 )
 from cadis.core.bandwidth import all_finite, fresh, in_chunks, squared_distance
 from cadis.core.clustering import cluster, rescale, threshold_at
-from cadis.core.distillation import distillation_gradient, distillation_loss, not_true_loss
+from cadis.core.distillation import (
+    distillation_gradient,
+    distillation_loss,
+    divergence_without,
+    not_true_loss,
+)
 from cadis.core.errors import CadisError, RunError
 from cadis.core.message import ClientUpdate, Message
 from cadis.core.pairs import ObservedPairs
@@ -66,6 +71,7 @@ __all__ = [
     "derive_seed",
     "distillation_gradient",
     "distillation_loss",
+    "divergence_without",
     "estimate_all",
     "example_weights",
     "expected_rounds_bound",

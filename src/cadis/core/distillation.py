@@ -90,10 +90,25 @@ def not_true_loss(student: Tensor, teacher: Tensor, labels: Tensor) -> Tensor:
         The sum over the samples of KL(teacher || student), (...).
     """
     true = torch.arange(student.shape[-1], device=labels.device) == labels[..., None]
+    return divergence_without(true, student, teacher)
+
+
+def divergence_without(left_out: Tensor, student: Tensor, teacher: Tensor) -> Tensor:
+    """Divergence of the local from the global model's beliefs, some classes being left out.
+
+    Args:
+        left_out: classes that are no part of either distribution, (..., b, classes).
+        student: logits of the local model, likewise.
+        teacher: logits of the received global model on the same samples, likewise.
+
+    Returns:
+        The sum over the samples of KL(teacher || student), (...); 0 where all are left out.
+    """
     log_q, log_p = (
-        torch.log_softmax(logits.masked_fill(true, _NEVER), dim=-1) for logits in (teacher, student)
+        torch.log_softmax(logits.masked_fill(left_out, _NEVER), dim=-1)
+        for logits in (teacher, student)
     )
-    return (log_q.exp() * (log_q - log_p)).masked_fill(true, 0).sum(dim=(-2, -1))
+    return (log_q.exp() * (log_q - log_p)).masked_fill(left_out, 0).sum(dim=(-2, -1))
 
 
 def _worked_out(

@@ -66,9 +66,6 @@ ABLATIONS: dict[str, NamedVariant] = {
 """CADIS without one of its parts, or with another, and with the clusters given."""
 
 VARIANTS: dict[str, NamedVariant] = {
-    "fedavgm": NamedVariant(
-        "FedAvg, server momentum", "fedavg", parts={"server_optimizer": "momentum"}
-    ),
     **ABLATIONS,
 }
 """What can be compared besides the methods as they are."""

@@ -1,11 +1,18 @@
 """One file a method, its client half and its server half together. It imports only the core."""
 
+from cadis.methods.balancefl import BalanceFL
 from cadis.methods.cadis import CADIS, CADISPaper
 from cadis.methods.defaults import Defaults, weighted_models
 from cadis.methods.fedavg import FedAvg
 from cadis.methods.feddyn import FedDyn
 from cadis.methods.fedfa import FedFA
+from cadis.methods.fedlc import FedLC
+from cadis.methods.fednova import FedNova
+from cadis.methods.fedntd import FedNTD
+from cadis.methods.fedopt import FedAdagrad, FedAdam, FedAvgM, FedYogi
 from cadis.methods.fedprox import FedProx
+from cadis.methods.fedrs import FedRS
+from cadis.methods.moon import MOON
 from cadis.methods.protocol import (
     Aggregation,
     Calibration,
@@ -23,11 +30,32 @@ from cadis.methods.protocol import (
     Training,
     Weighing,
 )
+from cadis.methods.scaffold import SCAFFOLD
 from cadis.methods.singleset import SingleSet
 
-METHODS: dict[str, type[Method]] = {
-    method.name: method for method in (CADIS, FedAvg, FedProx, FedFA, FedDyn, SingleSet, CADISPaper)
-}
+_OURS: tuple[type[Method], ...] = (
+    CADIS,
+    FedAvg,
+    FedProx,
+    FedFA,
+    FedDyn,
+    SingleSet,
+    CADISPaper,
+    SCAFFOLD,
+    FedNova,
+    FedAvgM,
+    FedAdam,
+    FedYogi,
+    FedAdagrad,
+    FedLC,
+    FedRS,
+    FedNTD,
+    BalanceFL,
+    MOON,
+)
+
+METHODS: dict[str, type[Method]] = {method.name: method for method in _OURS}
+"""By name. A method's place here is its colour: new ones come last."""
 
 
 def label_of(name: str) -> str:
@@ -41,15 +69,26 @@ def label_of(name: str) -> str:
 __all__ = [
     "CADIS",
     "METHODS",
+    "MOON",
+    "SCAFFOLD",
     "Aggregation",
+    "BalanceFL",
     "CADISPaper",
     "Calibration",
     "Defaults",
     "EpochOrder",
+    "FedAdagrad",
+    "FedAdam",
     "FedAvg",
+    "FedAvgM",
     "FedDyn",
     "FedFA",
+    "FedLC",
+    "FedNTD",
+    "FedNova",
     "FedProx",
+    "FedRS",
+    "FedYogi",
     "Finished",
     "LocalClient",
     "LocalView",

@@ -10,6 +10,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
 from cadis.core import (
+    About,
     CadisError,
     ClientId,
     ClientUpdate,
@@ -83,6 +84,11 @@ class CADIS(Defaults):
         "sampler": "clusters",
         "server_optimizer": "momentum",
     }
+    about: ClassVar[About] = About(
+        kind="clustered aggregation",
+        paper="ours, after Nguyen et al., 2023",
+        server_memory="a number a class of each client; a velocity",
+    )
     signature: Literal["profile", "head"] = "profile"
     threshold: Annotated[float, Ge(0), Le(1)] | Literal["auto"] = "auto"
     threshold_growth: Annotated[float, Ge(0)] = 0.0
@@ -237,6 +243,11 @@ class CADISPaper(CADIS):
     name: ClassVar[str] = "cadis-paper"
     label: ClassVar[str] = "CADIS (paper)"
     goes_with: ClassVar[Mapping[str, str]] = {}
+    about: ClassVar[About] = About(
+        kind="clustered aggregation",
+        paper="Nguyen et al., 2023",
+        server_memory="16 bytes for each pair of clients that met",
+    )
     signature: Literal["profile", "head"] = "head"
     threshold: Annotated[float, Ge(0), Le(1)] | Literal["auto"] = 0.7
     distillation: Annotated[float, Ge(0)] = 1.0

@@ -47,6 +47,8 @@ class Defaults:
         penalty_stacks: whether the penalty itself takes several clients at once: every tensor of a
             step with a dimension of clients before its own, and a number for each of them as the
             result. Others are called by ``torch.func.vmap``, which takes longer.
+        needs_class_outputs: whether the model must have an output for each class.
+        about: facts for whoever looks for it.
         slopes_known: whether :meth:`penalty_slopes` tells the gradient of the penalty, which then
             need not be found by differentiating; for a penalty on representations alone.
     """
@@ -58,6 +60,7 @@ class Defaults:
     needs_scalars: ClassVar[tuple[str, ...]] = ()
     needs_tensors: ClassVar[tuple[str, ...]] = ()
     goes_with: ClassVar[Mapping[str, str]] = {}
+    needs_class_outputs: ClassVar[bool] = False
     about: ClassVar[About] = About()
 
     @property

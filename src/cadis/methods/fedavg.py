@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from cadis.core import About
 from cadis.methods.defaults import Defaults
 
 
@@ -11,3 +12,4 @@ class FedAvg(Defaults):
     """Plain local SGD; weights n_i / N over the participants. The defaults are just that."""
 
     name: ClassVar[str] = "fedavg"
+    about: ClassVar[About] = About(kind="reference", paper="McMahan et al., 2017")

@@ -8,7 +8,7 @@ import torch
 from annotated_types import Gt
 from torch import Tensor
 
-from cadis.core import ClientUpdate, Message, ModelState, TensorState, in_chunks, mean_state
+from cadis.core import About, ClientUpdate, Message, ModelState, TensorState, in_chunks, mean_state
 from cadis.methods.defaults import Defaults
 from cadis.methods.protocol import (
     Aggregation,
@@ -34,6 +34,12 @@ class FedDyn(Defaults):
 
     name: ClassVar[str] = "feddyn"
     penalty_stacks: ClassVar[bool] = True
+    about: ClassVar[About] = About(
+        kind="drift correction",
+        paper="Acar et al., 2021",
+        client_memory="a gradient, as large as the model",
+        server_memory="a correction, as large as the model",
+    )
     alpha: Annotated[float, Gt(0)] = 0.5
 
     def penalty(self, step: Step) -> Tensor | None:

@@ -8,7 +8,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from cadis.core import ClientId, ClientUpdate, TensorState
+from cadis.core import About, ClientId, ClientUpdate, TensorState
 from cadis.core.state import ids_from_tensor, ids_to_tensor
 from cadis.methods.defaults import Defaults
 from cadis.methods.protocol import (
@@ -34,6 +34,12 @@ class FedFA(Defaults):
 
     name: ClassVar[str] = "fedfa"
     needs_scalars: ClassVar[tuple[str, ...]] = ("received_accuracy",)
+    about: ClassVar[About] = About(
+        kind="weights on the server",
+        paper="Huang et al., 2020",
+        sends="the received model's accuracy on the client's data",
+        server_memory="a count a client",
+    )
     alpha: Annotated[float, Ge(0)] = 1.0
     beta: Annotated[float, Ge(0)] = 0.0
 

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar
 from annotated_types import Ge
 from torch import Tensor
 
+from cadis.core import About
 from cadis.methods.defaults import Defaults
 from cadis.methods.protocol import Step
 
@@ -20,6 +21,7 @@ class FedProx(Defaults):
 
     name: ClassVar[str] = "fedprox"
     penalty_stacks: ClassVar[bool] = True
+    about: ClassVar[About] = About(kind="drift correction", paper="Li et al., 2020")
     mu: Annotated[float, Ge(0)] = 0.01
 
     def penalty(self, step: Step) -> Tensor | None:

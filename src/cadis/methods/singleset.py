@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from cadis.core import About
 from cadis.methods.defaults import Defaults
 
 
@@ -12,3 +13,6 @@ class SingleSet(Defaults):
 
     name: ClassVar[str] = "singleset"
     pools_clients: ClassVar[bool] = True
+    about: ClassVar[About] = About(
+        kind="reference", flower="no: it needs everybody's data in one place"
+    )

@@ -1,5 +1,6 @@
 """What users give, checked in one sentence: names, values, and the parts of an algorithm."""
 
+from cadis.options.catalogue import catalogue
 from cadis.options.kinds import KINDS, PARTITION, Kind, our_parts
 from cadis.options.parameters import (
     as_option,
@@ -43,6 +44,7 @@ __all__ = [
     "Kind",
     "algorithm_of",
     "as_option",
+    "catalogue",
     "check_names",
     "classes_in",
     "composed",

@@ -10,7 +10,7 @@ from torch import nn
 from cadis.algorithm import Algorithm
 from cadis.core import Message, ModelState, TensorState, generator_for
 from cadis.data import Examples
-from cadis.methods import Defaults, Reply
+from cadis.methods import Defaults, Reply, ServerRound
 from cadis.models import FlatModel, channels_last
 from cadis.training.local import Client, LocalSettings
 from cadis.training.stacked import replies_together
@@ -72,6 +72,7 @@ def _trial(
     if _draws(model, owned[0]):
         return False  # each client has its own chance, which a common pass would mix
     starts, memories = _starts(model.state()), list[TensorState]([{}, {}, {}, {}])
+    further = _further_tensors(model, algorithm)
 
     def clients(number: int) -> list[Client]:
         parts = zip(owned, starts, memories, range(4), strict=True)
@@ -82,7 +83,7 @@ def _trial(
                 algorithm,
                 few,
                 number,
-                Message({"model": start}),
+                Message({"model": start}, further),
                 memory,
                 generator_for(0, "train", number, place),
             )
@@ -96,6 +97,15 @@ def _trial(
             return False
         memories = [reply.memory for reply in alone]
     return True
+
+
+def _further_tensors(model: FlatModel, algorithm: Algorithm) -> TensorState:
+    """What the method sends in a first round besides a model."""
+    method, chance = algorithm.method, generator_for(0, "trial")
+    state = method.init(model.state(), chance)
+    layout = model.layout
+    server_round = ServerRound(1, layout.head_slices, 4, chance, num_outputs=layout.num_outputs)
+    return method.broadcast(server_round, state, 0).tensors
 
 
 def _starts(state: ModelState) -> list[ModelState]:

@@ -1,0 +1,82 @@
+"""``cadis methods``: what there is to choose from, and from whom it is."""
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from cadis.cli.options import described_attributes
+from cadis.options import as_option, catalogue, check_names, names_of, qualified
+from cadis.options.catalogue import Entry
+
+_FACTS = {
+    "paper": "Paper",
+    "sends": "Sent beyond the model",
+    "client_memory": "A client remembers",
+    "server_memory": "The server remembers",
+    "flower": "Runs on Flower",
+    "batch_norm": "Works with batch norm",
+}
+"""What is told of one of them, in this order."""
+
+
+def methods(name: str | None) -> int:
+    """List all, by what they are about, or tell all of one."""
+    console, found = Console(), catalogue()
+    if name is None:
+        for about, entries in found.items():
+            console.print(_list(about, entries))
+        console.print(
+            "One in full: cadis methods NAME    Run it: cadis run --method NAME (a sampler: "
+            "--sampler NAME)    Compare: cadis compare --methods NAME,NAME, or all"
+        )
+        return 0
+    known = {entry.name: entry for entries in found.values() for entry in entries}
+    check_names("method or sampler", [name.lower()], known)
+    _tell(console, known[name.lower()])
+    return 0
+
+
+def _list(about: str, entries: list[Entry]) -> Table:
+    """One line each, under what they are about."""
+    table = Table(title=about.capitalize(), title_justify="left", expand=True)
+    table.add_column("name", no_wrap=True)
+    table.add_column("what it does", ratio=5)
+    table.add_column("paper", ratio=2)
+    table.add_column("parameters", ratio=3, overflow="fold")
+    for entry in entries:
+        option = "--sampler " if entry.kind.key == "sampler" else ""
+        cells = (f"{option}{entry.name}", entry.line, entry.about.paper, entry.parameters)
+        table.add_row(*map(escape, cells))
+    return table
+
+
+def _tell(console: Console, entry: Entry) -> None:
+    """One of them in full."""
+    name, about = entry.name, entry.about
+    console.print(f"{name}, a {entry.kind.noun}: {about.kind}", style="bold", markup=False)
+    console.print(f"\n{entry.text}\n", markup=False, highlight=False)
+    facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for fact, title in _FACTS.items():
+        if told := getattr(about, fact):
+            facts.add_row(title, escape(told))
+    for kind, other in getattr(entry.part, "goes_with", {}).items():
+        facts.add_row(f"Goes with the {kind.replace('_', ' ')}", escape(other))
+    console.print(facts)
+    if names_of(entry.part):
+        console.print(_parameters(entry))
+    runs = f"cadis run --{entry.kind.key} {name}"
+    console.print(f"Run it: {runs}    Compare it: cadis compare --methods fedavg,{name}")
+
+
+def _parameters(entry: Entry) -> Table:
+    """Its parameters as options, and what they are."""
+    table = Table(title="Parameters", title_justify="left")
+    table.add_column("option", no_wrap=True)
+    table.add_column("default")
+    table.add_column("what it is")
+    described = described_attributes(entry.part)
+    for field in names_of(entry.part):
+        default = getattr(entry.part, field, "must be given")
+        option = as_option(qualified(entry.part, field))
+        table.add_row(option, str(default).lower(), escape(described.get(field, "")))
+    return table
