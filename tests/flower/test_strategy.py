@@ -1,7 +1,6 @@
 """The strategy on a grid in this process: resume, identities, records, options."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,8 @@ from torch import nn
 import cadis
 from cadis.analysis import read_results
 from cadis.core import CadisError, RunError, generator_for
-from cadis.flower import CADIS, FedAvg, FedDyn, FedFA, FedProx, MethodStrategy
+from cadis.flower import CADIS, FedAvg, FedDyn, FedFA, MethodStrategy
+from cadis.flower.ready_made import READY_MADE
 from cadis.report import draw_figures, page_data, summary_text
 from cadis.runs import RunFolder
 from flower_support import (
@@ -31,10 +31,10 @@ from flower_support import (
 from support import small_federation, small_model
 
 
-@pytest.mark.parametrize("strategy", [CADIS, FedAvg, FedDyn, FedFA, FedProx])
-def test_going_on_is_exact(strategy: Callable[..., MethodStrategy], tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", READY_MADE)
+def test_going_on_is_exact(name: str, tmp_path: Path) -> None:
     """Also under other node ids, as in a simulation, and after clients began the next round."""
-    app = small_app(tmp_path / "state")
+    strategy, app = getattr(cadis.flower, name), small_app(tmp_path / "state")
     options = {"seed": 7, "per_round": 3, "fraction_evaluate": 0.0}
     whole = start(strategy(**options), LocalGrid.of(app), rounds=4)
     grid, out = LocalGrid.of(app), tmp_path / "run"
@@ -315,3 +315,10 @@ def test_a_client_that_cannot_test_is_left_out(
             samples += len(own)
     assert result.evaluate_metrics_clientapp[1]["accuracy"] == pytest.approx(right / samples)
     assert "Client 2 has not tested: its app failed" in caplog.text
+
+
+def test_there_is_a_strategy_for_every_federated_method() -> None:
+    assert {*READY_MADE} <= {*dir(cadis.flower)}
+    assert all(getattr(cadis.flower, name).__name__ == name for name in READY_MADE)
+    assert "SingleSet" not in READY_MADE
+    assert not hasattr(cadis.flower, "Nothing")

@@ -1,4 +1,10 @@
-"""The same methods on Flower: simulation and real deployments. Only this package imports flwr."""
+"""The same methods on Flower: simulation and real deployments. Only this package imports flwr.
+
+Besides the names below, there is a strategy for every method, by the name of its class:
+``cadis.flower.CADIS(...)``, ``cadis.flower.SCAFFOLD(...)``.
+"""
+
+from collections.abc import Callable
 
 from cadis.core import CadisError
 
@@ -8,17 +14,12 @@ except ImportError:
     raise CadisError("Install Flower first: pip install 'cadis[flower]'.") from None
 
 from cadis.flower.client import introduce, local_evaluate, local_train
-from cadis.flower.ready_made import CADIS, FedAvg, FedDyn, FedFA, FedProx
+from cadis.flower.ready_made import READY_MADE, ready_made
 from cadis.flower.strategy import MethodStrategy
 from cadis.flower.strategy_settings import StrategySettings
 from cadis.flower.testing import server_test
 
 __all__ = [
-    "CADIS",
-    "FedAvg",
-    "FedDyn",
-    "FedFA",
-    "FedProx",
     "MethodStrategy",
     "StrategySettings",
     "introduce",
@@ -26,3 +27,14 @@ __all__ = [
     "local_train",
     "server_test",
 ]
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *READY_MADE]
+
+
+def __getattr__(name: str) -> Callable[..., MethodStrategy]:
+    """The strategy of a method."""
+    if name not in READY_MADE:
+        raise AttributeError(f"module 'cadis.flower' has no attribute '{name}'")
+    return ready_made(name)

@@ -1,19 +1,26 @@
-"""Strategies by name, for those who have a Flower app already."""
+"""Strategies by the names of methods, for those who have a Flower app already."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
-from cadis import methods
 from cadis.algorithm import Algorithm
 from cadis.flower.strategy import MethodStrategy
 from cadis.flower.strategy_settings import StrategySettings
-from cadis.methods import Method
+from cadis.methods import METHODS
 from cadis.options import check_names, names_of, validated
 
 _PARTS = [name for name in names_of(Algorithm) if name != "method"]
 
+READY_MADE = {kind.__name__: kind for kind in METHODS.values() if not kind.pools_clients}
+"""The methods that there are strategies of, by the names of their classes."""
 
-def _ready_made(kind: type[Method]) -> Callable[..., MethodStrategy]:
+
+@cache
+def ready_made(name: str) -> Callable[..., MethodStrategy]:
+    """A strategy that runs the method whose class has this name."""
+    kind = READY_MADE[name]
+
     def strategy(**options: Any) -> MethodStrategy:
         own = names_of(kind)
         check_names("option", options, [*own, *_PARTS, *names_of(StrategySettings)])
@@ -21,16 +28,9 @@ def _ready_made(kind: type[Method]) -> Callable[..., MethodStrategy]:
         settings = {name: value for name, value in options.items() if name not in own}
         return MethodStrategy(validated(kind, parameters), **settings)
 
-    strategy.__name__ = strategy.__qualname__ = kind.__name__
+    strategy.__name__ = strategy.__qualname__ = name
     strategy.__doc__ = (
-        f"A strategy that runs :class:`cadis.{kind.__name__}`: its parameters, the other parts of "
+        f"A strategy that runs :class:`cadis.methods.{name}`: its parameters, the other parts of "
         "an algorithm, and those of :class:`StrategySettings`, by name."
     )
     return strategy
-
-
-CADIS = _ready_made(methods.CADIS)
-FedAvg = _ready_made(methods.FedAvg)
-FedDyn = _ready_made(methods.FedDyn)
-FedFA = _ready_made(methods.FedFA)
-FedProx = _ready_made(methods.FedProx)
