@@ -49,7 +49,7 @@ bench-save: $(READY)  ## The same, kept in benchmarks/results (NOTE="..." is kep
 bench-compare: $(READY)  ## What changed between the two newest results (or FILES="OLD.json NEW.json").
 	@$(BIN)/python -m benchmarks.compare $(FILES)
 
-experiments: $(READY)  ## Rewrite the tables of docs/results.md (PLANS="digits mnist" runs what is missing of them first).
+experiments: $(READY)  ## Rewrite the tables in docs (PLANS="digits mnist" runs what is missing of them first).
 	@$(if $(PLANS),$(BIN)/python -m experiments run $(PLANS))
 	@$(BIN)/python -m experiments tables
 

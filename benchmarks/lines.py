@@ -10,6 +10,7 @@ from benchmarks.disk import keeping
 from benchmarks.engine import overhead_on_cnn, overhead_on_digits
 from benchmarks.measure import Measured, ratio
 from benchmarks.memory import memory
+from benchmarks.methods import rounds_of_all
 from benchmarks.peers import flower_simulation
 from benchmarks.profiles import million_clients
 from benchmarks.report import report
@@ -53,6 +54,7 @@ LINES: dict[str, Line] = {
     "steps/cadis-small": lambda: [distillation(case, rounds=15) for case in small_cases()],
     "steps/cadis-cnn": lambda: distillation(fedavg_cnn(), rounds=7),
     "steps/bf16": lambda: half_precision(rounds=5),
+    "methods/cnn": lambda: rounds_of_all(rounds=6),
     "engine/digits": lambda: overhead_on_digits(rounds=40),
     "engine/cnn": lambda: overhead_on_cnn(rounds=6),
     "disk/fedavg": lambda: keeping("fedavg", rounds=40),

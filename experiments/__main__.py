@@ -1,4 +1,4 @@
-"""``python -m experiments run PLAN ...`` runs plans; ``tables`` rewrites docs/results.md."""
+"""``python -m experiments run PLAN ...`` runs plans; ``tables`` rewrites those in docs."""
 
 import argparse
 
@@ -18,7 +18,7 @@ def main() -> None:
     run.add_argument("--data-dir", default="", help="folder of the datasets")
     run.add_argument("--seeds", type=int, help="instead of the plan's own number")
     run.add_argument("--at-once", type=int, default=2, help="runs at a time, one process each")
-    commands.add_parser("tables", help="rewrite the tables of docs/results.md")
+    commands.add_parser("tables", help="rewrite the tables in docs")
     arguments = parser.parse_args()
     if arguments.command == "tables":
         rewrite()

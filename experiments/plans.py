@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cadis.experiment.variants import ALL
+
 _ALL = (
     "fedavg",
     "fedprox",
@@ -64,6 +66,9 @@ def _with_rates(partitions: tuple[str, ...], rates: tuple[float, ...]) -> dict[s
     }
 
 
+_RATES = (0.03, 0.1, 0.3)
+"""Learning rates of which each method has its best."""
+
 _HUNDRED = {"clients": 100, "per_round": 10, "test_clients": 0}
 _DIGITS = {**_HUNDRED, "dataset": "digits", "rounds": 120}
 _MNIST = {**_HUNDRED, "dataset": "mnist", "model": "mlp"}
@@ -72,6 +77,14 @@ _HARD = {"mc": 0.85, "bc": 0.8, "uc": 0.8}
 _EASY = {"pa": 0.9, "iid": 0.9, "dirichlet 0.1": 0.9, "dirichlet 0.5": 0.9}
 
 PLANS: dict[str, Plan] = {
+    "methods": Plan(
+        "All methods on the default digits, a fifth of everybody's data held out, 80 rounds",
+        {"partition": "mc", "client_test": 0.2},
+        {f"lr {rate:g}": {"lr": rate} for rate in _RATES},
+        tuple(ALL),
+        3,
+        0.85,
+    ),
     "digits": Plan(
         "Digits, 100 clients, 10 a round, 120 rounds",
         _DIGITS,

@@ -76,6 +76,12 @@ def results_of(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+def rounds_to(run: Mapping[str, Any], target: float) -> int | None:
+    """The first round with this accuracy; None if there is none."""
+    reached = (n for n, accuracy in enumerate(run["accuracy"], 1) if accuracy >= target)
+    return next(reached, None)
+
+
 def run_plan(name: str, data_dir: str = "", seeds: int | None = None, at_once: int = 2) -> None:
     """Run what is missing of a plan; what was interrupted goes on with the same command."""
     done = {(r["federation"], r["method"], r["seed"]) for r in results_of(name)}
@@ -137,11 +143,13 @@ def _summary(history: list[RoundRecord], described: dict[str, Any]) -> dict[str,
         if labels is not None and None not in truth.values()
     ]
     confidences = [c for record in history if (c := confidence_of(record)) is not None]
+    tested = [record.client_accuracy for record in history if record.client_accuracy is not None]
     return {
         "accuracy": accuracy,
         "last_ten": _mean([record.accuracy for record in last]),
         "rare": _mean([mean_accuracy(record, rare) for record in last]) if rare else None,
         "common": _mean([mean_accuracy(record, common) for record in last]) if rare else None,
+        "own": _mean(tested[-1]) if tested else None,
         "agreement": _mean(agreements),
         "clusters": _mean([float(len(set(labels))) for _, labels in found if labels is not None]),
         "confidence": _mean(confidences[4:]),

@@ -1,4 +1,4 @@
-"""From kept results to the tables of docs/results.md, between its marks."""
+"""From kept results to the tables of the pages in docs, between their marks."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -8,11 +8,14 @@ from typing import Any
 
 from scipy.stats import ttest_rel
 
-from experiments import signatures
+from experiments import method_table, signatures
 from experiments.plans import PLANS
-from experiments.running import results_of
+from experiments.running import results_of, rounds_to
 
-PAGE = Path(__file__).parents[1] / "docs" / "results.md"
+_DOCS = Path(__file__).parents[1] / "docs"
+PAGES = (_DOCS / "results.md", _DOCS / "methods.md")
+"""What is made of results."""
+
 _MARK = re.compile(r"(<!-- table: (\w[\w-]*) (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _LABELS = {
     "fedavg": "FedAvg",
@@ -36,8 +39,9 @@ Run = dict[str, Any]
 
 
 def rewrite() -> None:
-    """Put today's tables into the page."""
-    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    """Put today's tables into the pages."""
+    for page in PAGES:
+        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def filled(text: str) -> str:
@@ -82,12 +86,6 @@ def _deviating(values: Sequence[float]) -> str:
     if len(values) < 2:
         return f"{values[0]:.3f}"
     return f"{mean(values):.3f}±{stdev(values):.3f}"
-
-
-def rounds_to(run: Run, target: float) -> int | None:
-    """The first round with this accuracy; None if there is none."""
-    reached = (n for n, accuracy in enumerate(run["accuracy"], 1) if accuracy >= target)
-    return next(reached, None)
 
 
 def _mean_rounds(runs: Sequence[Run], target: float) -> str:
@@ -218,4 +216,5 @@ _KINDS: dict[str, Callable[[str], list[str]]] = {
     "rounds": _to_target,
     "clusters": _clusters,
     "signatures": lambda _: signatures.table(),
+    "best": lambda _: method_table.table(),
 }

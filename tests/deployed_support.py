@@ -162,10 +162,13 @@ def check_like_embedded(folder: Path, method: str, rounds: int) -> None:
         batch_size=4,
         lr=0.1,
         client_ids=SITES,
+        stack=False,
     )
-    found = load_file(folder / "model.safetensors")
-    for name, tensor in expected.model.state_dict().items():
-        torch.testing.assert_close(found[name], tensor, rtol=0, atol=TOLERANCE)
+    found, several = load_file(folder / "model.safetensors"), len(expected.models) > 1
+    for model_name, trained in expected.models.items():
+        for name, tensor in trained.state_dict().items():
+            stored = found[f"{model_name}/{name}" if several else name]
+            torch.testing.assert_close(stored, tensor, rtol=0, atol=TOLERANCE)
 
 
 def history(folder: Path) -> list[RoundRecord]:

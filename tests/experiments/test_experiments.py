@@ -47,7 +47,7 @@ def test_a_plan_is_run_once_and_its_tables_are_made(results: Path) -> None:
 
 def test_the_first_round_that_reaches_a_target() -> None:
     run: dict[str, Any] = {"accuracy": [0.1, 0.5, 0.4, 0.7]}
-    assert [tables.rounds_to(run, target) for target in (0.1, 0.45, 0.6, 0.9)] == [1, 2, 4, None]
+    assert [running.rounds_to(run, target) for target in (0.1, 0.45, 0.6, 0.9)] == [1, 2, 4, None]
 
 
 def test_every_plan_can_be_put_together() -> None:
@@ -59,8 +59,9 @@ def test_every_plan_can_be_put_together() -> None:
 
 def test_the_page_has_the_tables_of_what_is_kept() -> None:
     """Numbers on the page are those of the results in the repository."""
-    page = tables.PAGE.read_text(encoding="utf-8")
-    assert tables.filled(page) == page
+    for path in tables.PAGES:
+        page = path.read_text(encoding="utf-8")
+        assert tables.filled(page) == page
 
 
 def test_signatures_find_what_they_should(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,13 @@ VARIANTS: dict[str, NamedVariant] = {
 }
 """What can be compared besides the methods as they are."""
 
-CHOICES = (*METHODS, *VARIANTS, "ablations")
+ALL = (*METHODS, *(name for name in VARIANTS if name not in ABLATIONS))
+"""Everything but ablations."""
+
+_GROUPS = {"all": ALL, "ablations": ("cadis", *ABLATIONS)}
+"""What stands for several."""
+
+CHOICES = (*METHODS, *VARIANTS, *_GROUPS)
 """What can be compared; "ablations" is CADIS and all its ablations."""
 
 
@@ -90,11 +96,7 @@ def method_variants(
     """
     wanted = [name.strip() if is_user_code(name) else name.strip().lower() for name in names]
     check_names("method", (n for n in wanted if not is_user_code(n)), [*CHOICES, "FILE.py:CLASS"])
-    expanded = [
-        each
-        for name in wanted
-        for each in (["cadis", *ABLATIONS] if name == "ablations" else [name])
-    ]
+    expanded = [each for name in wanted for each in _GROUPS.get(name, (name,))]
     classes = {name: _class_of(name) for name in dict.fromkeys(expanded)}
     _check_folders(classes)
     methods = list(dict.fromkeys(classes.values()))

@@ -1,0 +1,89 @@
+"""The table of docs/methods.md: every method at its best learning rate of a small grid."""
+
+from collections.abc import Mapping, Sequence
+from statistics import mean, stdev
+from typing import Any
+
+from cadis.options import catalogue
+from cadis.options.catalogue import Entry
+from experiments.plans import PLANS
+from experiments.running import results_of, rounds_to
+
+Run = dict[str, Any]
+
+PLAN = "methods"
+
+
+def table() -> list[str]:
+    """A row a method in Markdown, by what they are about, the best of a kind first."""
+    grouped = _by_method(results_of(PLAN))
+    lines = [
+        "| | best lr | test set | own data | rare classes | rounds to 85% | diverged |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for about, entries in catalogue().items():
+        rows = [_Row(entry, grouped[entry.name]) for entry in entries if entry.name in grouped]
+        if rows:
+            lines.append(f"| *{about}* | | | | | | |")
+            lines += [row.line for row in sorted(rows, key=lambda row: -row.decisive)]
+    return lines
+
+
+class _Row:
+    """A method at the learning rate at which it is best."""
+
+    def __init__(self, entry: Entry, runs: Mapping[float, Sequence[Run]]) -> None:
+        # What each client gets is what methods of several models are for.
+        self._measure = "own" if entry.about.kind == "one model per cluster" else "last_ten"
+        self._entry, self._runs = entry, runs
+        self._lr = max(runs, key=self._score)
+        self.decisive = self._score(self._lr)
+
+    def _score(self, lr: float) -> float:
+        """The mean of what decides; a run that diverged has learned nothing."""
+        return mean(0.0 if run["diverged"] else run[self._measure] for run in self._runs[lr])
+
+    @property
+    def line(self) -> str:
+        """Its row."""
+        best = [run for run in self._runs[self._lr] if not run["diverged"]]
+        diverged = [
+            f"{sum(run['diverged'] for run in own)} of {len(own)} at {lr:g}"
+            for lr, own in self._runs.items()
+            if any(run["diverged"] for run in own)
+        ]
+        cells = [
+            f"`{self._entry.name}`",
+            f"{self._lr:g}",
+            _spread(best, "last_ten"),
+            _spread(best, "own"),
+            _spread(best, "rare"),
+            _rounds(best),
+            ", ".join(diverged),
+        ]
+        return f"| {' | '.join(cells)} |"
+
+
+def _by_method(runs: Sequence[Run]) -> dict[str, dict[float, list[Run]]]:
+    """The runs of each method, by learning rate."""
+    rates = {name: float(own["lr"]) for name, own in PLANS[PLAN].federations.items()}
+    found: dict[str, dict[float, list[Run]]] = {}
+    for run in sorted(runs, key=lambda run: (rates[run["federation"]], run["seed"])):
+        by_rate = found.setdefault(run["method"], {})
+        by_rate.setdefault(rates[run["federation"]], []).append(run)
+    return found
+
+
+def _spread(runs: Sequence[Run], measure: str) -> str:
+    told = [run[measure] for run in runs if run[measure] is not None]
+    if not told:
+        return ""
+    return f"{mean(told):.3f}±{stdev(told):.3f}" if len(told) > 1 else f"{told[0]:.3f}"
+
+
+def _rounds(runs: Sequence[Run]) -> str:
+    firsts = [rounds_to(run, PLANS[PLAN].target_of("")) for run in runs]
+    told = [first for first in firsts if first is not None]
+    if len(told) < len(firsts) or not told:
+        return f"{len(told)} of {len(firsts)}"
+    return f"{mean(told):.1f}"
