@@ -25,6 +25,7 @@ class Census:
         true_clusters: the true clusters, where there are any, (clients,).
         available: samples of the training set, dealt out or not.
         tested: samples of the test set.
+        held_out: samples that clients have besides, to be tested on.
     """
 
     title: str
@@ -34,6 +35,7 @@ class Census:
     true_clusters: Tensor | None
     available: int
     tested: int
+    held_out: int = 0
 
     @classmethod
     def take(cls, title: str, dataset: Dataset, partition: Partition) -> "Census":
