@@ -33,18 +33,21 @@ from cadis.training import Evaluation
 CLASSES = ["ant", "bee", "cat", "dog", "<img src=x onerror=alert(1)>"]
 
 
-def federation(clients: int) -> dict[str, Any]:
-    """Clients in three clusters; the last two classes are those of the smallest one."""
+def federation(clients: int, held_out: int = 0) -> dict[str, Any]:
+    """Clients in three clusters; the last two classes are those of the smallest one.
+
+    Of each class that it has, each client has held out so many samples.
+    """
     sizes = [clients - clients // 3 - clients // 6, clients // 3, clients // 6]
     truth = np.repeat([0, 1, 2], sizes).tolist()
     owned = {0: [9, 9, 0, 0, 0], 1: [0, 0, 12, 0, 0], 2: [0, 0, 0, 6, 6]}
-    return {
-        "classes": CLASSES,
-        "clients": [
-            {"id": number, "cluster": label, "samples": owned[label]}
-            for number, label in enumerate(truth)
-        ],
-    }
+    described: list[dict[str, Any]] = [
+        {"id": number, "cluster": label, "samples": owned[label]}
+        for number, label in enumerate(truth)
+    ]
+    for client in described if held_out else []:
+        client["test_samples"] = [held_out if count else 0 for count in client["samples"]]
+    return {"classes": CLASSES, "clients": described}
 
 
 def write_run(
@@ -58,13 +61,14 @@ def write_run(
     per_round: int = 6,
     further: Callable[[RoundRecord], RoundRecord] = lambda record: record,
     headline: str = "accuracy",
+    held_out: int = 0,
     **changed: Any,
 ) -> RunFolder:
     """A run whose accuracy rises to about ``level``, with some noise that depends on the seed.
 
     What else there is to tell of a round is added by ``further``.
     """
-    folder, described = RunFolder(path), federation(clients)
+    folder, described = RunFolder(path), federation(clients, held_out)
     folder.claim().close()
     options = {"dataset": "digits", "rounds": rounds, "epochs": 2, "seed": seed}
     options["per_round"] = per_round

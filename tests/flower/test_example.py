@@ -23,6 +23,7 @@ sys.path.insert(0, str(APP))
 
 from cadis_app.client_app import app as client_app  # noqa: E402
 from cadis_app.server_app import app as server_app  # noqa: E402
+from cadis_app.task import task_at  # noqa: E402
 
 Serve = Callable[..., RunFolder]
 
@@ -64,6 +65,25 @@ def test_it_is_cadis_run_on_flower(serve: Serve, tmp_path: Path) -> None:
         "federation.json"
     )
     assert {path.stem for path in folder.figures.iterdir()} >= {"accuracy", "clusters"}
+
+
+def test_it_holds_out_what_cadis_run_holds_out(serve: Serve, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"rounds": 1, "per_round": 4, "epochs": 1, "client_test": 0.3}
+    folder = serve(parts(6), **given, fraction_evaluate=1.0)
+    given |= {"clients": 6, "stack": False}
+    embedded = run_experiment(resolve({}, given), tmp_path / "embedded")
+    found = load_file(folder.path / "model.safetensors")
+    for name, tensor in embedded.model.state_dict().items():
+        assert same(found[name], tensor.contiguous())
+    described = RunFolder(tmp_path / "embedded").read_json("federation.json")
+    assert folder.read_json("federation.json") == described
+    run = config_of_the_app() | {"client-test": 0.3}
+    for node, client in zip(parts(6), described["clients"], strict=True):
+        _, data = task_at(node, run)
+        assert data.train.labels.bincount(minlength=10).tolist() == client["samples"]
+        assert data.test.labels.bincount(minlength=10).tolist() == client["test_samples"]
+    with pytest.raises(CadisError, match=r"has client_test = 0\.3, not 0\.2"):
+        serve(parts(6), rounds=2, per_round=4, epochs=1, client_test=0.2, resume=True)
 
 
 def test_sites_with_pictures_of_their_own_test_them_too(serve: Serve, tmp_path: Path) -> None:

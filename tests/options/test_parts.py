@@ -94,7 +94,8 @@ def test_options_of_old_runs_are_those_of_new_ones_with_defaults(name: str) -> N
     method = METHODS[name]()
     parameters = options_of(Algorithm(method), {})[name]
     old = tomllib.loads(to_toml({"method": name, "rounds": 3, name: parameters}))
-    new = stored(Algorithm(method), rounds=3, augment=[], precision="float32", stack=True)
+    settings = {"augment": [], "precision": "float32", "stack": True, "client_test": 0.0}
+    new = stored(Algorithm(method), rounds=3, **settings)
     assert normalised(old) == normalised(new) == new
     other = stored(Algorithm(method, local_optimizer=SGD(momentum=0.9)), rounds=3)
     assert normalised(old) != normalised(other)

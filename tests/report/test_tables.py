@@ -37,7 +37,7 @@ def test_the_tables_tell_every_measure(comparison: Comparison) -> None:
         "Accuracy on the test set",
         "Against FedAvg: 10-round mean",
         "Rounds to reach an accuracy (speed-up over FedAvg)",
-        "Accuracy on clients' own data, and clusters",
+        "Last accuracy on the test set and on clients' own training data, and clusters",
         "Last accuracy on each class (* rare)",
         "Cost",
     ]

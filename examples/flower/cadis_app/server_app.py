@@ -52,7 +52,7 @@ def main(grid: Grid, context: Context) -> None:
         out=out,
         resume=run["resume"],
         notes={name.replace("-", "_"): run[name] for name in KEPT}
-        | {"model": settings.model, "partition": settings.partition},
+        | {name: getattr(settings, name) for name in ("model", "partition", "client_test")},
         federation=described,
     )
     strategy.start(

@@ -39,6 +39,7 @@ OPTIONS = (
     "lr",
     "augment",
     "seed",
+    "client-test",
     "image-size",
 )
 """Those of ``cadis run`` that have a line of their own in pyproject.toml."""
@@ -75,7 +76,8 @@ def read_task(run: Mapping[str, Any], clients: int) -> Task:
     if run["dataset"] == "sites":
         return _at_sites(run, given)
     built = build_experiment(resolve({}, given))
-    federation = built.federation
+    settings = built.config.settings
+    federation = built.federation.split(settings.client_test, settings.seed)  # as the engine does
     return Task(built.config, built.model, federation.classes, federation)
 
 
@@ -113,8 +115,10 @@ def task_at(node: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[Task, Data
             "This site has no data: start it with --node-config 'partition-id=N num-partitions="
             f"{known}', N from 0 to {known - 1}."
         )
-    mine = task.federation.clients[int(number)]
-    return task, Dataset("partition", mine, mine, task.classes)
+    mine, test = (
+        part[int(number)] for part in (task.federation.clients, task.federation.tested_on())
+    )
+    return task, Dataset("partition", mine, test, task.classes)
 
 
 def server_data(task: Task, run: Mapping[str, Any]) -> Examples | None:

@@ -13,6 +13,7 @@ from cadis.analysis.matrices import (
     some_of,
     spread_rounds,
 )
+from cadis.analysis.own_data import OWN_TEST_DATA, OWN_TRAINING_DATA
 from cadis.analysis.reading import read_results
 from cadis.analysis.results import Group, Results
 from cadis.analysis.run_data import RunData
@@ -31,6 +32,8 @@ __all__ = [
     "LAST_ROUNDS",
     "MEASURE",
     "MEASURES",
+    "OWN_TEST_DATA",
+    "OWN_TRAINING_DATA",
     "SHOWN",
     "Comparison",
     "Convergence",

@@ -1,8 +1,9 @@
 """Who wins, and how sure that is, in sentences."""
 
 from cadis.analysis.comparison import HEADLINE, Comparison
+from cadis.analysis.own_data import OWN_TEST_DATA
 from cadis.analysis.results import Group
-from cadis.analysis.scores import LAST_ROUNDS, MEASURE
+from cadis.analysis.scores import LAST_ROUNDS, MEASURE, Measure
 from cadis.analysis.statistics import Spread
 
 _SIGNIFICANT = 0.05
@@ -38,7 +39,8 @@ def details(comparison: Comparison) -> list[str]:
     rounds = group.rounds[-1]
     over = f"the last {LAST_ROUNDS} of {rounds} rounds" if rounds > LAST_ROUNDS else "all rounds"
     seeds = f", over {spread.count} seeds" if spread.count > 1 else ""
-    return [f"Accuracy is the mean of {over} on the test set{seeds}.", *_rare(comparison, group)]
+    own = f"Accuracy is the mean of {over} on the test set{seeds}."
+    return [own, *_rare(comparison, group), *_clients(comparison, group)]
 
 
 def _in_words(numbers: list[int]) -> str:
@@ -93,13 +95,37 @@ def _chance(p_value: float | None, spread: Spread) -> str:
 
 def _rare(comparison: Comparison, first: Group) -> list[str]:
     """A sentence about the rare classes, if there are any."""
-    own = comparison.spread(first, MEASURE["rare"])
-    if own is None:
-        return []
+    told = _in_the_last_round(comparison, first, MEASURE["rare"])
     who = f"classes of the smallest clusters ({comparison.results.rare_in_words})"
-    baseline = comparison.baseline
-    theirs = comparison.spread(baseline, MEASURE["rare"]) if baseline else None
-    against = f", {baseline.label} {theirs.mean:.3f}" if theirs and baseline else ""
-    if first is baseline:
-        against = ""
-    return [f"On the {who}, {first.label} has {own.mean:.3f} in the last round{against}."]
+    return [f"On the {who}, {told}."] if told else []
+
+
+def _clients(comparison: Comparison, first: Group) -> list[str]:
+    """A sentence about the data that clients hold out, if they do: each by the model it uses.
+
+    A method of several models may be best there and not on the test set, or the other way round.
+    """
+    measure = MEASURE["client_mean"]
+    told = _in_the_last_round(comparison, first, measure)
+    if told is None or comparison.results.own_data != OWN_TEST_DATA:
+        return []
+    means = {
+        group.label: spread.mean
+        for group, _ in comparison.ranked()
+        if (spread := comparison.spread(group, measure)) is not None
+    }
+    best = max(means, key=lambda label: means[label])
+    ahead = means[best] - means[first.label] >= _TIE
+    other = f"; {best} is best there, with {means[best]:.3f}" if ahead else ""
+    return [f"On clients' {OWN_TEST_DATA}, mean over the clients, {told}{other}."]
+
+
+def _in_the_last_round(comparison: Comparison, first: Group, measure: Measure) -> str | None:
+    """What the first has of a measure, and the baseline; None if it was not measured."""
+    own, baseline = comparison.spread(first, measure), comparison.baseline
+    if own is None:
+        return None
+    theirs = comparison.spread(baseline, measure) if baseline else None
+    told = theirs is not None and first is not baseline
+    against = f", {baseline.label} {theirs.mean:.3f}" if told and baseline and theirs else ""
+    return f"{first.label} has {own.mean:.3f} in the last round{against}"

@@ -3,7 +3,7 @@
 That each of them has the right shape was checked when it was read.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from math import isfinite
@@ -70,9 +70,8 @@ def check_federation(federation: Mapping[str, Any]) -> None:
     if len({client["id"] for client in clients}) < len(clients):
         raise CadisError("two clients have the same id")
     for client in clients:
-        samples = client["samples"]
-        counted = samples is None or (len(samples) == classes and _are_counts(samples))
-        if not counted:
+        told = [client["samples"], client.get("test_samples")]
+        if not all(samples is None or _are_counts(samples, classes) for samples in told):
             raise CadisError(f"client {client['id']} does not have a count for each class")
         if abs(client["cluster"] or 0) > _LARGEST:
             raise CadisError(f"client {client['id']} is in cluster {client['cluster']}")
@@ -147,5 +146,5 @@ def _about_numbers(record: RoundRecord, clients: int, classes: int) -> Iterator[
         yield f"a client trained model {unknown}, which is not one of the models"
 
 
-def _are_counts(numbers: Iterable[int]) -> bool:
-    return all(0 <= number <= _LARGEST for number in numbers)
+def _are_counts(numbers: Sequence[int], classes: int) -> bool:
+    return len(numbers) == classes and all(0 <= number <= _LARGEST for number in numbers)

@@ -86,6 +86,12 @@ class Results:
         return len({tuple(group.rounds) for group in self.groups}) == 1
 
     @property
+    def own_data(self) -> str:
+        """What each client is tested on, in words: all runs have the same, or it is not said."""
+        told = {run_data.own_data for run_data in self.runs if run_data.client_accuracy}
+        return told.pop() if len(told) == 1 else "own data"
+
+    @property
     def rare(self) -> list[int]:
         """The rare classes, if they are the same in all runs."""
         first = self.runs[0].rare

@@ -24,14 +24,10 @@ from cadis.analysis.matrices import (
     some_of,
     spread_rounds,
 )
+from cadis.analysis.own_data import accuracy_by_client, in_words, test_sizes
 from cadis.core import CadisError, ClientId, SimilarityMatrix
 from cadis.methods import METHODS, CADISPaper, label_of
-from cadis.runs import (
-    RoundRecord,
-    RunFolder,
-    rare_classes,
-    summarise,
-)
+from cadis.runs import RoundRecord, RunFolder, rare_classes, summarise
 from cadis.runs.measures import last_tested, true_clusters_of
 from cadis.runs.observations import (
     clusters_of,
@@ -221,25 +217,25 @@ class RunData:
     def client_accuracy(self) -> dict[int, dict[ClientId, float]]:
         """By round, accuracy on the own data of each client tested; only the rounds that have it.
 
-        Of many clients, a sample is tested.
+        Of many clients, a sample is tested. The data are :attr:`own_data`.
         """
-        clients = [client["id"] for client in self.federation["clients"]]
-        by_round = {
-            record.round: {
-                client: accuracy
-                for client, accuracy in zip(clients, record.client_accuracy, strict=True)
-                if accuracy is not None
-            }
-            for record in self.history
-            if record.client_accuracy is not None
-        }
-        return {number: tested for number, tested in by_round.items() if tested}
+        return accuracy_by_client(self.history, self.federation)
 
     @property
     def clients_tested(self) -> str:
         """On how many clients' own data the last such test was made; nothing if on all."""
         tests = list(self.client_accuracy.values())
         return some_of(len(tests[-1]), len(self.true_clusters)) if tests else ""
+
+    @cached_property
+    def test_sizes(self) -> list[int]:
+        """How many samples each client has held out, of those that have; empty if none has."""
+        return test_sizes(self.federation)
+
+    @property
+    def own_data(self) -> str:
+        """What each client is tested on, in words."""
+        return in_words(self.test_sizes)
 
     @property
     def last_tested(self) -> RoundRecord:

@@ -22,7 +22,8 @@ class Scores:
         ten_rounds: mean of the last ten rounds, of those among them that were tested.
         amplitude: difference of the best and the worst of these.
         rare: last accuracy on the classes of the smallest cluster.
-        client_mean: mean over the clients tested of the last model's accuracy on their own data.
+        client_mean: mean over the clients tested of the last model's accuracy on their own data:
+            what they have held out, or what they train on if nothing is (:attr:`RunData.own_data`).
         client_deviation: its standard deviation over the clients.
         client_worst: that of the worst client.
         agreement: adjusted Rand index of found and true clusters, mean over the rounds.
@@ -99,9 +100,9 @@ MEASURES = (
     Measure("ten_rounds", "10-round mean", lambda s: s.ten_rounds),
     Measure("amplitude", "amplitude", lambda s: s.amplitude, None),
     Measure("rare", "rare", lambda s: s.rare),
-    Measure("client_mean", "mean", lambda s: s.client_mean),
+    Measure("client_mean", "clients' mean", lambda s: s.client_mean),
     Measure("client_deviation", "deviation", lambda s: s.client_deviation, False),
-    Measure("client_worst", "worst", lambda s: s.client_worst),
+    Measure("client_worst", "worst client", lambda s: s.client_worst),
     Measure("agreement", "clusters found (ARI)", lambda s: s.agreement),
     Measure("server_seconds", "server seconds a round", lambda s: s.server_seconds, None),
     Measure("samples_per_second", "client samples/s", lambda s: s.samples_per_second, None),

@@ -32,7 +32,7 @@ class Engine:
     """Runs a federation on this machine, round by round.
 
     Attributes:
-        given: the federation as it was given.
+        given: the federation as it was given, with what clients hold out apart.
         algorithm: how it learns.
         layout: what is where in a model's vectors.
         num_classes: what the model tells apart.
@@ -65,9 +65,10 @@ class Engine:
         )
         self._head = head or found_head(module, federation.test)
         model = FlatModel(deepcopy(module), self._head)
-        self.given, self.algorithm, self.layout = federation, algorithm, model.layout
+        self.algorithm, self.layout = algorithm, model.layout
         self.num_classes = algorithm.task.num_classes(model.num_outputs)
         federation.check(self.num_classes)
+        self.given = federation = federation.split(settings.client_test, settings.seed)
         check_fit(model, federation.test)
         check_augmented(federation.test.inputs, settings.local.augment)
         if not model.state().is_finite():
@@ -129,7 +130,7 @@ class Engine:
             head=self._head,
             algorithm=self.algorithm,
             federation=self._federation,
-            owned=self.given.clients,
+            owned=self.given.tested_on(),
             settings=self._settings,
             device=self._device,
             sent=sent,

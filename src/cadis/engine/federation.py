@@ -3,16 +3,17 @@
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 import torch
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
-from cadis.core import CadisError, ClientId, checked_client_id
+from cadis.core import CadisError, ClientId, checked_client_id, generator_for
 from cadis.data import Examples, Subsets, joined
 from cadis.data.examples import broken_sentence
+from cadis.partition import held_out
 from cadis.training import Device, LocalSettings, check_labels
 
 
@@ -21,11 +22,13 @@ class Federation:
     """Who takes part.
 
     Attributes:
-        clients: each client's own examples.
+        clients: each client's own examples, which it trains on.
         test: examples that no client has.
         client_ids: names of the clients; by default their positions.
         true_clusters: the true clusters, where there are any, (n,).
         classes: names of the classes, where they have any.
+        client_tests: each client's own examples that it is tested on and never trains on, none
+            for those that have too few; empty if clients are tested on what they train on.
     """
 
     clients: Sequence[Examples]
@@ -33,22 +36,23 @@ class Federation:
     client_ids: tuple[ClientId, ...] = ()
     true_clusters: Tensor | None = None
     classes: tuple[str, ...] = ()
+    client_tests: Sequence[Examples] = ()
 
     def __post_init__(self) -> None:
         ids = self.client_ids or range(len(self.clients))
         object.__setattr__(self, "client_ids", tuple(map(checked_client_id, ids)))
 
     def sizes(self) -> list[int]:
-        """How many examples each client has."""
-        if isinstance(self.clients, Subsets):
-            return self.clients.sizes()
-        return [len(client) for client in self.clients]
+        """How many examples each client trains on."""
+        return sizes_of(self.clients)
 
     def labels(self) -> list[Tensor]:
-        """Each client's labels."""
-        if isinstance(self.clients, Subsets):
-            return self.clients.labels()
-        return [client.labels for client in self.clients]
+        """The labels that each client trains on."""
+        return labels_of(self.clients)
+
+    def tested_on(self) -> Sequence[Examples]:
+        """What each client is tested on: what it has held out, else what it trains on."""
+        return self.client_tests if len(self.client_tests) else self.clients
 
     def check(self, num_classes: int) -> None:
         """Refuse a federation that cannot be trained, in one sentence."""
@@ -122,8 +126,37 @@ class Federation:
             return None
         return dict(zip(self.client_ids, self.true_clusters.tolist(), strict=True))
 
+    def split(self, share: float, seed: int) -> "Federation":
+        """With a share of each client's examples held out, to test it on.
+
+        What is held out depends on the seed, the client's id and its labels, and on nothing else.
+        Clients that share one dataset go on sharing it.
+        """
+        if not share:
+            return self
+        self._check_apart()
+        tested = [
+            held_out(labels, share, generator_for(seed, "client-test", client_id))
+            for client_id, labels in zip(self.client_ids, self.labels(), strict=True)
+        ]
+        return replace(
+            self,
+            clients=_parts_of(self.clients, [~own for own in tested]),
+            client_tests=_parts_of(self.clients, tested),
+        )
+
+    def _check_apart(self) -> None:
+        """Refuse samples that several have: what one holds out, another would train on."""
+        if isinstance(self.clients, Subsets):
+            everything = torch.cat(self.clients.indices)
+            if len(everything.unique()) < len(everything):
+                raise CadisError(
+                    "Some samples belong to several clients, or twice to one, so they cannot be "
+                    "held out; deal each sample once, or leave client_test out."
+                )
+
     def pooled(self) -> "Federation":
-        """The same data in the hands of a single client."""
+        """The data that clients train on in the hands of a single one."""
         if isinstance(self.clients, Subsets):
             return Federation(self.clients.pooled(), self.test, ("everyone",))
         return Federation([joined(self.clients)], self.test, ("everyone",))
@@ -145,6 +178,8 @@ class EngineSettings:
         eval_every: after how many rounds, and the last, the global model is tested on the test set.
         stack: whether several clients are trained at once where the model is small; the results
             are the same but for rounding.
+        client_test: what share of each client's examples is held out: the client never trains on
+            them, and is tested on them instead of on its training data.
     """
 
     rounds: Annotated[int, Gt(0)]
@@ -156,6 +191,25 @@ class EngineSettings:
     test_clients: Annotated[int, Ge(0)] = 10
     eval_every: Annotated[int, Gt(0)] = 1
     stack: bool = True
+    client_test: Annotated[float, Ge(0), Lt(1)] = 0.0
+
+
+def sizes_of(clients: Sequence[Examples]) -> list[int]:
+    """How many examples each has."""
+    return clients.sizes() if isinstance(clients, Subsets) else [len(own) for own in clients]
+
+
+def labels_of(clients: Sequence[Examples]) -> list[Tensor]:
+    """The labels of each one's examples."""
+    return clients.labels() if isinstance(clients, Subsets) else [own.labels for own in clients]
+
+
+def _parts_of(clients: Sequence[Examples], chosen: Sequence[Tensor]) -> Sequence[Examples]:
+    """Of each one's examples those that are chosen, (n,) of truth values each."""
+    if not isinstance(clients, Subsets):
+        return [own.take(mask) for own, mask in zip(clients, chosen, strict=True)]
+    pairs = zip(clients.indices, chosen, strict=True)
+    return Subsets(clients.examples, tuple(own[mask] for own, mask in pairs))
 
 
 def choose_workers(workers: int | Literal["auto"], device: torch.device, per_round: int) -> int:

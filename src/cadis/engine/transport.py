@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from cadis.core import ClientId, Message
 from cadis.data import NO_CALLBACKS, Callbacks
-from cadis.engine.federation import EngineSettings, Federation, choose_workers
+from cadis.engine.federation import EngineSettings, Federation, choose_workers, sizes_of
 from cadis.engine.pool import Pool, open_pool
 from cadis.engine.sharing import Placed, SharedMemory, process_context, room_for
 from cadis.engine.testing import client_sample, equal_parts, grouped, is_due
@@ -68,9 +68,10 @@ class PoolTransport:
         self._place = {client: place for place, client in enumerate(federation.client_ids)}
         self._sizes = federation.sizes()
         self._steps = [len(batch_sizes(n, settings.local.batch_size)) for n in self._sizes]
-        self._owned = owners.sizes()
+        self._owned = sizes_of(owners.tested_on())
         part = wanted / len(federation.client_ids)
-        self._tested = client_sample(len(self._owners), part, settings)
+        sample = client_sample(len(self._owners), part, settings)
+        self._tested = [client for client in sample if self._owned[client]]
         self._job: Job | None = None
         self._pool: Pool | None = None
 

@@ -41,7 +41,8 @@ class Job:
         head: name of its classifier layer.
         algorithm: whose client half is run.
         federation: everybody's data.
-        owned: each client's data to test on; not the same for a method that pools clients.
+        owned: each client's own data to test on; not those that it trains on where some are held
+            out, or where a method pools clients.
         settings: how to train.
         device: where to train.
         sent: what the server sends; shared memory, written by the server between tasks.

@@ -60,6 +60,7 @@ def run(
     test_clients: int = 10,
     eval_every: int = 1,
     stack: bool = True,
+    client_test: float = 0.0,
     head: str | None = None,
     client_ids: Sequence[ClientId] = (),
     true_clusters: Sequence[int] | None = None,
@@ -102,6 +103,8 @@ def run(
         eval_every: after how many rounds, and the last, the global model is tested on the test set.
         stack: train several clients at once where the model is small; the results are the same but
             for rounding.
+        client_test: what share of each client's samples is held out: the client never trains on
+            them, and is tested on them instead of on its training data.
         head: name of the classifier layer, by default the one that is found.
         client_ids: names of the clients, by default their positions.
         true_clusters: the true cluster of each client, if known, to compare with what is found.
@@ -135,6 +138,7 @@ def run(
         "test_clients": test_clients,
         "eval_every": eval_every,
         "stack": stack,
+        "client_test": client_test,
     }
     settings = validated(EngineSettings, given | {"local": local})
     check_names("augmentation", settings.local.augment, AUGMENTATIONS)

@@ -9,6 +9,7 @@ from torch import Tensor
 from cadis.core import ClientId
 from cadis.data import Dataset
 from cadis.engine import Federation
+from cadis.engine.federation import labels_of
 from cadis.partition import Partition
 
 
@@ -24,6 +25,7 @@ class Census:
         true_clusters: the true clusters, where there are any, (clients,).
         available: samples of the training set, dealt out or not.
         tested: samples of the test set.
+        held_out: samples that clients have besides, to be tested on.
     """
 
     title: str
@@ -33,6 +35,7 @@ class Census:
     true_clusters: Tensor | None
     available: int
     tested: int
+    held_out: int = 0
 
     @classmethod
     def take(cls, title: str, dataset: Dataset, partition: Partition) -> "Census":
@@ -87,19 +90,22 @@ class Census:
 
 
 def describe_federation(federation: Federation, num_classes: int) -> dict[str, Any]:
-    """Who has what: one object a client, with its samples per class and its true cluster."""
+    """Who has what: one object a client, with its samples per class and its true cluster.
+
+    Samples are those that a client trains on; those that it has held out are ``test_samples``.
+    """
     truth = federation.true_clusters
     clusters = [None] * len(federation.clients) if truth is None else truth.tolist()
+    trained, tested = (
+        [torch.bincount(labels, minlength=num_classes).tolist() for labels in labels_of(clients)]
+        for clients in (federation.clients, federation.client_tests)
+    )
+    apart = [{"test_samples": own} for own in tested] or [{} for _ in trained]
+    parts = zip(federation.client_ids, clusters, trained, apart, strict=True)
     return {
         "classes": list(federation.classes or map(str, range(num_classes))),
         "clients": [
-            {
-                "id": client_id,
-                "cluster": true_cluster,
-                "samples": torch.bincount(labels, minlength=num_classes).tolist(),
-            }
-            for client_id, true_cluster, labels in zip(
-                federation.client_ids, clusters, federation.labels(), strict=True
-            )
+            {"id": client_id, "cluster": true_cluster, "samples": samples, **more}
+            for client_id, true_cluster, samples, more in parts
         ],
     }

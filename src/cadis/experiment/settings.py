@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Gt, Le, Lt
 
 from cadis.engine import EngineSettings
 from cadis.models import MODELS, auto_lr
@@ -74,6 +74,8 @@ class Settings(FederationSettings):
         eval_every: after how many rounds, and the last, the global model is tested on the test set.
         stack: train several clients at once where the model is small; the results are the same but
             for rounding.
+        client_test: what share of each client's samples is held out: the client never trains on
+            them, and is tested on them instead of on its training data.
     """
 
     model: str = "auto"
@@ -90,6 +92,7 @@ class Settings(FederationSettings):
     test_clients: Annotated[int, Ge(0)] = 10
     eval_every: Annotated[int, Gt(0)] = 1
     stack: bool = True
+    client_test: Annotated[float, Ge(0), Lt(1)] = 0.0
 
     def settled(self, num_clients: int, picture: tuple[int, int]) -> "Settings":
         """Without "auto", once the data are known.
@@ -123,6 +126,7 @@ class Settings(FederationSettings):
             self.test_clients,
             self.eval_every,
             self.stack,
+            self.client_test,
         )
 
 

@@ -12,6 +12,7 @@ from cadis.options.parameters import (
     with_implied_transforms,
 )
 from cadis.options.parts import (
+    ADDED_SETTINGS,
     algorithm_of,
     classes_in,
     composed,
@@ -39,6 +40,7 @@ from cadis.options.validation import (
 )
 
 __all__ = [
+    "ADDED_SETTINGS",
     "KINDS",
     "PARTITION",
     "Kind",

@@ -18,6 +18,8 @@ from cadis.options.validation import check_names, listed, names_of, validated
 _AUTO = "auto"
 """What is typed for "what the method goes with"."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+ADDED_SETTINGS = {"augment": [], "precision": "float32", "stack": True, "client_test": 0.0}
+"""Settings that older runs do not name, and what these runs did."""
 _typed_names: dict[type, str] = {}
 """How a user's own classes were named, such as ``mine.py:Mine``: they are stored by that."""
 
@@ -186,12 +188,7 @@ def normalised(options: Mapping[str, Any]) -> dict[str, Any]:
     Options that are missing have their default, and so have the parameters of our parts; options
     of old and new runs can then be compared.
     """
-    full: dict[str, Any] = {
-        "augment": [],
-        "precision": "float32",
-        "stack": True,
-        **renamed(options),
-    }
+    full: dict[str, Any] = {**ADDED_SETTINGS, **renamed(options)}
     for key, kind in KINDS.items():
         full.setdefault(key, list(kind.default) if kind.many else kind.default[0])
         for name in kind.registry.keys() & names_in(full[key]):

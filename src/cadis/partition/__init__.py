@@ -1,5 +1,6 @@
 """Labels -> who owns what."""
 
+from cadis.partition.client_test import held_out
 from cadis.partition.dirichlet import Dirichlet
 from cadis.partition.given import given_by_data, read_partition, write_partition
 from cadis.partition.iid import Iid
@@ -25,6 +26,7 @@ __all__ = [
     "PowerLaw",
     "UnbalancedCluster",
     "given_by_data",
+    "held_out",
     "read_partition",
     "write_partition",
 ]

@@ -32,11 +32,12 @@ def write_results(comparison: Comparison, folder: Path) -> list[Path]:
 def results_csv(comparison: Comparison) -> str:
     """A line for each method and measure: mean, deviation, and the test against the baseline."""
     head = ["method", "measure", "mean", "deviation", "runs", "difference", "low", "high", "p"]
-    head.append("p_corrected")
+    head += ["p_corrected", "clients_tested_on"]
     measures = (*MEASURES, *comparison.task_measures)
     corrected = {measure.key: comparison.corrected(measure) for measure in measures}
     lines = []
     for group in comparison.groups:
+        own = group.runs[0].own_data
         for measure in measures:
             spread, test = comparison.spread(group, measure), comparison.test(group, measure)
             if spread is None:
@@ -44,12 +45,13 @@ def results_csv(comparison: Comparison) -> str:
             told = [spread.mean, spread.deviation, spread.count]
             tested = [test.difference, test.low, test.high, test.p_value] if test else [None] * 4
             adjusted = corrected[measure.key].get(group.label)
-            lines.append([group.label, measure.key, *told, *tested, adjusted])
+            which = own if measure.key.startswith("client_") else None
+            lines.append([group.label, measure.key, *told, *tested, adjusted, which])
         for target in comparison.targets:
             found = comparison.rounds_to(group, target)
             rounds = found.rounds
             told = [rounds.mean, rounds.deviation] if rounds else [None, None]
-            lines.append([group.label, f"rounds_to_{target:g}", *told, found.reached, *[None] * 5])
+            lines.append([group.label, f"rounds_to_{target:g}", *told, found.reached, *[None] * 6])
     return _csv(head, lines)
 
 
@@ -59,6 +61,7 @@ def runs_csv(comparison: Comparison) -> str:
     measures = (*MEASURES, *comparison.task_measures)
     head = ["method", "seed", *(measure.key for measure in measures)]
     head += [f"rounds_to_{target:g}" for target in comparison.targets]
+    head.append("clients_tested_on")
     head += [f"accuracy_of_{name}" for name in classes]
     lines: list[list[object]] = []
     for group in comparison.groups:
@@ -66,8 +69,10 @@ def runs_csv(comparison: Comparison) -> str:
         for scores in group.scores:
             values = [measure.of(scores) for measure in measures]
             rounds = [scores.rounds_to(target) for target in comparison.targets]
-            last = by_seed[scores.seed].last_tested.class_accuracy
-            lines.append([group.label, scores.seed, *values, *rounds, *last])
+            run_data = by_seed[scores.seed]
+            last = run_data.last_tested.class_accuracy
+            told = [group.label, scores.seed, *values, *rounds, run_data.own_data]
+            lines.append([*told, *last])
     return _csv(head, lines)
 
 

@@ -82,7 +82,7 @@ def draw_partition(census: Census, path: Path) -> Path:
         who = f"client{_order_note(census)}{some and f'; {some} are shown'}"
         axes.set(xlabel=who, ylabel="class")
         largest = f"largest point: {counts.max():,} of one class"
-        axes.set_title(f"{shown(census.title)}\n{census.sizes.sum():,} samples; {largest}")
+        axes.set_title(f"{shown(census.title)}\n{_amount(census)}; {largest}")
         axes.grid(alpha=0.15)
         axes.set_axisbelow(True)
         drawing.draw_without_rendering()  # only now it is known how large a cell is
@@ -92,6 +92,14 @@ def draw_partition(census: Census, path: Path) -> Path:
         area = (_MARGIN * max(cell, 1.5)) ** 2 * counts[x, y] / counts.max()
         axes.scatter(x, y, s=area, c=_colours(census, order)[x], linewidths=0)
     return path if path.suffix else path.with_suffix(".png")
+
+
+def _amount(census: Census) -> str:
+    """How many samples there are in the picture, and how many there are besides."""
+    number = f"{census.sizes.sum():,}"
+    if not census.held_out:
+        return f"{number} samples"
+    return f"{number} samples to train on, and {census.held_out:,} held out"
 
 
 def _range(sizes: Tensor) -> str:
@@ -147,4 +155,5 @@ def census_of(run_data: RunData) -> Census | None:
         true_clusters=None if None in true_clusters else torch.tensor(true_clusters),
         available=0,
         tested=0,
+        held_out=sum(sum(client.get("test_samples") or ()) for client in clients),
     )

@@ -1,8 +1,20 @@
 """The answer in tables, for the terminal, files and the page alike."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from cadis.analysis import HEADLINE, MEASURE, Comparison, Group, Measure, RoundsTo, Spread
+from cadis.analysis import (
+    HEADLINE,
+    MEASURE,
+    OWN_TEST_DATA,
+    OWN_TRAINING_DATA,
+    Comparison,
+    Group,
+    Measure,
+    RoundsTo,
+    RunData,
+    Spread,
+)
 from cadis.report.formats import Sheet, shown_p, shown_spread
 
 _MOST_CLASSES = 20
@@ -12,14 +24,12 @@ _MOST_CLASSES = 20
 def sheets(comparison: Comparison) -> list[Sheet]:
     """All tables that have anything to say."""
     accuracy = ("best", "last", "ten_rounds", "amplitude", "rare")
-    clients = ("client_mean", "client_deviation", "client_worst", "agreement")
-    own_data = "Accuracy on clients' own data, and clusters"
     made = [
         _measured(comparison, "Accuracy on the test set", [MEASURE[key] for key in accuracy]),
         _measured(comparison, "Further measures in the last round", comparison.task_measures),
         _tested(comparison),
         _targets(comparison),
-        _measured(comparison, own_data, [MEASURE[key] for key in clients]),
+        _clients(comparison),
         _models(comparison),
         _classes(comparison),
         _costs(comparison),
@@ -43,7 +53,7 @@ def notes(comparison: Comparison) -> list[str]:
         "10-round mean: of the last 10 rounds, or of all if there are fewer; "
         "amplitude: the best of them minus the worst."
     )
-    told += _sampled(comparison)
+    told += [*_sampled(comparison), *_own_data(comparison)]
     if rare := comparison.results.rare_in_words:
         told.append(
             f"Rare: last accuracy on the classes that only the smallest clusters have ({rare})."
@@ -59,9 +69,32 @@ def _sampled(comparison: Comparison) -> list[str]:
     runs, told = comparison.results.runs, []
     if any(record.accuracy is None for run_data in runs for record in run_data.history):
         told.append("Not every round was tested: means are of those rounds that were.")
-    if some := next((run_data.clients_tested for run_data in runs if run_data.clients_tested), ""):
-        told.append(f"Accuracy on clients' own data is that of {some}, drawn evenly.")
+    if sampled := next((run_data for run_data in runs if run_data.clients_tested), None):
+        told.append(_some_clients(sampled))
     return told
+
+
+def _some_clients(run_data: RunData) -> str:
+    """Not all clients were tested: there are very many, or some have nothing to hold out."""
+    *_, tested = run_data.client_accuracy.values()
+    all_that_could = len(tested) == len(run_data.test_sizes)
+    why = "the others have too few samples" if all_that_could else "drawn evenly"
+    own = run_data.own_data
+    return f"Accuracy on clients' {own} is that of {run_data.clients_tested}, {why}."
+
+
+def _own_data(comparison: Comparison) -> list[str]:
+    """What clients' own data are."""
+    results = comparison.results
+    if not any(run_data.client_accuracy for run_data in results.runs):
+        return []
+    if results.own_data == OWN_TEST_DATA:
+        sizes = [size for run_data in results.runs for size in run_data.test_sizes]
+        few = f"{min(sizes)} to {max(sizes)}"
+        return [f"Own test data: {few} samples of each client's that nobody trains on."]
+    if results.own_data == OWN_TRAINING_DATA:
+        return ["Own training data: what each client trains on; --client-test 0.2 holds some out."]
+    return ["Own data are held out in some runs and trained on in others: do not compare these."]
 
 
 def _missing(comparison: Comparison) -> list[str]:
@@ -96,6 +129,18 @@ def _measured(comparison: Comparison, caption: str, measures: Sequence[Measure])
     ]
     titles = [_rows_are(comparison), *(title for title, _, _ in columns)]
     return Sheet(caption, titles, rows, best)
+
+
+def _clients(comparison: Comparison) -> Sheet | None:
+    """The last models on the test set and on clients' own data side by side, and the clusters."""
+    clients = [MEASURE[key] for key in ("client_mean", "client_deviation", "client_worst")]
+    clusters = _measured(comparison, "Clusters", [MEASURE["agreement"]])
+    if not any(comparison.spread(g, measure) for g in comparison.groups for measure in clients):
+        return clusters
+    both = [replace(MEASURE["last"], title="test set"), *clients, MEASURE["agreement"]]
+    own, found = comparison.results.own_data, ", and clusters" * (len(clusters.columns) > 1)
+    caption = f"Last accuracy on the test set and on clients' {own}{found}"
+    return _measured(comparison, caption, both)
 
 
 def _rows_are(comparison: Comparison) -> str:

@@ -135,6 +135,9 @@ def _measures_table(summary: dict[str, Any], classes: Sequence[str]) -> Table:
         rare = escape(listed([classes[number] for number in summary["rare_classes"]]))
         label = f"accuracy on the rare classes ({rare})"
         table.add_row(label, f"{summary['rare_accuracy']:.3f}")
+    if "client_mean" in summary:
+        table.add_row("accuracy on clients' own test data", f"{summary['client_mean']:.3f}")
+        table.add_row("  of the worst client", f"{summary['client_worst']:.3f}")
     if "clusters_found" in summary:
         table.add_row("clusters found", str(summary["clusters_found"]))
         _add_agreement(table, summary)

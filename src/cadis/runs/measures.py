@@ -6,6 +6,7 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from math import inf
+from statistics import fmean, pstdev
 from typing import Any
 
 import torch
@@ -150,6 +151,7 @@ def summarise(
         **({"models": [asdict(model) for model in last.models]} if last.models else {}),
         "rare_classes": rare,
         "rare_accuracy": mean_accuracy(last, rare),
+        **_summarise_clients(history, described),
         "rejected": sum(len(record.rejected) for record in history),
         **_summarise_clusters(history, described, among_all),
         "confusion": None if evaluation is None else evaluation.confusion.tolist(),
@@ -159,6 +161,21 @@ def summarise(
             "torch": torch.__version__,
             "python": platform.python_version(),
         },
+    }
+
+
+def _summarise_clients(history: Sequence[RoundRecord], described: dict[str, Any]) -> dict[str, Any]:
+    """The last accuracy on the data that clients hold out; nothing if they do not."""
+    if not any(client.get("test_samples") for client in described["clients"]):
+        return {}
+    told = next((r.client_accuracy for r in reversed(history) if r.client_accuracy), [])
+    tested = [accuracy for accuracy in told if accuracy is not None]
+    if not tested:
+        return {}
+    return {
+        "client_mean": fmean(tested),
+        "client_deviation": pstdev(tested),
+        "client_worst": min(tested),
     }
 
 

@@ -76,8 +76,9 @@ class RoundRecord:
         rejected: who was left out, and why.
         seconds: where the time went.
         client_accuracy: accuracy on each client's own data of the model that it uses, in the
-            federation's order, None for clients that are not tested since there are so many; None
-            in rounds in which it was not measured.
+            federation's order: on what it has held out, if clients hold anything out, else on
+            what it trains on. None for clients that are not tested since there are so many, or
+            since they have nothing to hold out; None in rounds in which it was not measured.
         capped: which participants said that they have far more samples than the others, and were
             weighed as if they had fewer.
         report: what the method told about the round, as named arrays. CADIS's are ``clusters``,
@@ -121,12 +122,17 @@ class RoundRecord:
 
 @dataclass(frozen=True)
 class ClientShape:
-    """A client in ``federation.json``: its samples per class and its true cluster, if known."""
+    """A client in ``federation.json``: its samples per class and its true cluster, if known.
+
+    Samples are those that it trains on; those that it has held out to be tested on, if any were
+    asked for, are counted apart.
+    """
 
     __pydantic_config__: ClassVar = STRICT
     id: ClientId
     cluster: int | None
     samples: list[int] | None
+    test_samples: list[int] | None = None
 
 
 @dataclass(frozen=True)

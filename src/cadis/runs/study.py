@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from cadis.core import CadisError
+from cadis.options import ADDED_SETTINGS
 from cadis.runs.folder import RunFolder, cannot_be_written
 from cadis.runs.lock import lock
 from cadis.runs.storage import STRICT, read_as, read_file, replace_text
@@ -65,6 +66,7 @@ class Study:
             name = variant.name
             if options is None:  # a new one must at least share what all have in common
                 options, name = _shared(self.variants), "it"
+            options = {**ADDED_SETTINGS, **options}
             if options.get("rounds", 0) > variant.options.get("rounds", 0):
                 return f"has {options['rounds']} rounds, more than {variant.options['rounds']}"
             for key in sorted(options.keys() & variant.options.keys() - set(MAY_CHANGE)):

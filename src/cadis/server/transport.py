@@ -84,8 +84,8 @@ class Tested:
         accuracy: what clients get on the average, where that is all that is known.
         loss: the same of the loss.
         measures: the same of the task's measures.
-        client_accuracy: on each client's own data, in the federation's order, None for those that
-            were not tested; None if nobody was.
+        client_accuracy: on each client's own data, held out where any are, in the federation's
+            order, None for those that were not tested; None if nobody was.
         seconds: that it took, all together.
     """
 

@@ -92,7 +92,7 @@ def draw_clients(results: Results, place: Place) -> Path | None:
             axes.scatter(values, row + jitter, s=9, color=colour, alpha=0.5, lw=0)
         axes.set_yticks(range(len(told)), [shown(group.label) for group, _ in told])
         axes.invert_yaxis()
-        axes.set(xlabel="accuracy of the last global model on a client's own data")
+        axes.set(xlabel=f"accuracy of the last global model on a client's {results.own_data}")
         axes.set_xlim(min(0.0, axes.get_xlim()[0]), 1.02)
         axes.grid(axis="x", alpha=0.3)
         title = f"Accuracy across {_tested(results)} and seeds; box: the middle half"
@@ -114,9 +114,10 @@ def draw_client_rounds(results: Results, place: Place) -> Path | None:
                 rounds, mean, deviation = _over_seeds(runs)
                 line = {"color": look.colour, "ls": DASHES[look.dash]}
                 axes.plot(rounds, mean, **line, marker=".", label=shown(group.label))
-                low, high = mean - deviation, mean + deviation
+                low, high = np.clip([mean - deviation, mean + deviation], 0, 1)
                 axes.fill_between(rounds, low, high, color=look.colour, alpha=0.12, lw=0)
-        dress(axes, max(len(s.history) for s in measured), "accuracy on clients' own data")
+        longest = max(len(s.history) for s in measured)
+        dress(axes, longest, f"accuracy on clients' {results.own_data}")
         axes.legend(loc="lower right", fontsize=8)
         title = f"Accuracy across {_tested(results)}; mean and standard deviation over them"
         axes.set_title(title, fontsize=10)

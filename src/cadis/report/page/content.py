@@ -137,6 +137,7 @@ def _owned(clients: list[dict[str, Any]]) -> dict[str, Any]:
         "of": len(clients),
         "clusters": len(set(true_clusters.values())) if known else None,
         "range": [min(sizes), max(sizes)],
+        "held": sum(sum(client.get("test_samples") or ()) for client in clients),
     }
 
 
@@ -181,7 +182,7 @@ def _fairness(results: Results) -> dict[str, Any] | None:
                     "tested": run_data.clients_tested,
                 }
             )
-    return {"runs": runs} if runs else None
+    return {"own": results.own_data, "runs": runs} if runs else None
 
 
 def _convergence(results: Results) -> dict[str, Any] | None:

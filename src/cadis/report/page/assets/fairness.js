@@ -80,7 +80,7 @@
     const names = groups.map(({ name }) => name);
     const axisLabel = { color: Cadis.colours().ink, interval: 0 };
     return {
-      xAxis: Cadis.axis("accuracy on a client's own data", { max: 1, scale: true }),
+      xAxis: Cadis.axis(`accuracy on a client's ${part.own}`, { max: 1, scale: true }),
       yAxis: [
         Cadis.names("", names, width > 700 ? 24 : 12, { inverse: true, axisLabel }),
         // points are put beside each other within a row, so their axis has to be of numbers
@@ -130,7 +130,7 @@
     const step = Math.ceil(wanted.length / 50);
     const kept = wanted.filter((_, position) => (wanted.length - 1 - position) % step === 0);
     return {
-      caption: "Accuracy on the clients' own data: mean ± standard deviation across clients",
+      caption: `Accuracy on the clients' ${part.own}: mean ± standard deviation across clients`,
       columns: ["round", ...groups.map(({ name }) => name)],
       rows: kept.map((round) => [
         round,
@@ -165,9 +165,10 @@
     const tested = part.runs.map((run) => run.tested).find(Boolean);
     const sampled = tested ? ` Tested were ${tested}, the same ones every time.` : "";
     const some = most > MOST ? ` Of a method's ${most} points, ${MOST} are drawn, from the worst to the best.` : "";
+    const held = part.own === "own test data" ? " Nobody trains on the test data." : "";
     return (
       "A point is a client (of each seed) at the last tested round; the box holds the middle half of them, " +
-      `its line is the median, and its whiskers reach to the worst and the best.${some}${sampled}`
+      `its line is the median, and its whiskers reach to the worst and the best.${some}${sampled}${held}`
     );
   }
 
@@ -181,7 +182,7 @@
     legend.set(groups.map(({ name, colour, dash }) => ({ name, colour, dash })));
     const lines = inWords();
     const words = lines.map(([name, mean, worst]) => `${name} ${mean}, worst client ${worst}`).join("; ");
-    Cadis.refresh(boxes, `Accuracy on the clients' own data. Means: ${words}.`);
+    Cadis.refresh(boxes, `Accuracy on the clients' ${part.own}. Means: ${words}.`);
     const means = lines.map(([name, mean]) => `${name} ${mean}`).join(", ");
     Cadis.refresh(rounds, `Mean accuracy across clients over rounds. At the end: ${means}.`);
     details.refresh();

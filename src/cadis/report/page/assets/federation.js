@@ -141,7 +141,9 @@
   function describe(one) {
     const clusters = one.cluster ? ` in ${Cadis.plural(one.clusters, "true cluster")}` : "";
     const classes = Cadis.plural(part.classes.length, "class", "classes");
-    const range = `${one.range[0]} to ${one.range[1]} samples a client`;
+    const what = one.held ? "training samples" : "samples";
+    const held = one.held ? `, and ${Cadis.plural(one.held, "test sample")} of their own in all` : "";
+    const range = `${one.range[0]} to ${one.range[1]} ${what} a client${held}`;
     const shown = one.clients.length;
     const some = one.of > shown ? ` ${shown} of the ${one.of} clients are shown.` : "";
     return `${Cadis.plural(one.of, "client")}${clusters}, ${classes}, ${range}.${some}`;

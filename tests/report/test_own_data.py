@@ -1,0 +1,146 @@
+"""Clients' own data, held out or trained on: the right words, and both measures side by side."""
+
+import csv
+import io
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+from matplotlib.figure import Figure
+
+from cadis.analysis import Comparison, RunData, answer, details, read_results
+from cadis.methods import CADIS, FedAvg
+from cadis.report import draw_figures, page_data, summary_text
+from cadis.report.exports import results_csv, runs_csv
+from cadis.report.formats import Sheet, fits_a_terminal, to_latex, to_markdown
+from cadis.report.tables import notes, sheets
+from cadis.runs import RoundRecord
+from fabricated import write_run, write_study
+
+LEVELS = {"fedavg": 0.6, "cadis": 0.9, "singleset": 0.99}
+WORDS = {0: "own training data", 2: "own test data"}
+
+
+def compared(path: Path, held_out: int) -> Comparison:
+    return Comparison(read_results([write_study(path, LEVELS, 2, held_out=held_out).path]))
+
+
+def own_sheet(comparison: Comparison) -> Sheet:
+    (sheet,) = [s for s in sheets(comparison) if s.caption.startswith("Last accuracy on the test")]
+    return sheet
+
+
+@pytest.mark.parametrize("held_out", [0, 2])
+def test_both_measures_are_side_by_side(held_out: int, tmp_path: Path) -> None:
+    comparison = compared(tmp_path, held_out)
+    sheet, runs = own_sheet(comparison), comparison.groups[1].runs
+    own, titles = WORDS[held_out], ["test set", "clients' mean", "deviation", "worst client"]
+    caption = f"Last accuracy on the test set and on clients' {own}, and clusters"
+    assert sheet.caption == caption
+    assert sheet.columns == ["method", *titles, "clusters found (ARI)"]
+    clients = [list(run_data.client_accuracy[10].values()) for run_data in runs]
+    cadis = [cell.partition("±")[0] for cell in sheet.rows[1]]
+    last = fmean(run_data.history[-1].accuracy or 0.0 for run_data in runs)
+    worst = fmean(map(min, clients))
+    assert cadis[:3] == ["CADIS", f"{last:.3f}", f"{fmean(map(fmean, clients)):.3f}"]
+    assert cadis[4] == f"{worst:.3f}"
+    assert fits_a_terminal(sheet)
+    assert f"clients' {own}" in to_markdown(sheet)
+    assert f"clients' {own}" in to_latex(sheet)
+
+
+@pytest.mark.parametrize("held_out", [0, 2])
+def test_words_and_files_say_which_data_they_are(held_out: int, tmp_path: Path) -> None:
+    comparison = compared(tmp_path, held_out)
+    own, other = WORDS[held_out], WORDS[2 - held_out]
+    everything = " ".join([*details(comparison), *notes(comparison)])
+    assert own in everything.lower()
+    assert other not in everything.lower()
+    assert page_data(comparison.results)["fairness"]["own"] == own
+    assert {row["clients_tested_on"] for row in read_csv(runs_csv(comparison))} == {own}
+    rows = {row["measure"]: row["clients_tested_on"] for row in read_csv(results_csv(comparison))}
+    assert (rows["client_mean"], rows["client_worst"], rows["best"]) == (own, own, "")
+
+
+def read_csv(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_the_answer_tells_what_is_best_for_clients(tmp_path: Path) -> None:
+    """Not necessarily what is best on the test set."""
+
+    def swapped(record: RoundRecord) -> RoundRecord:
+        told = record.client_accuracy
+        return replace(record, client_accuracy=told and [1 - (a or 0.0) for a in told])
+
+    folder = write_study(tmp_path / "same", LEVELS, 2, held_out=2)
+    ahead = Comparison(read_results([folder.path]))
+    best, baseline = ahead.groups[1].scores, ahead.groups[0].scores
+    means = [fmean(s.client_mean or 0.0 for s in scores) for scores in (best, baseline)]
+    assert details(ahead)[-1] == (
+        "On clients' own test data, mean over the clients, CADIS has "
+        f"{means[0]:.3f} in the last round, FedAvg {means[1]:.3f}."
+    )
+    folder = write_study(tmp_path / "other", LEVELS, 2, held_out=2, further=swapped)
+    behind = Comparison(read_results([folder.path]))
+    assert answer(behind).startswith("CADIS ")
+    own = fmean(s.client_mean or 0.0 for s in behind.groups[0].scores)
+    assert details(behind)[-1].endswith(f"; FedAvg is best there, with {own:.3f}.")
+    trained_on = compared(tmp_path / "trained on", 0)
+    assert not any("clients'" in sentence for sentence in details(trained_on))
+
+
+def test_runs_of_both_kinds_are_not_compared_in_silence(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", FedAvg(), held_out=2)
+    write_run(tmp_path / "b", CADIS())
+    mixed = Comparison(read_results([tmp_path / "a", tmp_path / "b"]))
+    assert "on clients' own data, and" in own_sheet(mixed).caption
+    assert any("do not compare these" in sentence for sentence in notes(mixed))
+    assert page_data(mixed.results)["fairness"]["own"] == "own data"
+
+
+def test_clients_without_test_data_are_not_said_to_be_left_out_by_lot(tmp_path: Path) -> None:
+    def some(record: RoundRecord) -> RoundRecord:
+        told = record.client_accuracy
+        return replace(record, client_accuracy=told and [None, *told[1:]])
+
+    run_data = RunData.read(write_run(tmp_path / "run", CADIS(), held_out=2, further=some))
+    results = read_results([tmp_path / "run"])
+    assert any("that of 11 of 12 clients, drawn evenly" in s for s in notes(Comparison(results)))
+    run_data.federation["clients"][0]["test_samples"] = [0] * 5
+    group = replace(results.groups[0], runs=[run_data])
+    told = notes(Comparison(replace(results, groups=[group])))
+    assert any("11 of 12 clients, the others have too few samples" in s for s in told)
+
+
+def test_pictures_and_the_page_tell_how_much_is_held_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words, save = list[str](), Figure.savefig
+
+    def listening(self: Figure, *given: object, **named: object) -> None:
+        for axes in self.axes:
+            words.extend([axes.get_xlabel(), axes.get_ylabel(), axes.get_title(loc="left")])
+            words.append(axes.get_title())
+        save(self, *given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Figure, "savefig", listening)
+    results = read_results([write_run(tmp_path / "run", CADIS(), held_out=2).path])
+    draw_figures(results, tmp_path / "figures", pdf=False)
+    text = "\n".join(words)
+    assert "accuracy of the last global model on a client's own test data" in text
+    assert "accuracy on clients' own test data" in text
+    held = 2 * (6 * 2 + 4 + 2 * 2)  # two of each of the classes that the clusters have
+    assert f"samples to train on, and {held} held out" in text
+    (seed,) = page_data(results)["federation"]["seeds"]
+    assert seed["held"] == held
+
+
+def test_a_run_ends_with_it(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", CADIS(), held_out=2)
+    clients = [a or 0.0 for a in folder.read_history()[9].client_accuracy or []]
+    text = summary_text(folder)
+    assert f"{fmean(clients):.3f}" in text.partition("own test data")[2].partition("\n")[0]
+    assert f"{min(clients):.3f}" in text.partition("of the worst client")[2].partition("\n")[0]
+    assert "own test data" not in summary_text(write_run(tmp_path / "plain", CADIS()))
