@@ -13,6 +13,7 @@ from torch import Tensor
 from cadis.core import CadisError, ClientId, checked_client_id
 from cadis.data import Examples, Subsets, joined
 from cadis.data.examples import broken_sentence
+from cadis.engine.speeds import Speeds
 from cadis.training import Device, LocalSettings, check_labels
 
 
@@ -145,6 +146,8 @@ class EngineSettings:
         eval_every: after how many rounds, and the last, the global model is tested on the test set.
         stack: whether several clients are trained at once where the model is small; the results
             are the same but for rounding.
+        speeds: how many samples a second clients handle, for the simulated clock: "LOW:HIGH" to be
+            drawn from, a file, or a number for each client; if empty, one per unit of time.
     """
 
     rounds: Annotated[int, Gt(0)]
@@ -156,6 +159,7 @@ class EngineSettings:
     test_clients: Annotated[int, Ge(0)] = 10
     eval_every: Annotated[int, Gt(0)] = 1
     stack: bool = True
+    speeds: Speeds = ""
 
 
 def choose_workers(workers: int | Literal["auto"], device: torch.device, per_round: int) -> int:

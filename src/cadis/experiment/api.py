@@ -2,7 +2,7 @@
 
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from cadis.core import CadisError, ClientId, one_thread
 from cadis.data import Callbacks, Examples, Subsets, as_examples
 from cadis.engine import Engine, EngineSettings, Federation
+from cadis.engine.speeds import speeds_by_client
 from cadis.experiment.running import OnRound, RunResult, execute
 from cadis.local_optimizers import LocalOptimizer
 from cadis.methods import Method
@@ -60,6 +61,7 @@ def run(
     test_clients: int = 10,
     eval_every: int = 1,
     stack: bool = True,
+    speeds: str | Mapping[ClientId, float] | Sequence[float] = "",
     head: str | None = None,
     client_ids: Sequence[ClientId] = (),
     true_clusters: Sequence[int] | None = None,
@@ -102,6 +104,9 @@ def run(
         eval_every: after how many rounds, and the last, the global model is tested on the test set.
         stack: train several clients at once where the model is small; the results are the same but
             for rounding.
+        speeds: samples a second that clients handle, for the simulated clock: by client, or one
+            after the other; "LOW:HIGH" to draw them from, or a file "FILE.json"; by default
+            everybody is equally fast.
         head: name of the classifier layer, by default the one that is found.
         client_ids: names of the clients, by default their positions.
         true_clusters: the true cluster of each client, if known, to compare with what is found.
@@ -135,6 +140,7 @@ def run(
         "test_clients": test_clients,
         "eval_every": eval_every,
         "stack": stack,
+        "speeds": _speeds(speeds, federation.client_ids),
     }
     settings = validated(EngineSettings, given | {"local": local})
     check_names("augmentation", settings.local.augment, AUGMENTATIONS)
@@ -163,6 +169,15 @@ def _clients(clients: Iterable[tuple[Tensor, Tensor] | Examples]) -> Sequence[Ex
             f"The clients must be a list of inputs and labels, not a {type(clients).__name__}."
         )
     return [as_examples(client, f"Client {n}") for n, client in enumerate(clients)]
+
+
+def _speeds(
+    speeds: str | Mapping[ClientId, float] | Sequence[float], client_ids: Sequence[ClientId]
+) -> object:
+    """Speeds as settings hold them, which check the rest."""
+    if isinstance(speeds, Mapping):
+        return speeds_by_client(speeds, client_ids, "What is given as speeds")
+    return speeds if isinstance(speeds, str) else tuple(speeds)
 
 
 def _true_clusters(clusters: Sequence[int]) -> Tensor:

@@ -191,7 +191,7 @@ def _train(
         if what == "training clients":
             callbacks.progress(what, done, total)
 
-    how = replace(settings.for_engine(), rounds=1, per_round=None, test_clients=0)
+    how = replace(settings.for_engine(), rounds=1, per_round=None, test_clients=0, speeds="")
     engine = Engine(model, federation, Algorithm(HeadKeeping()), how, Path(), settings.head or None)
     (result,) = engine.rounds(engine.start, Callbacks(progress, callbacks.say))
     if gone := result.record.rejected:

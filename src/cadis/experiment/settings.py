@@ -74,6 +74,9 @@ class Settings(FederationSettings):
         eval_every: after how many rounds, and the last, the global model is tested on the test set.
         stack: train several clients at once where the model is small; the results are the same but
             for rounding.
+        speeds: samples a second that clients handle, for a simulated clock: LOW:HIGH, between
+            which they are drawn, or a file FILE.json of {client: samples a second}; without it,
+            everybody is equally fast.
     """
 
     model: str = "auto"
@@ -90,6 +93,7 @@ class Settings(FederationSettings):
     test_clients: Annotated[int, Ge(0)] = 10
     eval_every: Annotated[int, Gt(0)] = 1
     stack: bool = True
+    speeds: str = ""
 
     def settled(self, num_clients: int, picture: tuple[int, int]) -> "Settings":
         """Without "auto", once the data are known.
@@ -123,6 +127,7 @@ class Settings(FederationSettings):
             self.test_clients,
             self.eval_every,
             self.stack,
+            self.speeds,
         )
 
 

@@ -2,6 +2,7 @@
 
 from cadis.methods.cadis import CADIS, CADISPaper
 from cadis.methods.defaults import Defaults, weighted_models
+from cadis.methods.fedat import FedAT
 from cadis.methods.fedavg import FedAvg
 from cadis.methods.feddyn import FedDyn
 from cadis.methods.fedfa import FedFA
@@ -17,6 +18,7 @@ from cadis.methods.protocol import (
     Penalty,
     Prepared,
     Reply,
+    SecondsOf,
     ServerRound,
     ServerState,
     Step,
@@ -26,7 +28,8 @@ from cadis.methods.protocol import (
 from cadis.methods.singleset import SingleSet
 
 METHODS: dict[str, type[Method]] = {
-    method.name: method for method in (CADIS, FedAvg, FedProx, FedFA, FedDyn, SingleSet, CADISPaper)
+    method.name: method
+    for method in (CADIS, FedAvg, FedProx, FedFA, FedDyn, SingleSet, CADISPaper, FedAT)
 }
 
 
@@ -46,6 +49,7 @@ __all__ = [
     "Calibration",
     "Defaults",
     "EpochOrder",
+    "FedAT",
     "FedAvg",
     "FedDyn",
     "FedFA",
@@ -57,6 +61,7 @@ __all__ = [
     "Penalty",
     "Prepared",
     "Reply",
+    "SecondsOf",
     "ServerRound",
     "ServerState",
     "SingleSet",

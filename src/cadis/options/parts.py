@@ -189,6 +189,7 @@ def normalised(options: Mapping[str, Any]) -> dict[str, Any]:
     full: dict[str, Any] = {
         "augment": [],
         "precision": "float32",
+        "speeds": "",
         "stack": True,
         **renamed(options),
     }
