@@ -2,6 +2,7 @@
 
 from cadis.analysis.answer import answer, details
 from cadis.analysis.checking import naming
+from cadis.analysis.clock import at_times, clocks_of, time_axis
 from cadis.analysis.comparison import HEADLINE, Comparison, RoundsTo
 from cadis.analysis.matrices import (
     Convergence,
@@ -44,6 +45,8 @@ __all__ = [
     "Scores",
     "Spread",
     "answer",
+    "at_times",
+    "clocks_of",
     "convergence",
     "details",
     "error",
@@ -56,4 +59,5 @@ __all__ = [
     "sample",
     "some_of",
     "spread_rounds",
+    "time_axis",
 ]

@@ -177,7 +177,8 @@ def _speeds(
     """Speeds as settings hold them, which check the rest."""
     if isinstance(speeds, Mapping):
         return speeds_by_client(speeds, client_ids, "What is given as speeds")
-    return speeds if isinstance(speeds, str) else tuple(speeds)
+    listed = isinstance(speeds, Iterable) and not isinstance(speeds, str)
+    return tuple(speeds) if listed else speeds
 
 
 def _true_clusters(clusters: Sequence[int]) -> Tensor:

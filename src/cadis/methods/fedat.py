@@ -102,9 +102,10 @@ class FedAT(Defaults):
         mean = mean_state(list(models.values()), shares[shares > 0])
         memory = after.memory() | _named({f"tier-{place}": m for place, m in models.items()})
         memory |= _still_needed(after, tiers.total, model, state.memory)
+        staleness = tiers.total - int(tiers.versions[tier])
         report = {
-            "tier": torch.tensor(tier),
-            "staleness": torch.tensor(tiers.total - int(tiers.versions[tier])),
+            "tier": torch.full((len(updates),), tier),
+            "staleness": torch.full((len(updates),), staleness),
             "tier_weights": shares,
         }
         return Aggregation({name: mean}, memory, weights, report, clock)
