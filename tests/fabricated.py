@@ -96,6 +96,11 @@ def with_measures(record: RoundRecord) -> RoundRecord:
     return replace(record, measures={"auc": 1 - accuracy / 2, "balanced_accuracy": accuracy**2})
 
 
+def with_clock(record: RoundRecord) -> RoundRecord:
+    """Rounds that last 10 simulated seconds."""
+    return replace(record, clock=10.0 * record.round)
+
+
 def with_few_tests(record: RoundRecord) -> RoundRecord:
     """The test set is used in every fourth round, and only clients 2 and 5 are tested."""
     told = record.client_accuracy

@@ -31,8 +31,8 @@ from support import ALL_METHODS, same, small_federation, small_model
 
 Change = Callable[[Message], Message]
 
-FEDERATED = {m.name: Algorithm(m) for m in ALL_METHODS if not m.pools_clients}
-"""Our methods that need nobody's data in one place."""
+FEDERATED = {m.name: Algorithm(m) for m in ALL_METHODS if not m.pools_clients and not m.needs_clock}
+"""Our methods that need nobody's data in one place, and no simulated clock."""
 
 COMPOSED = {
     "ifca": Algorithm(IFCA()),

@@ -5,7 +5,7 @@ from scipy import stats
 
 from cadis.analysis import HEADLINE, MEASURE, Comparison, answer, details, read_results
 from cadis.methods import CADIS, FedAvg, SingleSet
-from fabricated import write_run, write_study
+from fabricated import with_clock, write_run, write_study
 
 
 def compared(path: Path, levels: dict[str, float], seeds: int = 3, **run: object) -> Comparison:
@@ -47,6 +47,23 @@ def test_rounds_to_and_speed_up_by_hand(tmp_path: Path) -> None:
     never = comparison.rounds_to(fedavg, 0.85)
     assert (never.rounds, never.reached, never.runs, never.speed_up) == (None, 0, 3, None)
     assert comparison.rounds_to(cadis, 0.85).speed_up is None  # the baseline never got there
+
+
+def test_simulated_time_to_an_accuracy_by_hand(tmp_path: Path) -> None:
+    levels = {"fedavg": 0.6, "cadis": 0.9, "singleset": 0.9}
+    comparison = compared(tmp_path / "timed", levels, further=with_clock, speeds="1:9")
+    fedavg, cadis, _ = comparison.groups
+    rounds, time = comparison.rounds_to(cadis, 0.5), comparison.time_to(cadis, 0.5)
+    assert comparison.has_clock
+    assert rounds.rounds is not None
+    assert time.rounds is not None
+    assert time.rounds.mean == pytest.approx(10 * rounds.rounds.mean)  # 10 seconds a round
+    assert time.speed_up == pytest.approx(rounds.speed_up)
+    assert time.reached == 3
+    assert comparison.time_to(fedavg, 0.85).rounds is None
+    untold = compared(tmp_path / "untold", levels, further=with_clock)
+    assert not untold.has_clock  # everybody was equally fast
+    assert untold.time_to(untold.groups[1], 0.5).rounds is None
 
 
 def test_targets_are_round_numbers_that_are_reached(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from cadis.analysis import read_results
 from cadis.methods import CADIS
 from cadis.report import write_report
 from cadis.runs import RoundRecord
-from fabricated import with_measures, write_run, write_study
+from fabricated import with_clock, with_measures, write_run, write_study
 
 CHARTS = ["accuracy", "federation", "matrix", "weights", "flow", "confusion-0", "confusion-1",
           "fairness", "fairness-rounds", "convergence", "time"]  # fmt: skip
@@ -103,6 +103,27 @@ def test_measures_of_the_task_can_be_chosen(browser: Browser, tmp_path: Path) ->
         label = page.locator("#chart-accuracy").get_attribute("aria-label") or ""
         assert label.startswith("Measure auc over 12 rounds. At the end: FedAvg 0.")
         assert "Further measures" in page.locator("#answer").inner_text()
+
+
+def test_accuracy_is_shown_over_simulated_time(browser: Browser, tmp_path: Path) -> None:
+    levels = {"fedavg": 0.6, "cadis": 0.9}
+    folder = write_study(tmp_path, levels, 2, further=with_clock, speeds="10:1000")
+    path = write_report(read_results([folder.path]), tmp_path / "report.html")
+    with shown(browser, path.as_uri()) as page:
+        over_rounds = pixels(page, "chart-accuracy")
+        page.check("#over-time")
+        settled(page)
+        assert pixels(page, "chart-accuracy") != over_rounds
+        label = page.locator("#chart-accuracy").get_attribute("aria-label") or ""
+        assert label.startswith("Accuracy on all classes over 120 simulated seconds. At the end: ")
+        assert page.locator("#accuracy h2").inner_text() == "Accuracy over simulated time"
+        assert page.locator("#over-rounds").is_visible()
+
+
+def test_there_is_no_choice_of_time_without_speeds(browser: Browser, report: str) -> None:
+    with shown(browser, report) as page:
+        assert not page.locator("#over-rounds").is_visible()
+        assert page.locator("#accuracy h2").inner_text() == "Accuracy over rounds"
 
 
 def test_a_method_that_tells_clusters_only_has_its_matrix(browser: Browser, tmp_path: Path) -> None:

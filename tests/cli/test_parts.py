@@ -83,7 +83,7 @@ def test_a_comparison_says_how_to_tell_methods_apart() -> None:
     methods = sections(cadis("compare", "--help").output)["Parameters of the methods"]
     assert "--fedfa-alpha X fedfa: weight of the accuracy information." in methods
     assert "--feddyn-alpha X" in methods
-    assert "--fedprox-mu" not in methods
+    assert "--fedat-tiers" not in methods
     assert "--fedfa-alpha" not in cadis("run", "--help").output
 
 

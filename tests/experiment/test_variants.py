@@ -75,7 +75,7 @@ def test_the_same_twice_is_compared_once() -> None:
     ("names", "given", "sentence"),
     [
         (["fedavgg"], {}, "There is no method 'fedavgg'; did you mean 'fedavg'?"),
-        (["fedavg"], {"mu": "1"}, "'mu' is a parameter of fedprox, which is not compared."),
+        (["fedavg"], {"tiers": "1"}, "'tiers' is a parameter of fedat, which is not compared."),
         (["fedavg", "cadis"], {"threshold": "2"}, "threshold should be less than"),
         (["fedavg"], {"colour": "red"}, "There is no option 'colour'"),
     ],

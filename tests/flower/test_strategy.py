@@ -236,6 +236,8 @@ def test_what_no_file_can_hold_is_not_kept(tmp_path: Path) -> None:
 
 
 def test_wrong_wishes_are_sentences(tmp_path: Path) -> None:
+    with pytest.raises(CadisError, match="fedat needs a simulated clock, which there is not"):
+        MethodStrategy("fedat")
     with pytest.raises(CadisError, match="singleset needs everybody's data in one place"):
         MethodStrategy(cadis.SingleSet())
     with pytest.raises(CadisError, match=r"Give a method such as CADIS\(\), not its class"):

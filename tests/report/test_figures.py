@@ -18,7 +18,14 @@ from cadis.report.figures.studies import draw_sweep
 from cadis.report.style import Look, looks, method_look
 from cadis.runs import RoundRecord, Study, StudyFolder
 from cadis.runs.observations import told_scalars
-from fabricated import with_few_tests, with_measures, with_models, write_run, write_study
+from fabricated import (
+    with_clock,
+    with_few_tests,
+    with_measures,
+    with_models,
+    write_run,
+    write_study,
+)
 
 EVERYTHING = {
     "accuracy", "accuracy-10-rounds", "accuracy-rare", "clients", "clients-rounds", "clusters",
@@ -47,6 +54,19 @@ def test_a_comparison_has_all_figures_as_png_and_pdf(tmp_path: Path) -> None:
         pixels = matplotlib.image.imread(path)
         assert pixels.std() > 0.02  # not blank
         assert path.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("speeds", ["", "10:1000"])
+def test_accuracy_over_simulated_time_is_drawn_where_speeds_are_given(
+    speeds: str, tmp_path: Path
+) -> None:
+    levels = {"fedavg": 0.6, "cadis": 0.9}
+    folder = write_study(tmp_path / "study", levels, 2, further=with_clock, speeds=speeds)
+    results = read_results([folder.path])
+    drawn = {path.stem: path for path in draw_figures(results, tmp_path / "figures", pdf=False)}
+    assert ("accuracy-time" in drawn) is bool(speeds)
+    if speeds:
+        assert matplotlib.image.imread(drawn["accuracy-time"]).std() > 0.02
 
 
 def test_what_tasks_and_methods_tell_besides_is_drawn(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from cadis.methods import CADIS
 from cadis.report import page_data, write_report
 from cadis.report.page.assembly import SCRIPTS
 from cadis.runs import replay
-from fabricated import with_few_tests, with_measures, write_run, write_study
+from fabricated import with_clock, with_few_tests, with_measures, write_run, write_study
 
 MEGABYTE = 1_000_000
 
@@ -92,6 +92,23 @@ def test_measures_of_the_task_are_on_the_page(tmp_path: Path) -> None:
     assert section["measures"] == ["auc", "balanced_accuracy"]
     told = [record.measures["auc"] or 0.0 for record in folder.read_history()]
     assert section["runs"][0]["measures"]["auc"] == pytest.approx(told, abs=1e-4)
+
+
+@pytest.mark.parametrize("speeds", ["", "10:1000"])
+def test_simulated_time_is_on_the_page_where_speeds_are_given(speeds: str, tmp_path: Path) -> None:
+    levels = {"fedavg": 0.6, "cadis": 0.9}
+    folder = write_study(tmp_path, levels, 2, further=with_clock, speeds=speeds)
+    data = page_data(read_results([folder.path]))
+    clocks = [run["clock"] for run in data["accuracy"]["runs"]]
+    captions = [table["caption"] for table in data["answer"]["tables"]]
+    assert any("Simulated seconds to reach" in caption for caption in captions) is bool(speeds)
+    if not speeds:
+        assert (data["accuracy"]["times"], clocks) == (None, [[]] * 4)
+        return
+    times = data["accuracy"]["times"]
+    assert (times["at"][0], times["at"][-1], times["logarithmic"]) == (10, 120, False)
+    assert clocks == [[10.0 * number for number in range(1, 13)]] * 4
+    assert any("All rounds took: FedAvg 120, CADIS 120." in n for n in data["answer"]["notes"])
 
 
 def test_the_matrix_of_a_frame_is_the_servers(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from cadis.report.formats import (
 )
 from cadis.report.tables import notes, sheets
 from cadis.runs import RoundRecord
-from fabricated import with_measures, with_models, write_run, write_study
+from fabricated import with_clock, with_measures, with_models, write_run, write_study
 
 LEVELS = {"fedavg": 0.6, "cadis": 0.9, "singleset": 0.99}
 
@@ -74,6 +74,25 @@ def test_measures_of_the_task_have_a_table_and_columns(tmp_path: Path) -> None:
     rows = csv.DictReader(io.StringIO(results_csv(told)))
     mean = {r["method"]: float(r["mean"]) for r in rows if r["measure"] == "auc"}
     assert mean["CADIS"] == pytest.approx((one + other) / 2)
+
+
+def test_simulated_time_has_a_table_and_columns_where_speeds_are_given(
+    comparison: Comparison, tmp_path: Path
+) -> None:
+    folder = write_study(tmp_path, LEVELS, 2, further=with_clock, speeds="1:9")
+    timed = Comparison(read_results([folder.path]))
+    (rounds,), (seconds,) = (
+        [sheet for sheet in sheets(timed) if sheet.caption.startswith(name)]
+        for name in ("Rounds to reach", "Simulated seconds to reach")
+    )
+    assert seconds.columns == rounds.columns
+    target = timed.targets[0]
+    found = timed.time_to(timed.groups[0], target).rounds
+    assert found is not None
+    assert seconds.rows[0][1] == f"{found.mean:.1f}".removesuffix(".0")
+    assert f"FedAvg,time_to_{target:g},{found.mean}" in results_csv(timed)
+    assert f"time_to_{target:g}" in runs_csv(timed).splitlines()[0]
+    assert "time_to" not in runs_csv(comparison) + results_csv(comparison)
 
 
 def test_several_models_have_a_table(tmp_path: Path) -> None:

@@ -54,6 +54,8 @@ def test_an_old_run_goes_on_as_it_would_have(method: str, tmp_path: Path) -> Non
         torch.testing.assert_close(found[name], tensor, rtol=0, atol=1e-5)
     history = RunFolder(out).read_history()
     assert [record.round for record in history] == [1, 2, 3, 4]
+    assert [record.clock is None for record in history] == [True, True, False, False]
+    assert history[2].clock == max(2 * (9 + 2 * int(c)) for c in history[2].participants)
     assert all(("clusters" in record.report) is (method == "cadis") for record in history)
 
 

@@ -2,6 +2,7 @@
 
 from cadis.analysis.answer import answer, details
 from cadis.analysis.checking import naming
+from cadis.analysis.clock import at_times, clocks_of, time_axis
 from cadis.analysis.comparison import HEADLINE, Comparison, RoundsTo
 from cadis.analysis.matrices import (
     Convergence,
@@ -47,6 +48,8 @@ __all__ = [
     "Scores",
     "Spread",
     "answer",
+    "at_times",
+    "clocks_of",
     "convergence",
     "details",
     "error",
@@ -59,4 +62,5 @@ __all__ = [
     "sample",
     "some_of",
     "spread_rounds",
+    "time_axis",
 ]

@@ -1,11 +1,11 @@
 """Who is better, by how much, and whether that may be chance."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from cadis.analysis.results import Group, Results
-from cadis.analysis.scores import MEASURE, Measure, task_measure
+from cadis.analysis.scores import MEASURE, Measure, Scores, task_measure
 from cadis.analysis.statistics import PairedTest, Spread, holm, paired_test
 
 HEADLINE = MEASURE["ten_rounds"]
@@ -19,7 +19,8 @@ class RoundsTo:
     """How soon a group reached an accuracy.
 
     Attributes:
-        rounds: the first round of the runs that reached it; None if none did.
+        rounds: the first round of the runs that reached it, or the simulated time at its end; None
+            if none did.
         reached: how many did.
         runs: how many there are.
         speed_up: how many times sooner than the baseline, over the seeds in which both reached
@@ -81,14 +82,26 @@ class Comparison:
         found += max((_reached(g) for g in self.groups if not g.is_reference), default=[])
         return tuple(sorted(set(found)))
 
+    @property
+    def has_clock(self) -> bool:
+        """Whether any run has a simulated clock, by speeds that were given."""
+        return any(scores.clocks for group in self.groups for scores in group.scores)
+
     def rounds_to(self, group: Group, target: float) -> RoundsTo:
-        """How soon a group reached an accuracy."""
-        rounds = {scores.seed: scores.rounds_to(target) for scores in group.scores}
+        """In how many rounds a group reached an accuracy."""
+        return self._soonness(group, lambda scores: scores.rounds_to(target))
+
+    def time_to(self, group: Group, target: float) -> RoundsTo:
+        """In how much simulated time a group reached an accuracy."""
+        return self._soonness(group, lambda scores: scores.time_to(target))
+
+    def _soonness(self, group: Group, when: Callable[[Scores], float | None]) -> RoundsTo:
+        rounds = {scores.seed: when(scores) for scores in group.scores}
         reached = [number for number in rounds.values() if number is not None]
         speed_up = None
         compared = group is not self.baseline and not group.is_reference
         if self.baseline is not None and compared:
-            theirs = {scores.seed: scores.rounds_to(target) for scores in self.baseline.scores}
+            theirs = {scores.seed: when(scores) for scores in self.baseline.scores}
             both = [s for s in rounds if rounds[s] is not None and theirs.get(s) is not None]
             own = sum(rounds[seed] or 0 for seed in both)
             speed_up = sum(theirs[seed] or 0 for seed in both) / own if own else None

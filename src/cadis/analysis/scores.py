@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import fmean, pstdev
 
+from cadis.analysis.clock import clocks_of
 from cadis.analysis.run_data import RunData
 
 LAST_ROUNDS = 10
@@ -30,6 +31,7 @@ class Scores:
         server_seconds: seconds a round that the method takes on the server.
         samples_per_second: samples that a client trains on in a second.
         measures: further measures of the task after the last round that has any.
+        clocks: the simulated time at the end of each round; empty if clients had no speeds.
     """
 
     seed: int
@@ -46,6 +48,7 @@ class Scores:
     server_seconds: float
     samples_per_second: float | None
     measures: Mapping[str, float]
+    clocks: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, run_data: RunData) -> "Scores":
@@ -70,11 +73,17 @@ class Scores:
             server_seconds=fmean(record.seconds.aggregate for record in run_data.history),
             samples_per_second=_samples_per_second(run_data),
             measures=_measures(run_data),
+            clocks=tuple(clocks_of(run_data)),
         )
 
     def rounds_to(self, target: float) -> int | None:
         """The first round whose accuracy is at least the target; None if there is none."""
         return next((number for number, value in self.accuracies if value >= target), None)
+
+    def time_to(self, target: float) -> float | None:
+        """The simulated time at the end of that round; None also if there is no clock."""
+        number = self.rounds_to(target)
+        return self.clocks[number - 1] if number is not None and self.clocks else None
 
 
 @dataclass(frozen=True)

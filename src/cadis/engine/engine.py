@@ -12,8 +12,10 @@ from cadis.core import CadisError, ModelState, one_thread
 from cadis.data import NO_CALLBACKS, Callbacks
 from cadis.engine.federation import EngineSettings, Federation
 from cadis.engine.sharing import SharedMemory
+from cadis.engine.speeds import client_speeds, seconds_by_speed
 from cadis.engine.transport import PoolTransport
 from cadis.engine.worker import Job
+from cadis.methods import SecondsOf
 from cadis.models import FlatModel
 from cadis.runs import RoundResult, RunState
 from cadis.server import Server, together
@@ -81,6 +83,7 @@ class Engine:
             settings.seed,
             truth,
             model.layout.num_outputs,
+            seconds_of=self._seconds_of(),
         )
         self.start = self._server.start(model.state())
         self._device = choose_device(settings.device)
@@ -137,6 +140,14 @@ class Engine:
             slots=slots,
             stacks=self._stacks,
         )
+
+    def _seconds_of(self) -> SecondsOf | None:
+        """How long clients take for a round; nobody waits for one that has everybody's data."""
+        if self.algorithm.method.pools_clients:
+            return None
+        ids, settings = self._federation.client_ids, self._settings
+        speeds = client_speeds(settings.speeds, ids, settings.seed)
+        return seconds_by_speed(ids, self._federation.sizes(), settings.local.epochs, speeds)
 
     def _check_per_round(self) -> int:
         """How many take part in a round, k."""

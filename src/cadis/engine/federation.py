@@ -13,6 +13,7 @@ from torch import Tensor
 from cadis.core import CadisError, ClientId, checked_client_id, generator_for
 from cadis.data import Examples, Subsets, joined
 from cadis.data.examples import broken_sentence
+from cadis.engine.speeds import Speeds
 from cadis.partition import held_out
 from cadis.training import Device, LocalSettings, check_labels
 
@@ -180,6 +181,8 @@ class EngineSettings:
             are the same but for rounding.
         client_test: what share of each client's examples is held out: the client never trains on
             them, and is tested on them instead of on its training data.
+        speeds: how many samples a second clients handle, for the simulated clock: "LOW:HIGH" to be
+            drawn from, a file, or a number for each client; if empty, one per unit of time.
     """
 
     rounds: Annotated[int, Gt(0)]
@@ -192,6 +195,7 @@ class EngineSettings:
     eval_every: Annotated[int, Gt(0)] = 1
     stack: bool = True
     client_test: Annotated[float, Ge(0), Lt(1)] = 0.0
+    speeds: Speeds = ""
 
 
 def sizes_of(clients: Sequence[Examples]) -> list[int]:

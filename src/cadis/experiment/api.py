@@ -2,7 +2,7 @@
 
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from cadis.core import CadisError, ClientId, one_thread
 from cadis.data import Callbacks, Examples, Subsets, as_examples
 from cadis.engine import Engine, EngineSettings, Federation
+from cadis.engine.speeds import speeds_by_client
 from cadis.experiment.running import OnRound, RunResult, execute
 from cadis.local_optimizers import LocalOptimizer
 from cadis.methods import Method
@@ -61,6 +62,7 @@ def run(
     eval_every: int = 1,
     stack: bool = True,
     client_test: float = 0.0,
+    speeds: str | Mapping[ClientId, float] | Sequence[float] = "",
     head: str | None = None,
     client_ids: Sequence[ClientId] = (),
     true_clusters: Sequence[int] | None = None,
@@ -105,6 +107,9 @@ def run(
             for rounding.
         client_test: what share of each client's samples is held out: the client never trains on
             them, and is tested on them instead of on its training data.
+        speeds: samples a second that clients handle, for the simulated clock: by client, or one
+            after the other; "LOW:HIGH" to draw them from, or a file "FILE.json"; by default
+            everybody is equally fast.
         head: name of the classifier layer, by default the one that is found.
         client_ids: names of the clients, by default their positions.
         true_clusters: the true cluster of each client, if known, to compare with what is found.
@@ -139,6 +144,7 @@ def run(
         "eval_every": eval_every,
         "stack": stack,
         "client_test": client_test,
+        "speeds": _speeds(speeds, federation.client_ids),
     }
     settings = validated(EngineSettings, given | {"local": local})
     check_names("augmentation", settings.local.augment, AUGMENTATIONS)
@@ -167,6 +173,16 @@ def _clients(clients: Iterable[tuple[Tensor, Tensor] | Examples]) -> Sequence[Ex
             f"The clients must be a list of inputs and labels, not a {type(clients).__name__}."
         )
     return [as_examples(client, f"Client {n}") for n, client in enumerate(clients)]
+
+
+def _speeds(
+    speeds: str | Mapping[ClientId, float] | Sequence[float], client_ids: Sequence[ClientId]
+) -> object:
+    """Speeds as settings hold them, which check the rest."""
+    if isinstance(speeds, Mapping):
+        return speeds_by_client(speeds, client_ids, "What is given as speeds")
+    listed = isinstance(speeds, Iterable) and not isinstance(speeds, str)
+    return tuple(speeds) if listed else speeds
 
 
 def _true_clusters(clusters: Sequence[int]) -> Tensor:

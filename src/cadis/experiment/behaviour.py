@@ -191,7 +191,8 @@ def _train(
         if what == "training clients":
             callbacks.progress(what, done, total)
 
-    how = replace(settings.for_engine(), rounds=1, per_round=None, test_clients=0, client_test=0.0)
+    how = settings.for_engine()
+    how = replace(how, rounds=1, per_round=None, test_clients=0, client_test=0.0, speeds="")
     engine = Engine(model, federation, Algorithm(HeadKeeping()), how, Path(), settings.head or None)
     (result,) = engine.rounds(engine.start, Callbacks(progress, callbacks.say))
     if gone := result.record.rejected:

@@ -8,6 +8,7 @@ from cadis.algorithm import Algorithm
 from cadis.core import CadisError
 from cadis.core.user_code import is_user_code
 from cadis.data import DATASETS
+from cadis.engine.speeds import check_speeds
 from cadis.experiment.settings import Settings
 from cadis.methods import Method
 from cadis.models import MODELS
@@ -146,6 +147,7 @@ def _check_choices(settings: Settings) -> None:
         choices = ["auto", *PARTITIONERS, "clients", "FILE.json"]
         check_names("partition", [settings.partition], choices)
     check_names("augmentation", settings.augment, AUGMENTATIONS)
+    check_speeds(settings.speeds)
 
 
 def _partitioner_of(partition: str) -> type[Any]:

@@ -76,6 +76,9 @@ class Settings(FederationSettings):
             for rounding.
         client_test: what share of each client's samples is held out: the client never trains on
             them, and is tested on them instead of on its training data.
+        speeds: samples a second that clients handle, for a simulated clock: LOW:HIGH, between
+            which they are drawn, or a file FILE.json of {client: samples a second}; without it,
+            everybody is equally fast.
     """
 
     model: str = "auto"
@@ -93,6 +96,7 @@ class Settings(FederationSettings):
     eval_every: Annotated[int, Gt(0)] = 1
     stack: bool = True
     client_test: Annotated[float, Ge(0), Lt(1)] = 0.0
+    speeds: str = ""
 
     def settled(self, num_clients: int, picture: tuple[int, int]) -> "Settings":
         """Without "auto", once the data are known.
@@ -127,6 +131,7 @@ class Settings(FederationSettings):
             self.eval_every,
             self.stack,
             self.client_test,
+            self.speeds,
         )
 
 

@@ -79,6 +79,11 @@ class MethodStrategy(Strategy):
                 f"{self.algorithm.method.name} needs everybody's data in one place; run it by "
                 "cadis.run."
             )
+        if self.algorithm.method.needs_clock:
+            raise CadisError(
+                f"{self.algorithm.method.name} needs a simulated clock, which there is not where "
+                "clients are real; run it by cadis.run."
+            )
         check_names("option", settings, names_of(StrategySettings))
         self.settings = validated(StrategySettings, settings)
         self._steps: _Steps | None = None

@@ -3,6 +3,7 @@
 from cadis.methods.balancefl import BalanceFL
 from cadis.methods.cadis import CADIS, CADISPaper
 from cadis.methods.defaults import Defaults, weighted_models
+from cadis.methods.fedat import FedAT
 from cadis.methods.fedavg import FedAvg
 from cadis.methods.feddyn import FedDyn
 from cadis.methods.fedfa import FedFA
@@ -24,6 +25,7 @@ from cadis.methods.protocol import (
     Penalty,
     Prepared,
     Reply,
+    SecondsOf,
     ServerRound,
     ServerState,
     Step,
@@ -52,6 +54,7 @@ _OURS: tuple[type[Method], ...] = (
     FedNTD,
     BalanceFL,
     MOON,
+    FedAT,
 )
 
 METHODS: dict[str, type[Method]] = {method.name: method for method in _OURS}
@@ -77,6 +80,7 @@ __all__ = [
     "Calibration",
     "Defaults",
     "EpochOrder",
+    "FedAT",
     "FedAdagrad",
     "FedAdam",
     "FedAvg",
@@ -96,6 +100,7 @@ __all__ = [
     "Penalty",
     "Prepared",
     "Reply",
+    "SecondsOf",
     "ServerRound",
     "ServerState",
     "SingleSet",

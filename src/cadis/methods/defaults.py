@@ -55,6 +55,7 @@ class Defaults:
 
     pools_clients: ClassVar[bool] = False
     compares_heads: ClassVar[bool] = False
+    needs_clock: ClassVar[bool] = False
     penalty_stacks: ClassVar[bool] = False
     slopes_known: ClassVar[bool] = False
     needs_scalars: ClassVar[tuple[str, ...]] = ()
@@ -139,6 +140,15 @@ class Defaults:
     ) -> ServerState:
         """Server: one model."""
         return ServerState({"model": model})
+
+    def candidates(
+        self,
+        server_round: ServerRound,  # noqa: ARG002
+        state: ServerState,  # noqa: ARG002
+        clients: Sequence[ClientId],
+    ) -> Sequence[ClientId]:
+        """Server: everybody who is there may take part."""
+        return clients
 
     def broadcast(
         self,

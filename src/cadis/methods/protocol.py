@@ -186,6 +186,15 @@ class ServerState:
     memory: TensorState = field(default_factory=dict)
 
 
+SecondsOf: TypeAlias = Callable[[Sequence[ClientId]], Tensor]
+"""The simulated time that each of some clients takes for a round, (n,), float64."""
+
+
+def _one_second_each(clients: Sequence[ClientId]) -> Tensor:
+    """Everybody is as fast as everybody else."""
+    return torch.ones(len(clients), dtype=torch.float64)
+
+
 @dataclass(frozen=True)
 class ServerRound:
     """What the server knows in a round.
@@ -197,6 +206,8 @@ class ServerRound:
         generator: the round's source of randomness.
         true_clusters: who really belongs together, where that is known; for oracles only.
         num_outputs: rows of the classifier layer's weight; 0 if there is no such layer.
+        clients: those that are there; empty where nobody has told.
+        seconds_of: the simulated time that clients take for a round; by default 1 for everybody.
     """
 
     number: int
@@ -205,6 +216,8 @@ class ServerRound:
     generator: torch.Generator
     true_clusters: Mapping[ClientId, int] | None = None
     num_outputs: int = 0
+    clients: Sequence[ClientId] = ()
+    seconds_of: SecondsOf = _one_second_each
 
 
 @dataclass(frozen=True)
@@ -232,12 +245,15 @@ class Aggregation:
         weights: what each update weighed in its model, (k,).
         report: what the method tells about the round, as named arrays of numbers. An array with
             one entry, row, or row and column a participant is in the order of the updates.
+        clock: the simulated time at which the round ended, where it is not when the slowest
+            participant was done.
     """
 
     models: Mapping[str, ModelState]
     memory: TensorState
     weights: Tensor
     report: TensorState = field(default_factory=dict)
+    clock: float | None = None
 
 
 class Method(Protocol):
@@ -247,6 +263,7 @@ class Method(Protocol):
         name: as users type it.
         pools_clients: whether one client is to hold everybody's data (centralised training).
         compares_heads: whether the server looks at the updates of the classifier layer.
+        needs_clock: whether the server must know how long clients take, as only simulated ones do.
         needs_scalars: names of the scalars that every update must come with.
         needs_tensors: names of the tensors that every update must come with.
         goes_with: names of the parts of other kinds that it is meant to be used with, by kind;
@@ -256,6 +273,7 @@ class Method(Protocol):
     name: ClassVar[str]
     pools_clients: ClassVar[bool]
     compares_heads: ClassVar[bool]
+    needs_clock: ClassVar[bool]
     needs_scalars: ClassVar[tuple[str, ...]]
     needs_tensors: ClassVar[tuple[str, ...]]
     goes_with: ClassVar[Mapping[str, str]]
@@ -266,6 +284,11 @@ class Method(Protocol):
 
     def init(self, model: ModelState, generator: torch.Generator) -> ServerState:
         """Server: the state before the first round, from the initial model."""
+
+    def candidates(
+        self, server_round: ServerRound, state: ServerState, clients: Sequence[ClientId]
+    ) -> Sequence[ClientId]:
+        """Server: those of the clients that are there who may take part in this round."""
 
     def broadcast(self, server_round: ServerRound, state: ServerState, client: ClientId) -> Message:
         """Server: what to send to one of the participants."""

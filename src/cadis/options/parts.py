@@ -18,7 +18,13 @@ from cadis.options.validation import check_names, listed, names_of, validated
 _AUTO = "auto"
 """What is typed for "what the method goes with"."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-ADDED_SETTINGS = {"augment": [], "precision": "float32", "stack": True, "client_test": 0.0}
+ADDED_SETTINGS = {
+    "augment": [],
+    "precision": "float32",
+    "stack": True,
+    "client_test": 0.0,
+    "speeds": "",
+}
 """Settings that older runs do not name, and what these runs did."""
 _typed_names: dict[type, str] = {}
 """How a user's own classes were named, such as ``mine.py:Mine``: they are stored by that."""

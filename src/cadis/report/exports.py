@@ -52,6 +52,10 @@ def results_csv(comparison: Comparison) -> str:
             rounds = found.rounds
             told = [rounds.mean, rounds.deviation] if rounds else [None, None]
             lines.append([group.label, f"rounds_to_{target:g}", *told, found.reached, *[None] * 6])
+        for target in comparison.targets if comparison.has_clock else ():
+            found = comparison.time_to(group, target)
+            told = [found.rounds.mean, found.rounds.deviation] if found.rounds else [None, None]
+            lines.append([group.label, f"time_to_{target:g}", *told, found.reached, *[None] * 6])
     return _csv(head, lines)
 
 
@@ -61,6 +65,8 @@ def runs_csv(comparison: Comparison) -> str:
     measures = (*MEASURES, *comparison.task_measures)
     head = ["method", "seed", *(measure.key for measure in measures)]
     head += [f"rounds_to_{target:g}" for target in comparison.targets]
+    timed = comparison.targets if comparison.has_clock else ()
+    head += [f"time_to_{target:g}" for target in timed]
     head.append("clients_tested_on")
     head += [f"accuracy_of_{name}" for name in classes]
     lines: list[list[object]] = []
@@ -68,7 +74,8 @@ def runs_csv(comparison: Comparison) -> str:
         by_seed = {run_data.seed: run_data for run_data in group.runs}
         for scores in group.scores:
             values = [measure.of(scores) for measure in measures]
-            rounds = [scores.rounds_to(target) for target in comparison.targets]
+            rounds: list[float | None] = [scores.rounds_to(t) for t in comparison.targets]
+            rounds += [scores.time_to(target) for target in timed]
             run_data = by_seed[scores.seed]
             last = run_data.last_tested.class_accuracy
             told = [group.label, scores.seed, *values, *rounds, run_data.own_data]

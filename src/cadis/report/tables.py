@@ -29,6 +29,7 @@ def sheets(comparison: Comparison) -> list[Sheet]:
         _measured(comparison, "Further measures in the last round", comparison.task_measures),
         _tested(comparison),
         _targets(comparison),
+        _times(comparison),
         _clients(comparison),
         _models(comparison),
         _classes(comparison),
@@ -53,7 +54,7 @@ def notes(comparison: Comparison) -> list[str]:
         "10-round mean: of the last 10 rounds, or of all if there are fewer; "
         "amplitude: the best of them minus the worst."
     )
-    told += [*_sampled(comparison), *_own_data(comparison)]
+    told += [*_clock(comparison), *_sampled(comparison), *_own_data(comparison)]
     if rare := comparison.results.rare_in_words:
         told.append(
             f"Rare: last accuracy on the classes that only the smallest clusters have ({rare})."
@@ -62,6 +63,21 @@ def notes(comparison: Comparison) -> list[str]:
         told.append("SingleSet has all data in one place: a line to measure by, no contestant.")
     told += _missing(comparison)
     return told
+
+
+def _clock(comparison: Comparison) -> list[str]:
+    """What simulated time is, and how long the rounds took by it."""
+    ends = {
+        group.label: Spread.of([scores.clocks[-1] for scores in group.scores if scores.clocks])
+        for group in comparison.groups
+    }
+    took = [f"{label} {end.mean:,.4g}" for label, end in ends.items() if end is not None]
+    if not took:
+        return []
+    return [
+        "Simulated seconds: a round ends when its slowest participant does; one of FedAT is that "
+        f"of a tier. All rounds took: {', '.join(took)}."
+    ]
 
 
 def _sampled(comparison: Comparison) -> list[str]:
@@ -199,6 +215,21 @@ def _targets(comparison: Comparison) -> Sheet | None:
     against = f" (speed-up over {comparison.baseline.label})" if comparison.baseline else ""
     columns = [_rows_are(comparison), *(f"{target:.0%}" for target in targets)]
     return Sheet(f"Rounds to reach an accuracy{against}", columns, rows, [])
+
+
+def _times(comparison: Comparison) -> Sheet | None:
+    """Simulated seconds to reach the same accuracies, where clients have speeds."""
+    if not comparison.has_clock:
+        return None
+    targets = comparison.targets
+    rows = [
+        [group.label, *(_shown_rounds(comparison.time_to(group, target)) for target in targets)]
+        for group in comparison.groups
+        if any(scores.clocks for scores in group.scores)
+    ]
+    against = f" (speed-up over {comparison.baseline.label})" if comparison.baseline else ""
+    columns = [_rows_are(comparison), *(f"{target:.0%}" for target in targets)]
+    return Sheet(f"Simulated seconds to reach an accuracy{against}", columns, rows, [])
 
 
 def _models(comparison: Comparison) -> Sheet | None:

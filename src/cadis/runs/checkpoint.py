@@ -66,6 +66,7 @@ class Manifest:
         clients: by client number, the file that holds its memory.
         run: a deployment's name for the run.
         members: who is who in a deployment.
+        clock: the simulated time.
     """
 
     __pydantic_config__: ClassVar = STRICT
@@ -77,6 +78,7 @@ class Manifest:
     clients: Mapping[int, StoredFile] = field(default_factory=dict)
     run: str = ""
     members: tuple[Member, ...] = ()
+    clock: float = 0.0
 
     def to_bytes(self) -> bytes:
         """As it is stored: with a digest of its own, since nothing else vouches for it."""
@@ -173,6 +175,7 @@ class Checkpoint:
             client_files=dict(manifest.clients),
             run=manifest.run,
             members=manifest.members,
+            clock=manifest.clock,
         )
 
     def read_legacy(self) -> Manifest | None:

@@ -89,6 +89,7 @@ class RoundRecord:
         client_loss: mean training loss of each participant, None if it did not tell.
         models: each of the global models, if there are several.
         client_models: which of these each participant trained, if there are several.
+        clock: the simulated time at the end of the round; None where nothing is simulated.
     """
 
     __pydantic_config__: ClassVar = STRICT
@@ -107,6 +108,7 @@ class RoundRecord:
     client_loss: list[float | None] = field(default_factory=list)
     models: list[ModelRecord] = field(default_factory=list)
     client_models: list[str] = field(default_factory=list)
+    clock: float | None = None
 
     def array(self, name: str) -> NDArray[Any] | None:
         """An array that the method told, NaN for what is no number; None if it told none."""
@@ -196,6 +198,7 @@ class RunState:
         client_files: by client number, the file that holds its memory, if it is kept here.
         run: a deployment's name for the run, by which clients find their memories.
         members: who is who in a deployment.
+        clock: the simulated time.
     """
 
     round: int
@@ -205,6 +208,7 @@ class RunState:
     client_files: Mapping[int, StoredFile] = field(default_factory=dict)
     run: str = ""
     members: tuple[Member, ...] = ()
+    clock: float = 0.0
 
 
 @dataclass(frozen=True)

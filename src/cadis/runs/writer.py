@@ -116,6 +116,7 @@ class RunWriter:
                 clients=state.client_files,
                 run=state.run,
                 members=state.members,
+                clock=state.clock,
             )
             files = {_BEST: self._model_bytes(state)} if best else {}
             if _clients(state.members) != _clients(self._manifest.members):

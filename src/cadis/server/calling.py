@@ -1,13 +1,14 @@
 """Calling parts: what one of a user's own does wrong is told in a sentence that names it."""
 
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import isfinite
 from typing import Any
 
 from torch import Tensor
 
-from cadis.core import CadisError, Message, ModelState, RunError
+from cadis.core import CadisError, ClientId, Message, ModelState, RunError
 from cadis.core.user_code import one_line
 from cadis.methods import Aggregation, ServerState
 
@@ -32,6 +33,48 @@ def checked_state(state: ServerState, name: str) -> ServerState:
     _check_models(state.models, f"{name}.init")
     check_tensors(state.memory, f"The memory of {name}")
     return state
+
+
+def checked_candidates(
+    found: Sequence[ClientId], there: Sequence[ClientId], name: str
+) -> Sequence[ClientId]:
+    """Whom a method lets take part, of those that are there."""
+    if found is there:
+        return found
+    _check_clients(found, there, f"{name}.candidates names", "name")
+    if not found:
+        raise CadisError(f"{name}.candidates names nobody; it must name at least one client.")
+    return list(found)
+
+
+def check_chosen(
+    chosen: Sequence[ClientId], candidates: Sequence[ClientId], wanted: int, name: str
+) -> None:
+    """Refuse what a sampler must not say."""
+    said = f"The sampler {name} chose"
+    _check_clients(chosen, candidates, said, "choose")
+    if not 1 <= len(chosen) <= wanted:
+        raise CadisError(f"{said} {len(chosen)} clients; it must choose 1 to {wanted}.")
+
+
+def _check_clients(
+    named: Sequence[ClientId], there: Sequence[ClientId], said: str, verb: str
+) -> None:
+    """Refuse clients that are not there, and any that is named twice."""
+    known = set(there)
+    if strangers := [client for client in named if client not in known]:
+        raise CadisError(f"{said} {strangers[0]!r}, which is no client that is there.")
+    if len(set(named)) < len(named):
+        raise CadisError(f"{said} a client twice; {verb} each once.")
+
+
+def checked_clock(clock: float, before: float, name: str) -> float:
+    """When a round ended, as a method says."""
+    if not (isfinite(clock) and clock >= before):
+        raise CadisError(
+            f"{name}.aggregate says that the round ended at {clock}, but it began at {before:g}."
+        )
+    return float(clock)
 
 
 def checked_message(message: Message, name: str) -> Message:

@@ -22,19 +22,22 @@ from cadis.core import (
     derive_seed,
     generator_for,
 )
-from cadis.methods import Aggregation, ServerRound, ServerState
+from cadis.methods import Aggregation, SecondsOf, ServerRound, ServerState
 from cadis.runs import RoundResult, RunState, Seconds
 from cadis.samplers import SamplerRound
 from cadis.server.calling import (
     calling,
+    check_chosen,
     check_tensors,
     checked_aggregation,
+    checked_candidates,
+    checked_clock,
     checked_message,
     checked_state,
 )
 from cadis.server.checks import NOT_FINITE, check_answer, limited_counts, sorted_out
 from cadis.server.record import Outcome, Told, record_of
-from cadis.server.transport import Answer, Answers, Plan, Transport
+from cadis.server.transport import Answer, Answers, Plan, Presence, Transport
 from cadis.transforms import apply_chain
 
 
@@ -57,6 +60,7 @@ class Server:
         min_updates: the fewest good updates to make a new global model of.
         attempts: how often a round with too few good updates is tried.
         on_outcome: called with what came of the answers of a round, also of a failed attempt.
+        seconds_of: the simulated time that clients take; None where nothing is simulated.
     """
 
     algorithm: Algorithm
@@ -68,6 +72,7 @@ class Server:
     min_updates: int = 1
     attempts: int = 1
     on_outcome: Callable[[Outcome], None] = _ignore
+    seconds_of: SecondsOf | None = None
 
     def start(self, model: ModelState, run: str = "") -> RunState:
         """The state before the first round, from the initial model."""
@@ -103,6 +108,8 @@ class Server:
         )
         users = self.users(outcome.state, transport.everyone())
         record, evaluation = record_of(number, outcome, tested, seconds, users, self.algorithm.task)
+        if self.seconds_of is not None:
+            record = replace(record, clock=outcome.state.clock)
         return RoundResult(record, evaluation, outcome.state)
 
     def _tried(self, plan: Plan, transport: Transport) -> tuple[Outcome, float]:
@@ -137,9 +144,11 @@ class Server:
         presence = transport.presence()
         seed = derive_seed(self.seed, "again", attempt) if attempt else self.seed
         generator = generator_for(seed, "participants", number)
-        among = presence.clients, presence.wanted, generator, state.server.memory
         sampler, method = self.algorithm.sampler, self.algorithm.method
-        server_round = self._server_round(number, presence.num_clients)
+        server_round = self._server_round(number, presence)
+        candidates = self._candidates(server_round, state.server)
+        wanted = min(presence.wanted, len(candidates))
+        among = candidates, wanted, generator, state.server.memory
 
         def clusters_of(clients: Sequence[ClientId]) -> Tensor:
             with calling(method, "clusters_of"):
@@ -147,7 +156,7 @@ class Server:
 
         with calling(sampler, "choose"):
             chosen = list(sampler.choose(SamplerRound(number, *among, clusters_of), state.sampler))
-        self._check_chosen(chosen, presence.clients, presence.wanted)
+        check_chosen(chosen, candidates, wanted, sampler.name)
         with calling(method, "broadcast"):
             messages = {
                 client: checked_message(
@@ -156,6 +165,13 @@ class Server:
                 for client in chosen
             }
         return Plan(number, state, presence, messages)
+
+    def _candidates(self, server_round: ServerRound, state: ServerState) -> Sequence[ClientId]:
+        """Those who may take part, as the method says."""
+        method, there = self.algorithm.method, server_round.clients
+        with calling(method, "candidates"):
+            found = method.candidates(server_round, state, there)
+        return checked_candidates(found, there, method.name)
 
     def conclude(self, plan: Plan, answers: Answers, transport: Transport) -> Outcome:
         """Make new global models of the good answers, if they are enough."""
@@ -179,7 +195,7 @@ class Server:
     def _aggregated(self, plan: Plan, updates: Sequence[ClientUpdate]) -> Aggregation:
         """What the method makes of the updates."""
         method, sent = self.algorithm.method, plan.state.server
-        server_round = self._server_round(plan.number, plan.presence.num_clients)
+        server_round = self._server_round(plan.number, plan.presence)
         with calling(method, "aggregate"):
             aggregation = method.aggregate(server_round, updates, sent)
         checked = checked_aggregation(aggregation, method.name, len(updates), sent.models)
@@ -202,7 +218,17 @@ class Server:
             server=ServerState(models, aggregation.memory),
             sampler=_copied(learned, _storages(updates)),
             server_optimizer=optimizer,
+            clock=self._clock_after(plan, aggregation),
         )
+
+    def _clock_after(self, plan: Plan, aggregation: Aggregation) -> float:
+        """The simulated time: when the slowest participant is done, unless the method knows."""
+        before, told = plan.state.clock, aggregation.clock
+        if self.seconds_of is None:
+            return before
+        if told is None:
+            return before + float(self.seconds_of(list(plan.messages)).max())
+        return checked_clock(told, before, self.algorithm.method.name)
 
     def _updates(
         self, plan: Plan, accepted: Sequence[Answer]
@@ -261,27 +287,17 @@ class Server:
                 memories[name] = memory
         return models, memories
 
-    def _server_round(self, number: int, num_clients: int) -> ServerRound:
-        return ServerRound(
+    def _server_round(self, number: int, presence: Presence) -> ServerRound:
+        known = ServerRound(
             number=number,
             head=self.head,
-            num_clients=num_clients,
+            num_clients=presence.num_clients,
             generator=generator_for(self.seed, "aggregate", number),
             true_clusters=self.true_clusters,
             num_outputs=self.num_outputs,
+            clients=presence.clients,
         )
-
-    def _check_chosen(
-        self, chosen: Sequence[ClientId], present: Sequence[ClientId], wanted: int
-    ) -> None:
-        """Refuse what a sampler must not say."""
-        name, known = f"The sampler {self.algorithm.sampler.name}", set(present)
-        if strangers := [client for client in chosen if client not in known]:
-            raise CadisError(f"{name} chose {strangers[0]!r}, which is no client that is there.")
-        if len(set(chosen)) < len(chosen):
-            raise CadisError(f"{name} chose a client twice; choose each once.")
-        if not 1 <= len(chosen) <= wanted:
-            raise CadisError(f"{name} chose {len(chosen)} clients; it must choose 1 to {wanted}.")
+        return known if self.seconds_of is None else replace(known, seconds_of=self.seconds_of)
 
     def _too_few(self, number: int, outcome: Outcome) -> str:
         if outcome.rejected and all(r.reason == NOT_FINITE for r in outcome.rejected):

@@ -13,6 +13,7 @@ from cadis.report.figures.clusters import (
 )
 from cadis.report.figures.curves import (
     draw_accuracy,
+    draw_accuracy_time,
     draw_loss,
     draw_measures,
     draw_method_report,
@@ -26,6 +27,7 @@ from cadis.report.partition import draw_federation
 
 _FIGURES = (
     draw_accuracy,
+    draw_accuracy_time,
     draw_ten_rounds,
     draw_rare,
     draw_measures,

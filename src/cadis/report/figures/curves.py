@@ -1,4 +1,4 @@
-"""Lines over rounds: accuracy, loss, further measures, and what methods tell."""
+"""Lines over rounds, or simulated time: accuracy, loss, further measures, and what methods tell."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -7,10 +7,18 @@ from statistics import fmean
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
-from cadis.analysis import LAST_ROUNDS, Group, Results, RunData
+from cadis.analysis import (
+    LAST_ROUNDS,
+    Group,
+    Results,
+    RunData,
+    at_times,
+    clocks_of,
+    time_axis,
+)
 from cadis.report.style import DASHES, Look, Place, figure, looks, shown, shown_text
 from cadis.runs import mean_accuracy
 from cadis.runs.observations import scalar_of, told_scalars
@@ -24,6 +32,40 @@ def draw_accuracy(results: Results, place: Place) -> Path | None:
     """Accuracy of the global model over rounds; of a single method, on the rare classes too."""
     title = "Accuracy of the global model after each round"
     return _draw(results, place("accuracy"), title, "test accuracy", all_classes, also_rare=True)
+
+
+def draw_accuracy_time(results: Results, place: Place) -> Path | None:
+    """Accuracy of the global model over simulated time, where clients have speeds."""
+    timed = [run_data for run_data in results.runs if clocks_of(run_data)]
+    if all(np.isnan(all_classes(run_data)).all() for run_data in timed):
+        return None
+    path, (times, far_apart) = place("accuracy-time"), time_axis(timed)
+    with figure(path, 6.4, 4.1) as drawing:
+        axes = drawing.subplots()
+        for group, look in zip(
+            results.groups, looks([g.name for g in results.groups]), strict=True
+        ):
+            curves = _over_time(group.runs, times)
+            if curves:
+                plot_spread(axes, curves, look, shown(group.label), times)
+        dress(axes, 1, "test accuracy")
+        scale = " (seconds, logarithmic)" if far_apart else " (seconds)"
+        axes.set(xlabel=f"simulated time{scale}", xscale="log" if far_apart else "linear")
+        axes.set_xlim(times[0] if far_apart else 0, times[-1])
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+        drawing.legend(loc="outside lower left", fontsize=8, ncols=4)
+        title = "Accuracy of the global model over simulated time"
+        axes.set_title(f"{title}{_over_seeds(results)}", fontsize=10)
+    return path.with_suffix(".png")
+
+
+def _over_time(runs: Sequence[RunData], times: Curve) -> list[Curve]:
+    """The accuracy of each run at these times, NaN where not all of them are under way."""
+    found = [
+        at_times(all_classes(run), clocks, times) for run in runs if (clocks := clocks_of(run))
+    ]
+    gaps = np.isnan(found).any(axis=0)  # a mean of other seeds would jump there
+    return [] if not found or gaps.all() else [np.where(gaps, np.nan, curve) for curve in found]
 
 
 def draw_ten_rounds(results: Results, place: Place) -> Path | None:
@@ -127,9 +169,21 @@ def spread_of(curves: list[Curve]) -> tuple[Curve, Curve, Curve]:
     return rounds, mean, np.sqrt(squares / np.maximum(known - 1, 1))
 
 
-def plot_spread(axes: Axes, curves: list[Curve], look: Look, label: str) -> None:
-    """The mean of curves, and a band of one standard deviation; of one curve, itself."""
+def plot_spread(
+    axes: Axes, curves: list[Curve], look: Look, label: str, times: Curve | None = None
+) -> None:
+    """The mean of curves, and a band of one standard deviation; of one curve, itself.
+
+    Args:
+        axes: where to draw.
+        curves: with a value a round, or one for each of ``times``.
+        look: how lines look.
+        label: what the legend says.
+        times: where values are, if not at rounds.
+    """
     rounds, mean, deviation = spread_of(curves)
+    if times is not None:
+        rounds = times[rounds.astype(int) - 1]
     marker = "." if len(rounds) < 10 else None  # a single round is no line
     line = {"color": look.colour, "ls": DASHES[look.dash], "marker": marker}
     axes.plot(rounds, mean, **line, label=label)

@@ -6,7 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from cadis.analysis import HEADLINE, Comparison, Results, RunData, answer, details, sample
+from cadis.analysis import (
+    HEADLINE,
+    Comparison,
+    Results,
+    RunData,
+    answer,
+    clocks_of,
+    details,
+    sample,
+    time_axis,
+)
 from cadis.core import one_thread
 from cadis.report.exports import results_csv, runs_csv
 from cadis.report.figures.curves import (
@@ -103,11 +113,26 @@ def _accuracy(results: Results) -> dict[str, Any] | None:
             "all": _listed(all_classes(run_data)),
             "rare": _listed(rare_classes(run_data)) if run_data.rare else None,
             "measures": {name: _listed(measured(name, run_data)) for name in names},
+            "clock": [_significant(clock) for clock in clocks_of(run_data)],
         }
         for place, run_data in runs_of(results)
     ]
     told = {"rare": results.rare_in_words, "smoothing": _SMOOTHING, "measures": names}
-    return {"runs": runs, **told}
+    return {"runs": runs, "times": _times(results), **told}
+
+
+def _times(results: Results) -> dict[str, Any] | None:
+    """When accuracies over simulated time are looked at; None where clients have no speeds."""
+    timed = [run_data for run_data in results.runs if clocks_of(run_data)]
+    if not timed:
+        return None
+    times, far_apart = time_axis(timed)
+    return {"at": [_significant(time) for time in times], "logarithmic": far_apart}
+
+
+def _significant(time: float) -> float:
+    """With as many digits as anybody sees."""
+    return float(f"{time:.6g}")
 
 
 def _federation(results: Results) -> dict[str, Any] | None:

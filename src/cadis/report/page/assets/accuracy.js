@@ -1,9 +1,9 @@
-/* Accuracy over rounds: a line a method, its seeds as a band or each. */
+/* Accuracy over rounds, or simulated time: a line a method, its seeds as a band or each. */
 (function (Cadis) {
   "use strict";
 
   const make = Cadis.make;
-  let part, chart, legend, figure, measure, smoothing, value, spread, details;
+  let part, chart, legend, figure, measure, smoothing, value, spread, over, details;
   let lines = []; // {method, name, colour, dash, points: [round, mean, deviation], seeds: [points]}
 
   function length() {
@@ -13,6 +13,9 @@
   /** The chosen measure of the task; null if accuracy is chosen. */
   const further = () => part.measures.find((name) => `measure-${name}` === measure.list.value) ?? null;
 
+  /** The times that are looked at; null if lines are over rounds. */
+  const times = () => (part.times && over.chosen() === "time" ? part.times : null);
+
   const words = (name) => name.replaceAll("_", " ");
 
   /** A run's values of what is chosen, if it has any. */
@@ -21,15 +24,22 @@
     return name === null ? run[measure.list.value] : run.measures[name];
   }
 
+  /** Runs' values where they are looked at: null where, over time, not all of them are under way. */
+  function placed(runs) {
+    const width = Number(smoothing.value);
+    const shown = runs.filter((run) => values(run) && (!times() || run.clock.length));
+    const smoothed = shown.map((run) => Cadis.smooth(values(run), width));
+    if (!times()) return smoothed;
+    const timed = smoothed.map((one, position) => Cadis.atTimes(one, shown[position].clock, times().at));
+    const whole = times().at.map((_, position) => timed.every((one) => one[position] != null));
+    return timed.map((one) => one.map((value, position) => (whole[position] ? value : null)));
+  }
+
   function line([index, runs], rounds) {
     const { name, colour, dash } = Cadis.method(index);
-    const width = Number(smoothing.value);
-    const smoothed = runs
-      .map(values)
-      .filter(Boolean)
-      .map((one) => Cadis.smooth(one, width));
+    const smoothed = placed(runs);
     const seeds = smoothed.map((values) =>
-      values.map((one, position) => [position + 1, one]).filter(([, one]) => one != null),
+      values.map((one, position) => [rounds[position], one]).filter(([, one]) => one != null),
     );
     return {
       method: index,
@@ -43,7 +53,7 @@
   }
 
   function compute() {
-    const rounds = Array.from({ length: length() }, (_, position) => position + 1);
+    const rounds = times()?.at ?? Array.from({ length: length() }, (_, position) => position + 1);
     lines = Cadis.byMethod(part.runs)
       .map((group) => line(group, rounds))
       .filter((one) => one.points.length);
@@ -51,7 +61,8 @@
 
   function series(one, width) {
     const { method, name, colour, dash, points, seeds } = one;
-    const end = width > 700 && lines.length < 9 ? Cadis.clip(name, 14) : null;
+    // over time lines end anywhere, and a name there would lie on another line
+    const end = width > 700 && lines.length < 9 && !times() ? Cadis.clip(name, 14) : null;
     const main = Cadis.line({ id: `mean-${method}`, name, colour, dash, points, label: end });
     const way = spread.chosen();
     const range = further() === null ? {} : { lowest: -Infinity, highest: Infinity };
@@ -65,16 +76,17 @@
   }
 
   function option(width) {
-    const labels = lines.length < 9;
+    const labels = lines.length < 9 && !times();
     return {
       ...Cadis.overRounds({
         width,
         value: words(further() ?? "accuracy"),
         rounds: length(),
+        axis: times() ? Cadis.timeAxis(times()) : null,
         legend,
         labels,
         zoom: true,
-        tip: Cadis.lineTip(() => lines, legend, 3),
+        tip: Cadis.lineTip(() => lines, legend, 3, times() ? (at) => `after ${Cadis.short(at)} s` : undefined),
       }),
       series: lines.flatMap((one) => series(one, width)),
     };
@@ -84,7 +96,7 @@
     const tested = Cadis.union(lines.map(({ points }) => points.map(([round]) => round)));
     const rounds = Cadis.thin(tested.length).map((position) => tested[position - 1]);
     const rows = rounds.map((round) => [
-      round,
+      times() ? Cadis.short(round) : round,
       ...lines.map(({ points }) => {
         const point = points.find(([at]) => at === round);
         return point ? `${Cadis.number(point[1])}${point[2] ? ` ± ${Cadis.number(point[2])}` : ""}` : "–";
@@ -92,7 +104,7 @@
     ]);
     return {
       caption: `${measured()}, averaged over ${value.textContent}: mean ± standard deviation over seeds`,
-      columns: ["round", ...lines.map(({ name }) => name)],
+      columns: [times() ? "simulated seconds" : "round", ...lines.map(({ name }) => name)],
       rows,
     };
   }
@@ -107,16 +119,18 @@
       .map(({ name, points }) => ({ name, at: points[points.length - 1][1] }))
       .sort((a, b) => b.at - a.at);
     const ends = last.map(({ name, at }) => `${name} ${Cadis.number(at)}`).join(", ");
-    return `${measured()} over ${length()} rounds. At the end: ${ends}.`;
+    const along = times() ? `${Cadis.short(times().at.at(-1))} simulated seconds` : `${length()} rounds`;
+    return `${measured()} over ${along}. At the end: ${ends}.`;
   }
 
   function caption() {
     const rare = part.rare ? ` Rare classes, those of the smallest clusters: ${Cadis.clip(part.rare, 120)}.` : "";
     const bands = spread.hidden ? "" : " Lines: mean over seeds; bands: ± one standard deviation over seeds.";
+    const clock = times() ? " A round ends when its slowest participant is done; of FedAT, a tier's." : "";
     return (
       `${words(further() ?? "Accuracy")} of the global model on the test set, ` +
       "trailing average over the number of rounds chosen above." +
-      `${bands}${rare} To zoom, drag the handles below the plot, or hold Ctrl and turn the wheel.`
+      `${clock}${bands}${rare} To zoom, drag the handles below the plot, or hold Ctrl and turn the wheel.`
     );
   }
 
@@ -125,6 +139,8 @@
     value.textContent = Cadis.plural(Number(smoothing.value), "round");
     legend.set(lines.map(({ name, colour, dash }) => ({ name, colour, dash })));
     figure.caption.textContent = caption();
+    const title = document.getElementById("accuracy-title");
+    title.textContent = `Accuracy over ${times() ? "simulated time" : "rounds"}`;
     Cadis.refresh(chart, label());
     details.refresh();
   }
@@ -161,12 +177,21 @@
       ],
       show,
     );
+    over = Cadis.radios(
+      "over",
+      "Over",
+      [
+        ["over-rounds", "rounds", "rounds"],
+        ["over-time", "time", "simulated time"],
+      ],
+      show,
+    );
     chart = Cadis.chart("chart-accuracy", option);
     legend = Cadis.legend(chart, "Methods");
     details = Cadis.details("As a table", table);
     figure = Cadis.figure("", legend.element, chart);
     const range = make("label", { class: "control" }, "Average over ", smoothing, " ", value);
-    root.append(make("div", { class: "controls" }, measure, range, spread), figure, details);
+    root.append(make("div", { class: "controls" }, measure, over, range, spread), figure, details);
   }
 
   function update(data) {
@@ -180,6 +205,7 @@
       ...(rare ? [["rare", `${on}rare classes`]] : []),
       ...part.measures.map((name) => [`measure-${name}`, words(name)]),
     ]);
+    over.hidden = !part.times;
     spread.hidden = !Cadis.byMethod(part.runs).some(([, runs]) => runs.length > 1);
     show();
   }

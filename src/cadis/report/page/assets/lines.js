@@ -49,7 +49,7 @@
   };
 
   /** A tooltip over all lines at a round, the highest first. lines: [{name, colour, points}]. */
-  Cadis.lineTip = (lines, legend, digits) =>
+  Cadis.lineTip = (lines, legend, digits, title = (round) => `round ${round}`) =>
     function (hits) {
       const place = [].concat(hits)[0];
       if (!place) return "";
@@ -57,7 +57,8 @@
       const rows = lines()
         .filter((line) => legend.shows(line.name))
         .map((line) => {
-          const point = line.points.find(([at]) => at === round);
+          // on a logarithmic axis the place is rounded
+          const point = line.points.find(([at]) => Math.abs(at - round) <= 1e-9 * at);
           const more = point && line.spread && point[2] ? ` ± ${Cadis.number(point[2], digits)}` : "";
           return (
             point && { value: point[1], row: [line.colour, line.name, `${Cadis.number(point[1], digits)}${more}`] }
@@ -65,12 +66,12 @@
         });
       const sorted = rows.filter(Boolean).sort((a, b) => b.value - a.value);
       return Cadis.tip(
-        `round ${round}`,
+        title(round),
         sorted.map(({ row }) => row),
       );
     };
 
-  function zooms(right) {
+  function zooms(right, written) {
     const { line, muted } = Cadis.colours();
     const slider = {
       type: "slider",
@@ -83,7 +84,7 @@
       borderColor: line,
       textStyle: { color: muted },
       fillerColor: "rgba(128,140,155,0.22)",
-      labelFormatter: (at) => Math.round(at),
+      labelFormatter: written,
     };
     // the wheel scrolls the page unless Ctrl is held, and so does a finger
     const inside = {
@@ -95,24 +96,44 @@
     return [slider, inside];
   }
 
-  /** Axes, zoom and tooltip of a chart over rounds. Without fromZero the axis fits the values. */
-  Cadis.overRounds = function ({ width, value, rounds, tip, legend, labels, fromZero = false, zoom = false }) {
+  /** An axis of rounds, from 0. */
+  const roundAxis = (rounds) => ({
+    name: "round",
+    type: "value",
+    min: 0,
+    max: rounds,
+    minInterval: 1,
+    axisLabel: { formatter: (at) => (Number.isInteger(at) ? String(at) : "") },
+    written: (at) => Math.round(at),
+  });
+
+  /** An axis of simulated time: {at: [...], logarithmic}. */
+  Cadis.timeAxis = ({ at, logarithmic }) => ({
+    name: `simulated time (seconds${logarithmic ? ", logarithmic" : ""})`,
+    type: logarithmic ? "log" : "value",
+    min: logarithmic ? at[0] : 0,
+    max: at[at.length - 1],
+    minInterval: 0,
+    axisLabel: { formatter: (time) => Number(Number(time).toPrecision(2)).toLocaleString("en") },
+    written: (time) => Cadis.short(time),
+  });
+
+  /** Axes, zoom and tooltip of a chart over rounds, or another axis. Without fromZero the axis fits the values. */
+  Cadis.overRounds = function ({ width, value, rounds, tip, legend, labels, fromZero = false, zoom = false, axis }) {
     const { line, muted } = Cadis.colours();
+    const { name, written, ...across } = axis ?? roundAxis(rounds);
     const right = labels && width > 700 ? 124 : 16;
     return {
       grid: { ...Cadis.base().grid, bottom: zoom ? 40 : 8, right },
       legend: legend.option(),
-      xAxis: Cadis.axis("round", {
-        min: 0,
-        max: rounds,
-        minInterval: 1,
+      xAxis: Cadis.axis(name, {
+        ...across,
         splitLine: { show: false },
         axisLine: { show: true, lineStyle: { color: line } },
-        axisLabel: { formatter: (at) => (Number.isInteger(at) ? String(at) : "") },
       }),
       yAxis: Cadis.axis(value, { min: fromZero ? 0 : null, scale: !fromZero, nameGap: 12, splitNumber: 4 }),
       tooltip: Cadis.tooltip("axis", tip, { axisPointer: { snap: true, lineStyle: { color: muted } } }),
-      ...(zoom ? { dataZoom: zooms(right) } : {}),
+      ...(zoom ? { dataZoom: zooms(right, written) } : {}),
     };
   };
 })(window.Cadis);

@@ -61,6 +61,20 @@
     return wanted.map((round) => at.get(round) ?? null);
   };
 
+  /** Values of rounds that ended at `clock`, at other times: of the last round before; null beyond the last. */
+  Cadis.atTimes = function (values, clock, times) {
+    const end = clock[clock.length - 1];
+    let position = -1;
+    let last = null;
+    return times.map((time) => {
+      while (position + 1 < clock.length && clock[position + 1] <= time) {
+        position += 1;
+        last = values[position] ?? last;
+      }
+      return time <= end ? last : null;
+    });
+  };
+
   /** All rounds that any of the runs has, in order. */
   Cadis.union = function (lists) {
     return [...new Set(lists.flat())].sort((a, b) => a - b);
