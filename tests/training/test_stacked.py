@@ -20,6 +20,7 @@ from cadis.methods import (
     CADIS,
     Defaults,
     FedAvg,
+    FedCav,
     FedDyn,
     FedFA,
     FedProx,
@@ -170,7 +171,16 @@ def check_alike(
 
 SETTINGS = LocalSettings(epochs=2, batch_size=4, lr=0.05)
 OWNED = [blobs(size, [n % 5, (n + 1) % 5], seed=n) for n, size in enumerate(SIZES)]
-METHODS = [FedAvg(), FedProx(0.3), FedDyn(), CADIS(), CADIS(bandwidth=2.0), FedFA(), Confident()]
+METHODS = [
+    FedAvg(),
+    FedProx(0.3),
+    FedDyn(),
+    CADIS(),
+    CADIS(bandwidth=2.0),
+    FedFA(),
+    FedCav(),
+    Confident(),
+]
 MODELS = {
     "sequential": small_model,
     "own": Own,
@@ -209,6 +219,7 @@ def test_with_one_output() -> None:
     owned = [Examples(e.inputs, e.labels % 2) for e in OWNED]
     algorithm = Algorithm(CADIS(), task=Binary(positive_weight=3.0))
     check_alike(made(lambda: mlp(1, 4, 4, 1)), algorithm, SETTINGS, owned)
+    check_alike(made(lambda: mlp(1, 4, 4, 1)), replace(algorithm, method=FedCav()), SETTINGS, owned)
 
 
 def test_one_that_diverges_leaves_the_others_alone() -> None:

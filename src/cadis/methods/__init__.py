@@ -2,9 +2,13 @@
 
 from cadis.methods.cadis import CADIS, CADISPaper
 from cadis.methods.defaults import Defaults, weighted_models
+from cadis.methods.fedadp import FedAdp
 from cadis.methods.fedavg import FedAvg
+from cadis.methods.fedcav import FedCav
+from cadis.methods.feddrl import FedDRL
 from cadis.methods.feddyn import FedDyn
 from cadis.methods.fedfa import FedFA
+from cadis.methods.fedfv import FedFV
 from cadis.methods.fedprox import FedProx
 from cadis.methods.protocol import (
     Aggregation,
@@ -26,7 +30,20 @@ from cadis.methods.protocol import (
 from cadis.methods.singleset import SingleSet
 
 METHODS: dict[str, type[Method]] = {
-    method.name: method for method in (CADIS, FedAvg, FedProx, FedFA, FedDyn, SingleSet, CADISPaper)
+    method.name: method
+    for method in (
+        CADIS,
+        FedAvg,
+        FedProx,
+        FedFA,
+        FedDyn,
+        SingleSet,
+        CADISPaper,
+        FedAdp,
+        FedCav,
+        FedFV,
+        FedDRL,
+    )
 }
 
 
@@ -46,9 +63,13 @@ __all__ = [
     "Calibration",
     "Defaults",
     "EpochOrder",
+    "FedAdp",
     "FedAvg",
+    "FedCav",
+    "FedDRL",
     "FedDyn",
     "FedFA",
+    "FedFV",
     "FedProx",
     "Finished",
     "LocalClient",
