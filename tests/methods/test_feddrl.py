@@ -90,10 +90,10 @@ def test_loss_is_that_of_the_received_model() -> None:
 @pytest.mark.parametrize("better", [0, 2])
 def test_learns_to_prefer_who_makes_everybody_better(better: int) -> None:
     """A planted bandit: everybody's next loss is the lower, the more one of three counted."""
-    method = FedDRL(discount=0.0, actor_lr=2e-3)
+    method = FedDRL(discount=0.0)
     memory = dict[str, torch.Tensor]()
     loss, shares = 1.0, []
-    for number in range(1, 101):
+    for number in range(1, 201):
         updates = [client(place, 10, loss) for place in range(3)]
         found = weigh(updates, memory, number, method)
         memory = dict(found.memory)
