@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from cadis.algorithm import Algorithm
 from cadis.core import ClientId, ClientUpdate, Message, ModelState, TensorState
@@ -90,7 +91,7 @@ def view_of(model: FlatModel, examples: Examples) -> LocalView:
 def view(logits: Tensor, representation: Tensor, labels: Tensor) -> LocalView:
     """What a model with these outputs makes of examples."""
     correct = (logits.argmax(dim=-1) == labels) & ~logits.isnan().any(dim=-1)
-    return LocalView(logits, representation, labels, correct)
+    return LocalView(logits, representation, labels, correct, F.cross_entropy(logits, labels))
 
 
 def step_of(parameters: Tensor, received: Tensor, memory: TensorState | None = None) -> Step:

@@ -22,6 +22,7 @@ from cadis.methods import (
     BalanceFL,
     Defaults,
     FedAvg,
+    FedCav,
     FedDyn,
     FedFA,
     FedLC,
@@ -192,6 +193,7 @@ METHODS = [
     FedRS(),
     FedNTD(),
     BalanceFL(),
+    FedCav(),
 ]
 MODELS = {
     "sequential": small_model,
@@ -231,6 +233,7 @@ def test_with_one_output() -> None:
     owned = [Examples(e.inputs, e.labels % 2) for e in OWNED]
     algorithm = Algorithm(CADIS(), task=Binary(positive_weight=3.0))
     check_alike(made(lambda: mlp(1, 4, 4, 1)), algorithm, SETTINGS, owned)
+    check_alike(made(lambda: mlp(1, 4, 4, 1)), replace(algorithm, method=FedCav()), SETTINGS, owned)
 
 
 def test_one_that_diverges_leaves_the_others_alone() -> None:

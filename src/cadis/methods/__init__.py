@@ -3,10 +3,14 @@
 from cadis.methods.balancefl import BalanceFL
 from cadis.methods.cadis import CADIS, CADISPaper
 from cadis.methods.defaults import Defaults, weighted_models
+from cadis.methods.fedadp import FedAdp
 from cadis.methods.fedat import FedAT
 from cadis.methods.fedavg import FedAvg
+from cadis.methods.fedcav import FedCav
+from cadis.methods.feddrl import FedDRL
 from cadis.methods.feddyn import FedDyn
 from cadis.methods.fedfa import FedFA
+from cadis.methods.fedfv import FedFV
 from cadis.methods.fedlc import FedLC
 from cadis.methods.fednova import FedNova
 from cadis.methods.fedntd import FedNTD
@@ -55,6 +59,10 @@ _OURS: tuple[type[Method], ...] = (
     BalanceFL,
     MOON,
     FedAT,
+    FedAdp,
+    FedCav,
+    FedFV,
+    FedDRL,
 )
 
 METHODS: dict[str, type[Method]] = {method.name: method for method in _OURS}
@@ -83,10 +91,14 @@ __all__ = [
     "FedAT",
     "FedAdagrad",
     "FedAdam",
+    "FedAdp",
     "FedAvg",
     "FedAvgM",
+    "FedCav",
+    "FedDRL",
     "FedDyn",
     "FedFA",
+    "FedFV",
     "FedLC",
     "FedNTD",
     "FedNova",

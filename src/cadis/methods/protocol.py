@@ -24,12 +24,14 @@ class LocalView:
         representation: the inputs of its classifier layer, R(x), (n, d).
         labels: the truth, (n,).
         correct: where it predicts the truth, (n,); False where its outputs are not numbers.
+        loss: the task's mean loss of them, ().
     """
 
     logits: Tensor
     representation: Tensor
     labels: Tensor
     correct: Tensor
+    loss: Tensor
 
 
 @dataclass(frozen=True)

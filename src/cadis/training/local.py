@@ -104,9 +104,7 @@ class Client:
 
     def loss(self, model: ModelState) -> float:
         """The mean loss of a model on the client's data, in evaluation mode."""
-        view = self.view(model)
-        precise = torch.promote_types(view.logits.dtype, torch.float32)
-        return float(self.algorithm.task.loss(view.logits.to(precise), view.labels, "mean"))
+        return float(self.view(model).loss)
 
     def train(
         self,
@@ -245,7 +243,14 @@ def view_of(model: FlatModel, examples: Examples, task: Task) -> LocalView:
     logits, representation = logits.to(dtype), representation.to(dtype)
     correct = task.predict(logits) == examples.labels
     correct &= ~logits.isnan().any(dim=1)  # not the class that a prediction makes of them
-    return LocalView(logits, representation, examples.labels, correct)
+    loss = mean_loss(task, logits, examples.labels)
+    return LocalView(logits, representation, examples.labels, correct, loss)
+
+
+def mean_loss(task: Task, logits: Tensor, labels: Tensor) -> Tensor:
+    """The mean loss of outputs, at least in single precision, ()."""
+    precise = torch.promote_types(logits.dtype, torch.float32)
+    return task.loss(logits.to(precise), labels, "mean")
 
 
 def outputs_of(model: FlatModel, examples: Examples) -> tuple[Tensor, Tensor]:

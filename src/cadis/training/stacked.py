@@ -18,7 +18,7 @@ from cadis.data import Examples, joined
 from cadis.data.examples import Scaling
 from cadis.methods import Defaults, LocalView, Penalty, Prepared, Reply, Step, Training
 from cadis.tasks import Task
-from cadis.training.local import Client, batch_sizes, effective_steps, view_of
+from cadis.training.local import Client, batch_sizes, effective_steps, mean_loss, view_of
 from cadis.training.stacked_model import StackedModel
 
 _MOST = 10
@@ -69,9 +69,12 @@ def _views(clients: Sequence[Client]) -> Iterator[LocalView]:
     parts = [client.examples for client in clients]
     first.model.load(model)
     view = view_of(first.model, joined(parts), first.algorithm.task)
-    sizes = [len(part) for part in parts]
-    split = [tensor.split(sizes) for tensor in vars(view).values()]
-    yield from (LocalView(*each) for each in zip(*split, strict=True))
+    sizes, task = [len(part) for part in parts], first.algorithm.task
+    rows = view.logits, view.representation, view.labels, view.correct
+    split = [tensor.split(sizes) for tensor in rows]
+    for logits, representation, labels, correct in zip(*split, strict=True):
+        loss = mean_loss(task, logits, labels)
+        yield LocalView(logits, representation, labels, correct, loss)
 
 
 @dataclass(frozen=True)
