@@ -25,7 +25,6 @@ from cadis.methods import CADIS, FedAvg, FedDyn, FedProx
 from cadis.samplers import Clusters
 from cadis.server_optimizers import Adam, Momentum
 from cadis.transforms import Clip, Noise, NormBound, TopK
-from ifca import IFCA
 from power_of_choice import PowerOfChoice
 from scaffold import Scaffold
 from support import ALL_METHODS, same, small_federation, small_model
@@ -37,7 +36,6 @@ FEDERATED = {m.name: Algorithm(m) for m in ALL_METHODS if not m.pools_clients}
 
 COMPOSED = {
     "scaffold": Algorithm(Scaffold()),
-    "ifca": Algorithm(IFCA()),
     "adam": Algorithm(CADIS(), server_optimizer=Adam()),
     "private": Algorithm(CADIS(), transforms=(Clip(clip=1.0), Noise(noise=0.1))),
     "bounded": Algorithm(FedDyn(), transforms=(TopK(keep=0.5), NormBound(max_norm=0.5))),
@@ -48,7 +46,7 @@ COMPOSED = {
 }
 """The examples of methods, and other compositions."""
 
-OWN = (Scaffold, IFCA)
+OWN = (Scaffold,)
 """Classes that clients of these must know of."""
 
 SMALL = {"epochs": 2, "batch-size": 4, "lr": 0.1}

@@ -1,11 +1,15 @@
 """One file a method, its client half and its server half together. It imports only the core."""
 
 from cadis.methods.cadis import CADIS, CADISPaper
+from cadis.methods.cadis_clusters import CADISClusters
+from cadis.methods.cfl import CFL
 from cadis.methods.defaults import Defaults, weighted_models
 from cadis.methods.fedavg import FedAvg
 from cadis.methods.feddyn import FedDyn
 from cadis.methods.fedfa import FedFA
 from cadis.methods.fedprox import FedProx
+from cadis.methods.flhc import FLHC
+from cadis.methods.ifca import IFCA
 from cadis.methods.protocol import (
     Aggregation,
     Calibration,
@@ -26,7 +30,20 @@ from cadis.methods.protocol import (
 from cadis.methods.singleset import SingleSet
 
 METHODS: dict[str, type[Method]] = {
-    method.name: method for method in (CADIS, FedAvg, FedProx, FedFA, FedDyn, SingleSet, CADISPaper)
+    method.name: method
+    for method in (
+        CADIS,
+        FedAvg,
+        FedProx,
+        FedFA,
+        FedDyn,
+        SingleSet,
+        CADISPaper,
+        IFCA,
+        CFL,
+        FLHC,
+        CADISClusters,
+    )
 }
 
 
@@ -40,8 +57,12 @@ def label_of(name: str) -> str:
 
 __all__ = [
     "CADIS",
+    "CFL",
+    "FLHC",
+    "IFCA",
     "METHODS",
     "Aggregation",
+    "CADISClusters",
     "CADISPaper",
     "Calibration",
     "Defaults",
