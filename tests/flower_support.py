@@ -25,7 +25,6 @@ from cadis.methods import CADIS, FedAvg, FedDyn, FedProx
 from cadis.samplers import Clusters
 from cadis.server_optimizers import Adam, Momentum
 from cadis.transforms import Clip, Noise, NormBound, TopK
-from ifca import IFCA
 from power_of_choice import PowerOfChoice
 from support import ALL_METHODS, same, small_federation, small_model
 
@@ -35,7 +34,6 @@ FEDERATED = {m.name: Algorithm(m) for m in ALL_METHODS if not m.pools_clients an
 """Our methods that need nobody's data in one place, and no simulated clock."""
 
 COMPOSED = {
-    "ifca": Algorithm(IFCA()),
     "adam": Algorithm(CADIS(), server_optimizer=Adam()),
     "private": Algorithm(CADIS(), transforms=(Clip(clip=1.0), Noise(noise=0.1))),
     "bounded": Algorithm(FedDyn(), transforms=(TopK(keep=0.5), NormBound(max_norm=0.5))),
@@ -46,7 +44,7 @@ COMPOSED = {
 }
 """The examples of methods, and other compositions."""
 
-OWN = (IFCA,)
+OWN: tuple[type[Any], ...] = ()
 """Classes that clients of these must know of."""
 
 SMALL = {"epochs": 2, "batch-size": 4, "lr": 0.1}

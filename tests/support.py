@@ -41,6 +41,13 @@ def small_federation() -> Federation:
     return Federation(clients, blobs(25, [0, 1, 2, 3, 4], seed=99), true_clusters=truth)
 
 
+def planted() -> Federation:
+    """Four clients have the classes 0 and 1; two, who share a model with nobody, have 2 and 3."""
+    owned = [[0, 1], [2, 3], [0, 1], [0, 1], [2, 3], [0, 1]]
+    clients = [blobs(24, labels, seed=n) for n, labels in enumerate(owned)]
+    return Federation(clients, blobs(20, [0, 1, 2, 3], seed=99))
+
+
 def small_model(batch_norm: bool = False, dropout: float = 0.0) -> nn.Module:
     """A network for the pictures of :func:`blobs`."""
     torch.manual_seed(0)

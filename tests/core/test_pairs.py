@@ -108,3 +108,15 @@ def test_wrong_observations_are_refused() -> None:
         ObservedPairs().observe([1, 1], torch.eye(2))
     with pytest.raises(CadisError, match="2 clients need"):
         ObservedPairs().observe([1, 2], torch.eye(3))
+
+
+def test_pairs_that_met_and_others() -> None:
+    pairs, matrix = both(seed=3)
+    rows = torch.arange(len(pairs.client_ids))
+    found = pairs.between(rows[:, None], rows)
+    met = (matrix.count > 0).fill_diagonal_(True)
+    assert not met.all()
+    assert torch.equal(found.isnan(), ~met)
+    expected = matrix.mean.clone().fill_diagonal_(1)
+    assert torch.equal(found[met], expected[met])
+    assert ObservedPairs().between(torch.tensor([0]), torch.tensor([1])).isnan().all()

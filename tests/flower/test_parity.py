@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from cadis.algorithm import Algorithm
 from cadis.engine import Engine, Federation
 from cadis.flower import MethodStrategy, server_test
-from cadis.methods import CADIS
+from cadis.methods import CADIS, IFCA
 from cadis.models import FlatModel
 from cadis.runs import RunFolder
 from cadis.tasks import Binary
@@ -31,7 +31,6 @@ from flower_support import (
     small_arrays,
     train_small,
 )
-from ifca import IFCA
 from processes import processes
 from support import blobs, run_rounds, small_model, small_settings
 

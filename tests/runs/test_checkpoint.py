@@ -306,6 +306,15 @@ def test_named_tensors_come_back_in_their_order(tmp_path: Path) -> None:
     assert list(read_tensors(tmp_path, stored)) == names
 
 
+def test_tensors_that_share_memory_are_stored_each(tmp_path: Path) -> None:
+    """As models do of which one has just been begun from another."""
+    shared = torch.arange(6.0)
+    given = {"a": shared, "b": shared, "c": shared[2:4], "d": torch.ones(2)}
+    found = read_tensors(tmp_path, store_tensors(tmp_path / "file", given))
+    assert list(found) == list(given)
+    assert all(torch.equal(found[name], tensor) for name, tensor in given.items())
+
+
 def test_what_differs_is_told_by_its_name(tmp_path: Path) -> None:
     federation = small_federation()
 

@@ -58,6 +58,21 @@ class ObservedPairs:
         together[later, earlier] = together[earlier, later] = values
         return ObservedPairs(ids, grown.pair, mean, count), together
 
+    def between(self, rows: Tensor, others: Tensor) -> Tensor:
+        """The mean similarities of pairs of rows; NaN where two never met, 1 of one with itself.
+
+        Args:
+            rows: of some clients, of any shape.
+            others: of those to compare them with, of a shape that goes with it.
+        """
+        rows, others = torch.broadcast_tensors(rows, others)
+        found = torch.full(rows.shape, torch.nan, dtype=self.mean.dtype)
+        if len(self.pair):
+            pair = torch.maximum(rows, others) << _SHIFT | torch.minimum(rows, others)
+            places = torch.searchsorted(self.pair, pair).clamp(max=len(self.pair) - 1)
+            found = torch.where(self.pair[places] == pair, self.mean[places], found)
+        return torch.where(rows == others, 1, found)
+
     def lowest(self) -> Tensor:
         """The smallest mean of all pairs, or 1, as everybody is like himself, if none has met; ().
 

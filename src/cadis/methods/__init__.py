@@ -2,6 +2,8 @@
 
 from cadis.methods.balancefl import BalanceFL
 from cadis.methods.cadis import CADIS, CADISPaper
+from cadis.methods.cadis_clusters import CADISClusters
+from cadis.methods.cfl import CFL
 from cadis.methods.defaults import Defaults, weighted_models
 from cadis.methods.fedadp import FedAdp
 from cadis.methods.fedat import FedAT
@@ -17,6 +19,8 @@ from cadis.methods.fedntd import FedNTD
 from cadis.methods.fedopt import FedAdagrad, FedAdam, FedAvgM, FedYogi
 from cadis.methods.fedprox import FedProx
 from cadis.methods.fedrs import FedRS
+from cadis.methods.flhc import FLHC
+from cadis.methods.ifca import IFCA
 from cadis.methods.moon import MOON
 from cadis.methods.protocol import (
     Aggregation,
@@ -63,6 +67,10 @@ _OURS: tuple[type[Method], ...] = (
     FedCav,
     FedFV,
     FedDRL,
+    IFCA,
+    CFL,
+    FLHC,
+    CADISClusters,
 )
 
 METHODS: dict[str, type[Method]] = {method.name: method for method in _OURS}
@@ -79,11 +87,15 @@ def label_of(name: str) -> str:
 
 __all__ = [
     "CADIS",
+    "CFL",
+    "FLHC",
+    "IFCA",
     "METHODS",
     "MOON",
     "SCAFFOLD",
     "Aggregation",
     "BalanceFL",
+    "CADISClusters",
     "CADISPaper",
     "Calibration",
     "Defaults",

@@ -217,10 +217,23 @@ class Checkpoint:
 
 def store_tensors(path: Path, tensors: Mapping[str, Tensor]) -> StoredFile:
     """Bring named tensors to the disk; their order is kept, too."""
-    named = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    named = _each_its_own(tensors)
     content = save(named, metadata={_ORDER: json.dumps(list(named))})
     replace_file(path, content)
     return StoredFile(path.name, digest_of(content))
+
+
+def _each_its_own(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Contiguous tensors, no two of which share memory, as the file format demands it.
+
+    Models may do so, when one has just been begun from another.
+    """
+    named, taken = {}, set[int]()
+    for name, tensor in tensors.items():
+        place = tensor.untyped_storage().data_ptr()
+        named[name] = tensor.clone() if place in taken else tensor.contiguous()
+        taken.add(place)
+    return named
 
 
 def read_tensors(folder: Path, stored: StoredFile) -> dict[str, Tensor]:

@@ -1,0 +1,139 @@
+"""Several global models, of which every client trains the one that fits it best."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import cadis
+from cadis.algorithm import Algorithm
+from cadis.core import ModelState, generator_for
+from cadis.engine import Engine
+from cadis.methods import IFCA, FedAvg, ServerRound
+from cadis.models import FlatModel
+from cadis.runs import RunFolder
+from cadis.samplers import Clusters
+from support import model_after, planted, run_rounds, same, small_model, small_settings
+
+
+def test_initial_models_by_hand() -> None:
+    """The given one, and others with noise of so many deviations of its parameters."""
+    model = ModelState(torch.tensor([1.0, 3.0]), torch.zeros(0), torch.zeros(0).long())
+    state = IFCA(num_models=3, spread=0.5).init(model, generator_for(0))
+    assert list(state.models) == ["model-0", "model-1", "model-2"]
+    chance, deviation = generator_for(0), 2**0.5
+    for name in ("model-1", "model-2"):
+        expected = model.parameters + torch.randn(2, generator=chance) * deviation * 0.5
+        torch.testing.assert_close(state.models[name].parameters, expected)
+    assert torch.equal(state.models["model-0"].parameters, model.parameters)
+
+
+def test_one_model_is_fedavg(tmp_path: Path) -> None:
+    settings = replace(small_settings(), stack=False)  # IFCA's clients are trained one by one
+    mine = run_rounds(IFCA(num_models=1), tmp_path, settings)[-1].state.server
+    plain = model_after(run_rounds(FedAvg(), tmp_path, settings)[-1])
+    assert same(mine.models["model-0"].parameters, plain.parameters)
+
+
+def test_ifca_finds_the_clusters(tmp_path: Path) -> None:
+    settings = small_settings(rounds=8, per_round=4)
+    for workers in (1, 2):
+        engine = Engine(
+            small_model(), planted(), Algorithm(IFCA(num_models=2)), settings, tmp_path / "a"
+        )
+        results = list(engine.rounds(engine.start))
+        state = results[-1].state.server
+        used = [IFCA().model_of(client, state) for client in range(6)]
+        assert used[0] == used[2] == used[3] == used[5] != used[1] == used[4], workers
+
+
+def test_several_models_in_the_record(tmp_path: Path) -> None:
+    engine = Engine(
+        small_model(),
+        planted(),
+        Algorithm(IFCA(num_models=2)),
+        small_settings(6, per_round=4),
+        tmp_path,
+    )
+    (*_, last) = engine.rounds(engine.start)
+    record, models = last.record, last.state.server.models
+    assert [model.name for model in record.models] == ["model-0", "model-1"]
+    assert sum(model.clients for model in record.models) == 6
+    tested = []
+    for told in record.models:
+        flat = FlatModel(small_model())
+        flat.load(models[told.name])
+        flat.module.eval()
+        test = planted().test
+        right = (flat.module(test.inputs).argmax(dim=1) == test.labels).double().mean()
+        assert told.accuracy == pytest.approx(float(right))
+        tested.append(float(right) * told.clients)
+    assert record.accuracy == pytest.approx(sum(tested) / 6)
+    assert len(record.client_models) == len(record.participants)
+    assert record.client_accuracy is not None
+    assert len(record.client_accuracy) == 6
+
+
+def test_several_models_are_kept_and_gone_on_with(tmp_path: Path) -> None:
+    federation = planted()
+
+    def run(rounds: int, out: str, resume: bool = False) -> cadis.RunResult:
+        return cadis.run(
+            small_model(),
+            federation.clients,
+            federation.test,
+            rounds=rounds,
+            method=IFCA(num_models=12),
+            per_round=4,
+            lr=0.1,
+            out=tmp_path / out,
+            resume=resume,
+        )
+
+    whole = run(5, "whole")
+    run(2, "part")
+    resumed = run(5, "part", resume=True)
+    assert list(whole.models) == list(resumed.models) == [f"model-{n}" for n in range(12)]
+    for name, model in whole.models.items():
+        tensors = resumed.models[name].state_dict()
+        assert all(same(tensors[key], tensor) for key, tensor in model.state_dict().items())
+    for name in ("model.safetensors", "best.safetensors"):
+        stored = (tmp_path / "whole" / name).read_bytes()
+        assert stored == (tmp_path / "part" / name).read_bytes()
+        assert b"model-1/7.weight" in stored
+    told = [
+        [
+            {k: v for k, v in record.to_json().items() if k not in ("seconds", "client_accuracy")}
+            for record in run.history
+        ]
+        for run in (whole, resumed)
+    ]
+    assert told[0] == told[1]
+    assert len(RunFolder(tmp_path / "part").read_history()) == 5
+
+
+def test_the_clusters_that_a_sampler_sees(tmp_path: Path) -> None:
+    """Those who chose the same model; nobody's is known before it was asked."""
+    method = IFCA(num_models=2)
+    algorithm = Algorithm(method, sampler=Clusters())
+    engine = Engine(small_model(), planted(), algorithm, small_settings(8, per_round=4), tmp_path)
+    (*_, last) = engine.rounds(engine.start)
+    told = ServerRound(9, (), 6, generator_for(0))
+    labels = method.clusters_of(told, last.state.server, [0, 1, 2, "a stranger"])
+    assert labels[0] == labels[2] != labels[1]
+    assert labels[3] == -1
+    assert method.model_of("a stranger", last.state.server) == "model-0"
+
+
+def test_models_that_nobody_chose_are_kept_with_batch_norm(tmp_path: Path) -> None:
+    """They begin with the same buffers, which a checkpoint cannot hold as one."""
+    owned, model = planted(), small_model(batch_norm=True)
+
+    def run(rounds: int, resume: bool = False) -> cadis.RunResult:
+        method = IFCA(num_models=4)
+        options = {"rounds": rounds, "method": method, "per_round": 2, "epochs": 1}
+        return cadis.run(model, owned.clients, owned.test, out=tmp_path, resume=resume, **options)  # type: ignore[arg-type]
+
+    run(1)
+    assert len(run(2, resume=True).history) == 2
