@@ -69,6 +69,11 @@ VARIANTS: dict[str, NamedVariant] = {
     "fedavgm": NamedVariant(
         "FedAvg, server momentum", "fedavg", parts={"server_optimizer": "momentum"}
     ),
+    "power-of-choice": NamedVariant(
+        "FedAvg, power of choice", "fedavg", parts={"sampler": "power-of-choice"}
+    ),
+    "fedcluster": NamedVariant("FedAvg, FedCluster", "fedavg", parts={"sampler": "fedcluster"}),
+    "hics": NamedVariant("FedAvg, HiCS-FL", "fedavg", parts={"sampler": "hics"}),
     **ABLATIONS,
 }
 """What can be compared besides the methods as they are."""
