@@ -28,7 +28,7 @@ _LOOKED_AT = 1000
 
 @dataclass(frozen=True)
 class HiCS:
-    """Clusters by what the classifier's bias tells of clients' classes; balanced ones come first.
+    """Prefers clients whose classes are balanced, as updates of the classifier's bias tell.
 
     A client's estimated entropy is that of softmax(db / T), where db is its last update of the bias
     (Eq. 7). Clients are clustered by the angle between their updates plus lambda times the
