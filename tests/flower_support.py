@@ -22,10 +22,12 @@ from cadis.engine import Federation
 from cadis.flower import MethodStrategy, introduce, local_evaluate, local_train, server_test
 from cadis.local_optimizers import SGD
 from cadis.methods import CADIS, FedAvg, FedDyn, FedProx
-from cadis.samplers import Clusters
+from cadis.samplers import Clusters, FedCluster, HiCS, PowerOfChoice
 from cadis.server_optimizers import Adam, Momentum
 from cadis.transforms import Clip, Noise, NormBound, TopK
-from power_of_choice import PowerOfChoice
+from fedcm import FedCM
+from fesem import FeSEM
+from round_robin import RoundRobin
 from support import ALL_METHODS, same, small_federation, small_model
 
 Change = Callable[[Message], Message]
@@ -34,17 +36,22 @@ FEDERATED = {m.name: Algorithm(m) for m in ALL_METHODS if not m.pools_clients an
 """Our methods that need nobody's data in one place, and no simulated clock."""
 
 COMPOSED = {
+    "fedcm": Algorithm(FedCM(alpha=0.5)),
+    "fesem": Algorithm(FeSEM()),
+    "round-robin": Algorithm(FedAvg(), sampler=RoundRobin()),
     "adam": Algorithm(CADIS(), server_optimizer=Adam()),
     "private": Algorithm(CADIS(), transforms=(Clip(clip=1.0), Noise(noise=0.1))),
     "bounded": Algorithm(FedDyn(), transforms=(TopK(keep=0.5), NormBound(max_norm=0.5))),
     "power-of-choice": Algorithm(FedAvg(), sampler=PowerOfChoice(candidates=4)),
+    "fedcluster": Algorithm(CADIS(), sampler=FedCluster(num_clusters=2)),
+    "hics": Algorithm(FedProx(), sampler=HiCS()),
     "clusters": Algorithm(CADIS(), sampler=Clusters(), server_optimizer=Momentum()),
     "absent": Algorithm(CADIS(absent=0.5, distil="not-true"), server_optimizer=Momentum()),
     "stepping": Algorithm(FedProx(), local_optimizer=SGD(0.9, weight_decay=0.01, lr_decay=0.9)),
 }
 """The examples of methods, and other compositions."""
 
-OWN: tuple[type[Any], ...] = ()
+OWN = (FedCM, FeSEM)
 """Classes that clients of these must know of."""
 
 SMALL = {"epochs": 2, "batch-size": 4, "lr": 0.1}

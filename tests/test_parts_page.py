@@ -59,7 +59,11 @@ def row_of(option: str) -> str:
 
 def described(name: str, part: type[Any]) -> str:
     """A part as the table has it: its name, its parameters and their defaults."""
-    parameters = ", ".join(f"`{field.name}` {field.default:g}" for field in fields(part))
+    values = {field.name: field.default for field in fields(part)}
+    parameters = ", ".join(
+        f"`{key}` {value}" if isinstance(value, str) else f"`{key}` {value:g}"
+        for key, value in values.items()
+    )
     return f"`{name}` ({parameters})" if parameters else f"`{name}`"
 
 

@@ -1,26 +1,38 @@
 """The examples of methods, against arithmetic by hand and loops as one would write them."""
 
-from itertools import pairwise
-from math import inf
+from collections import Counter
 from pathlib import Path
 
+import pytest
 import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 import fedadam_on_cadis
 import private_cadis
 from cadis.algorithm import Algorithm
-from cadis.core import ModelState
-from cadis.methods import CADIS, FedAvg
+from cadis.core import Message, generator_for
+from cadis.engine import Engine
+from cadis.methods import CADIS, FedAvg, ServerRound, ServerState, Step, Training
 from cadis.models import FlatModel
+from cadis.samplers import SampledRound, SamplerRound
 from cadis.server_optimizers import Adam
+from cadis.training import batch_sizes
 from cadis.transforms import Clip
-from power_of_choice import PowerOfChoice
+from fedcm import FedCM
+from fesem import FeSEM
+from round_robin import RoundRobin
 from support import (
+    flat_model,
     model_after,
+    models_after,
+    planted,
     run_rounds,
     same,
+    small_federation,
     small_model,
     small_settings,
+    update_of,
 )
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "methods"
@@ -28,12 +40,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "methods"
 
 def test_each_is_short() -> None:
     files = sorted(EXAMPLES.glob("*.py"))
-    assert len(files) == 3
+    assert len(files) == 5
     assert all(len(file.read_text().splitlines()) <= 80 for file in files)
-
-
-def model_of(*parameters: float) -> ModelState:
-    return ModelState(torch.tensor(parameters), torch.zeros(0), torch.zeros(0).long())
 
 
 def test_adam_on_the_weights_of_cadis(tmp_path: Path) -> None:
@@ -67,27 +75,145 @@ def test_the_compositions_run() -> None:
         assert result.history[0].report["clusters"]
 
 
-def test_those_with_the_highest_last_loss_take_part(tmp_path: Path) -> None:
-    algorithm = Algorithm(FedAvg(), sampler=PowerOfChoice(candidates=5))
-    results = run_rounds(algorithm, tmp_path, small_settings(rounds=8, per_round=2))
-    records, losses = [result.record for result in results], dict[int, float]()
-    for before, after in pairwise(records):
-        for client, loss in zip(before.participants, before.client_loss, strict=True):
-            assert loss is not None
-            losses[int(client)] = loss
-        known = {client: losses.get(client, inf) for client in range(5)}
-        lowest_chosen = min(known[int(client)] for client in after.participants)
-        others = [known[client] for client in range(5) if client not in after.participants]
-        assert lowest_chosen >= max(others)
+def test_fedcm_by_hand() -> None:
+    alpha, x, y = 0.25, torch.tensor([1.0, 1.0]), torch.tensor([0.4, 1.2])
+    direction = {"direction": torch.tensor([0.5, -2.0])}
+    none = torch.zeros(1)
+    penalty = FedCM(alpha).penalty(Step(none, none, none, y, x, direction, {}, {}))
+    assert penalty is not None
+    assert penalty.item() == pytest.approx((1 - 0.25) / 0.25 * (0.5 * 0.4 - 2.0 * 1.2))
+    training = Training(flat_model(0.4, 1.2), y, x, steps=3, lr=0.1, loss=0.0, effective_steps=3.0)
+    finished = FedCM(alpha).finish(training, Message({}, direction), {})
+    assert finished.scalars["path"] == pytest.approx(3 * 0.1 / 0.25)
 
 
-def test_what_the_sampler_knows_is_gone_on_with(tmp_path: Path) -> None:
-    algorithm = Algorithm(FedAvg(), sampler=PowerOfChoice(candidates=4))
+def test_fedcms_server_by_hand() -> None:
+    updates = [
+        update_of(0, 10, flat_model(2.0, 0.0), path=2.0),
+        update_of(1, 30, flat_model(4.0, -1.0), path=4.0),
+    ]
+    state = ServerState({"model": flat_model(1.0, 1.0)}, {"direction": torch.tensor([9.0, 9.0])})
+    result = FedCM().aggregate(ServerRound(1, (), 8, generator_for(0)), updates, state)
+    assert result.models["model"].parameters.tolist() == [(2 + 4) / 2, (0 - 1) / 2]
+    first, second = ((1 - 2) / 2 + (1 - 4) / 4) / 2, ((1 - 0) / 2 + (1 + 1) / 4) / 2
+    assert result.memory["direction"].tolist() == pytest.approx([first, second])
+    assert FedCM().broadcast(ServerRound(2, (), 8, generator_for(0)), state, 0).tensors.keys() == {
+        "direction"
+    }
+
+
+def plain_fedcm(rounds: int, eta: float, alpha: float) -> nn.Module:
+    """Everybody takes part; the paper's step and direction written out, with parameters by name."""
+    model, clients = small_model(), small_federation().clients
+    names = [name for name, _ in model.named_parameters()]
+    direction = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+    for number in range(1, rounds + 1):
+        x = {name: p.detach().clone() for name, p in model.named_parameters()}
+        trained: list[dict[str, Tensor]] = []
+        moved: list[dict[str, Tensor]] = []
+        for client, own in enumerate(clients):
+            model.load_state_dict(x)
+            generator, steps = generator_for(7, "train", number, client), 0
+            torch.randint(2**62, (), generator=generator)
+            for _ in range(2):
+                order = torch.randperm(len(own), generator=generator)
+                for batch in order.split(batch_sizes(len(own), 4)):
+                    loss = F.cross_entropy(model(own.inputs[batch]), own.labels[batch])
+                    gradients = torch.autograd.grad(loss, list(model.parameters()))
+                    with torch.no_grad():
+                        for name, p, g in zip(names, model.parameters(), gradients, strict=True):
+                            p.sub_(eta * (alpha * g + (1 - alpha) * direction[name]))
+                    steps += 1
+            y = {name: p.detach().clone() for name, p in model.named_parameters()}
+            moved.append({n: (x[n] - y[n]) / (steps * eta) for n in names})
+            trained.append(y)
+        model.load_state_dict({n: torch.stack([y[n] for y in trained]).mean(0) for n in names})
+        direction = {n: torch.stack([each[n] for each in moved]).mean(0) for n in names}
+    return model
+
+
+@pytest.mark.parametrize("alpha", [0.4, 1.0])
+def test_fedcm_is_what_a_plain_loop_does(tmp_path: Path, alpha: float) -> None:
+    """The learning rate of ``small_settings``, 0.1, is alpha times that of the paper."""
+    settings = small_settings(rounds=3, per_round=5)
+    found = FlatModel(small_model())
+    found.load(model_after(run_rounds(FedCM(alpha), tmp_path, settings)[-1]))
+    expected = plain_fedcm(rounds=3, eta=0.1 / alpha, alpha=alpha)
+    for mine, theirs in zip(found.module.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_fesems_server_by_hand() -> None:
+    """In the first round those farthest apart are told from each other; then the nearest counts."""
+    method, start = FeSEM(num_models=2), flat_model(0.0, 0.0)
+    in_round = ServerRound(1, (), 8, generator_for(0))
+    places = {5: (10, 1.0, 0.0), 6: (30, 9.0, 0.0), 7: (30, 5.0, 0.0), 8: (30, 3.0, 0.0)}
+    updates = [update_of(c, n, flat_model(*w)) for c, (n, *w) in places.items()]
+    first = method.aggregate(in_round, updates, method.init(start, generator_for(0)))
+    models = {name: model.parameters.tolist() for name, model in first.models.items()}
+    near = [(10 * 1 + 30 * 5 + 30 * 3) / 70, 0.0]  # 5 is as far from 1 as from 9: the first counts
+    assert models == {"model-0": pytest.approx(near), "model-1": [9.0, 0.0]}
+    assert first.report["clusters"].tolist() == [0, 1, 0, 0]
+    state = ServerState(first.models, first.memory)
+    assert [method.model_of(client, state) for client in (5, 6, 7, 99)] == [
+        "model-0",
+        "model-1",
+        "model-0",
+        "model-0",
+    ]
+    newcomer = method.broadcast(in_round, state, 99).model.parameters.tolist()
+    assert newcomer == pytest.approx([(near[0] + 9) / 2, 0.0])
+    assert method.broadcast(in_round, state, 6).model.parameters.tolist() == [9.0, 0.0]
+    second = method.aggregate(in_round, [update_of(7, 30, flat_model(8.0, 0.0))], state)
+    assert list(second.models) == ["model-1"]
+    moved = ServerState({**state.models, **second.models}, second.memory)
+    assert method.model_of(7, moved) == "model-1"
+    assert method.model_of(8, moved) == "model-0"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_fesem_finds_the_clusters(tmp_path: Path, workers: int) -> None:
+    settings = small_settings(rounds=8, per_round=4, workers=workers)
+    engine = Engine(small_model(), planted(), Algorithm(FeSEM()), settings, tmp_path)
+    (*_, last) = engine.rounds(engine.start)
+    used = [FeSEM().model_of(client, last.state.server) for client in range(6)]
+    assert used[0] == used[2] == used[3] == used[5] != used[1] == used[4]
+
+
+def test_one_model_of_fesem_is_plain_averaging(tmp_path: Path) -> None:
+    found = run_rounds(FeSEM(num_models=1), tmp_path)[-1].state.server.models["model-0"]
+    assert same(found.parameters, model_after(run_rounds(FedAvg(), tmp_path)[-1]).parameters)
+
+
+def test_everybody_takes_part_in_turn(tmp_path: Path) -> None:
+    algorithm = Algorithm(FedAvg(), sampler=RoundRobin())
+    results = run_rounds(algorithm, tmp_path, small_settings(rounds=10, per_round=3))
+    told = [result.record.participants for result in results]
+    assert told[:3] == [[0, 1, 2], [3, 4, 0], [1, 2, 3]]
+    for start in (0, 5):  # five rounds of three seats, of five clients: everybody three times
+        seats = Counter(client for chosen in told[start : start + 5] for client in chosen)
+        assert set(seats.values()) == {3}
+
+
+def test_whoever_did_not_answer_is_still_first() -> None:
+    sampler = RoundRobin()
+    memory = sampler.learn(SampledRound(1, [update_of("b", 9, flat_model(1.0))]), {})
+    among = SamplerRound(2, ["b", "a", "new"], 2, generator_for(0), {})
+    assert sampler.choose(among, memory) == ["a", "new"]
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [Algorithm(FedCM(0.5)), Algorithm(FeSEM()), Algorithm(FedAvg(), sampler=RoundRobin())],
+    ids=["fedcm", "fesem", "round-robin"],
+)
+def test_what_parts_know_is_gone_on_with(tmp_path: Path, algorithm: Algorithm) -> None:
     whole = run_rounds(algorithm, tmp_path, small_settings(rounds=6, per_round=2))
-    first = run_rounds(algorithm, tmp_path, small_settings(rounds=3, per_round=2))
+    first = run_rounds(algorithm, tmp_path, small_settings(3, workers=2, per_round=2))
     rest = run_rounds(
         algorithm, tmp_path, small_settings(rounds=6, per_round=2), start=first[-1].state
     )
-    assert same(model_after(whole[-1]).parameters, model_after(rest[-1]).parameters)
+    for one, other in zip(models_after(whole[-1]), models_after(rest[-1]), strict=True):
+        assert same(one.parameters, other.parameters)
     told = [result.record.participants for result in first + rest]
     assert told == [result.record.participants for result in whole]

@@ -46,6 +46,19 @@ def test_each_method_has_the_parts_that_it_goes_with() -> None:
     assert {v.options["sampler"] for v in chosen} == {"uniform"}
 
 
+def test_samplers_with_plain_averaging_have_names_of_their_own() -> None:
+    names = ["power-of-choice", "fedcluster", "hics"]
+    variants = method_variants(names, {}, {})
+    assert [(v.options["method"], v.options["sampler"]) for v in variants] == [
+        ("fedavg", name) for name in names
+    ]
+    assert [v.label for v in variants] == [
+        "FedAvg, power of choice",
+        "FedAvg, FedCluster",
+        "FedAvg, HiCS-FL",
+    ]
+
+
 def test_the_papers_method_has_parameters_of_its_own() -> None:
     file = {"cadis-paper": {"threshold": 0.975}}
     paper, now = method_variants(["cadis-paper", "cadis"], file, {})

@@ -160,6 +160,17 @@ from cadis.methods import Defaults, FedAvg
             "Mine lacks learn; cadis.samplers.Sampler says what a sampler has.",
         ),
         (
+            "sampler",
+            "@dataclass(frozen=True)\nclass Mine:\n name = 'x'\n def choose(self, a, b): pass\n"
+            " def learn(self, updates, report, memory): pass",
+            "Mine.learn must take self, sampled and memory; cadis.samplers.Sampler says what they ",
+        ),
+        (
+            "method",
+            "@dataclass(frozen=True)\nclass Mine(Defaults):\n name = 'x'\n def local(self): pass",
+            "Mine.local must take self and client; cadis.methods.Method says what they are.",
+        ),
+        (
             "transforms",
             "@dataclass(frozen=True)\nclass Mine:\n name = 'x'\n def apply(self): pass",
             "Mine lacks side, needs_bound and bound; cadis.transforms.Transform says what a tr",
@@ -174,6 +185,18 @@ def test_classes_that_are_no_parts_are_one_sentence(
         part_class(KINDS[key], "bad.py:Mine")
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    ["self, sampled, memory", "self, a, b, c=3", "self, *anything", "self, sampled, **memory"],
+)
+def test_functions_that_can_be_called_are_accepted(parameters: str, here: Path) -> None:
+    body = f"class Mine(Uniform):\n  name = 'x'\n  def learn({parameters}): pass"
+    (here / "good.py").write_text(
+        f"{HEAD}from cadis.samplers import Uniform\n@dataclass(frozen=True)\n{body}"
+    )
+    assert part_class(KINDS["sampler"], "good.py:Mine").name == "x"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cadis.core import ClientId, generator_for
-from cadis.samplers import SamplerRound, Uniform
+from cadis.samplers import SampledRound, SamplerRound, Uniform
 
 
 def chosen(seed: int, number: int, available: Sequence[ClientId], wanted: int) -> list[ClientId]:
@@ -52,4 +52,4 @@ def test_everybody_is_as_likely() -> None:
 
 def test_there_is_nothing_to_learn() -> None:
     memory = {"kept": torch.ones(1)}
-    assert Uniform().learn([], {}, memory) is memory
+    assert Uniform().learn(SampledRound(1, []), memory) is memory

@@ -66,6 +66,11 @@ ABLATIONS: dict[str, NamedVariant] = {
 """CADIS without one of its parts, or with another, and with the clusters given."""
 
 VARIANTS: dict[str, NamedVariant] = {
+    "power-of-choice": NamedVariant(
+        "FedAvg, power of choice", "fedavg", parts={"sampler": "power-of-choice"}
+    ),
+    "fedcluster": NamedVariant("FedAvg, FedCluster", "fedavg", parts={"sampler": "fedcluster"}),
+    "hics": NamedVariant("FedAvg, HiCS-FL", "fedavg", parts={"sampler": "hics"}),
     **ABLATIONS,
 }
 """What can be compared besides the methods as they are."""

@@ -1,6 +1,7 @@
 """Parts by name: ours, and those of a user's own file, which are checked first."""
 
 import difflib
+import inspect
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -257,16 +258,33 @@ def _check_members(kind: Kind, part: type[Any], holder: Any) -> None:
     wanted = [*kind.protocol.__annotations__, *functions]
     fielded = [field.name for field in fields(part)] if is_dataclass(part) else []
     lacking = [name for name in wanted if not hasattr(holder, name) and name not in fielded]
+    where = kind.protocol.__module__.removesuffix(".protocol")
     if not lacking:
         _check_spelling(part, {*wanted, *(dir(Defaults) if kind.key == "method" else ())})
+        _check_parameters(kind, part, where)
         return
-    where = kind.protocol.__module__.removesuffix(".protocol")
     rest = (
         "derive it from cadis.methods.Defaults, which has all but a name"
         if kind.key == "method"
         else f"{where}.{kind.protocol.__name__} says what a {kind.noun} has"
     )
     raise CadisError(f"{part.__name__} lacks {listed(lacking)}; {rest}.")
+
+
+def _check_parameters(kind: Kind, part: type[Any], where: str) -> None:
+    """Refuse a function that does not take what its protocol says."""
+    for name, function in inspect.getmembers(kind.protocol, inspect.isfunction):
+        own = getattr(part, name, None)
+        if name.startswith("_") or not inspect.isfunction(own):
+            continue
+        wanted, taken = (inspect.signature(f).parameters.values() for f in (function, own))
+        needed = [each for each in taken if each.default is each.empty]
+        anything = any(each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in taken)
+        if not anything and not len(needed) <= len(wanted) <= len(taken):
+            raise CadisError(
+                f"{part.__name__}.{name} must take {listed(each.name for each in wanted)}; "
+                f"{where}.{kind.protocol.__name__} says what they are."
+            )
 
 
 def _check_spelling(part: type[Any], known: set[str]) -> None:

@@ -1,9 +1,24 @@
 """Samplers: who takes part in a round. One file a sampler; it imports only the core."""
 
 from cadis.samplers.clusters import Clusters
-from cadis.samplers.protocol import Sampler, SamplerRound
+from cadis.samplers.fedcluster import FedCluster
+from cadis.samplers.hics import HiCS
+from cadis.samplers.power_of_choice import PowerOfChoice
+from cadis.samplers.protocol import SampledRound, Sampler, SamplerRound
 from cadis.samplers.uniform import Uniform
 
-SAMPLERS: dict[str, type[Sampler]] = {sampler.name: sampler for sampler in (Uniform, Clusters)}
+SAMPLERS: dict[str, type[Sampler]] = {
+    sampler.name: sampler for sampler in (Uniform, Clusters, PowerOfChoice, FedCluster, HiCS)
+}
 
-__all__ = ["SAMPLERS", "Clusters", "Sampler", "SamplerRound", "Uniform"]
+__all__ = [
+    "SAMPLERS",
+    "Clusters",
+    "FedCluster",
+    "HiCS",
+    "PowerOfChoice",
+    "SampledRound",
+    "Sampler",
+    "SamplerRound",
+    "Uniform",
+]

@@ -8,8 +8,8 @@ import torch
 from annotated_types import Ge, Le
 from torch import Tensor
 
-from cadis.core import ClientId, ClientUpdate, TensorState
-from cadis.samplers.protocol import SamplerRound
+from cadis.core import About, ClientId, TensorState
+from cadis.samplers.protocol import SampledRound, SamplerRound
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Clusters:
 
     name: ClassVar[str] = "clusters"
     needs_clusters: ClassVar[bool] = True
+    about: ClassVar[About] = About(kind="who takes part", paper="ours")
     newcomers: Annotated[float, Ge(0), Le(1)] = 0.5
 
     def choose(
@@ -47,8 +48,7 @@ class Clusters:
 
     def learn(
         self,
-        updates: Sequence[ClientUpdate],  # noqa: ARG002
-        report: TensorState,  # noqa: ARG002
+        sampled: SampledRound,  # noqa: ARG002
         memory: TensorState,
     ) -> TensorState:
         """There is nothing to learn: the method knows the clusters."""

@@ -1,13 +1,13 @@
 """What a sampler is: it says who takes part in a round."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
-from cadis.core import ClientId, ClientUpdate, TensorState
+from cadis.core import ClientId, ClientUpdate, Message, TensorState
 
 
 def _nobody_known(clients: Sequence[ClientId]) -> Tensor:
@@ -36,6 +36,28 @@ class SamplerRound:
     clusters_of: Callable[[Sequence[ClientId]], Tensor] = _nobody_known
 
 
+@dataclass(frozen=True)
+class SampledRound:
+    """What came of a round, for a sampler that learns from it.
+
+    Attributes:
+        number: the round, from 1.
+        updates: of those chosen whose updates were good.
+        sent: what each of these was sent, by client.
+        report: what the method told about the round.
+        head: where the classifier layer lies in a model's parameters: its weight and its bias, if
+            it has one; nothing if there is no such layer.
+        num_outputs: rows of the classifier layer's weight; 0 if there is no such layer.
+    """
+
+    number: int
+    updates: Sequence[ClientUpdate]
+    sent: Mapping[ClientId, Message] = field(default_factory=dict)
+    report: TensorState = field(default_factory=dict)
+    head: tuple[slice, ...] = ()
+    num_outputs: int = 0
+
+
 class Sampler(Protocol):
     """Says who takes part. State goes in and comes out; it is part of the checkpoint.
 
@@ -49,15 +71,7 @@ class Sampler(Protocol):
     name: ClassVar[str]
 
     def choose(self, server_round: SamplerRound, memory: TensorState) -> Sequence[ClientId]:
-        """The participants: ``wanted`` of the available clients, each once."""
+        """The participants: ``wanted`` of the available clients or fewer, each once."""
 
-    def learn(
-        self, updates: Sequence[ClientUpdate], report: TensorState, memory: TensorState
-    ) -> TensorState:
-        """What to remember for the next round.
-
-        Args:
-            updates: what came of those chosen.
-            report: what the method told about the round.
-            memory: what was remembered before.
-        """
+    def learn(self, sampled: SampledRound, memory: TensorState) -> TensorState:
+        """What to remember for the next round, from what came of this one."""

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import torch
 
-from cadis.core import ClientId, ClientUpdate, TensorState
-from cadis.samplers.protocol import SamplerRound
+from cadis.core import About, ClientId, TensorState
+from cadis.samplers.protocol import SampledRound, SamplerRound
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,7 @@ class Uniform:
     """k of n without replacement, in the order of the clients."""
 
     name: ClassVar[str] = "uniform"
+    about: ClassVar[About] = About(kind="who takes part", paper="McMahan et al., 2017")
 
     def choose(
         self,
@@ -28,8 +29,7 @@ class Uniform:
 
     def learn(
         self,
-        updates: Sequence[ClientUpdate],  # noqa: ARG002
-        report: TensorState,  # noqa: ARG002
+        sampled: SampledRound,  # noqa: ARG002
         memory: TensorState,
     ) -> TensorState:
         """There is nothing to learn."""

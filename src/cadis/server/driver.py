@@ -24,7 +24,7 @@ from cadis.core import (
 )
 from cadis.methods import Aggregation, SecondsOf, ServerRound, ServerState
 from cadis.runs import RoundResult, RunState, Seconds
-from cadis.samplers import SamplerRound
+from cadis.samplers import SampledRound, SamplerRound
 from cadis.server.calling import (
     calling,
     check_chosen,
@@ -209,8 +209,11 @@ class Server:
         models, optimizer = self._stepped(state, aggregation)
         if not all(model.is_finite() for model in models.values()):
             raise RunError(_diverged(plan.number, "the global model"))
+        sent = {update.client_id: plan.messages[update.client_id] for update in updates}
+        known = aggregation.report, self.head, self.num_outputs
         with calling(sampler, "learn"):
-            learned = sampler.learn(updates, aggregation.report, state.sampler)
+            sampled = SampledRound(plan.number, updates, sent, *known)
+            learned = sampler.learn(sampled, state.sampler)
         check_tensors(learned, f"The memory of {sampler.name}")
         return replace(
             state,
