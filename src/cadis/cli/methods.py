@@ -18,6 +18,9 @@ _FACTS = {
 }
 """What is told of one of them, in this order."""
 
+_WIDEST = 15
+"""Letters of the longest name, so that all lists are aligned."""
+
 
 def methods(name: str | None) -> int:
     """List all, by what they are about, or tell all of one."""
@@ -25,10 +28,8 @@ def methods(name: str | None) -> int:
     if name is None:
         for about, entries in found.items():
             console.print(_list(about, entries))
-        console.print(
-            "One in full: cadis methods NAME    Run it: cadis run --method NAME (a sampler: "
-            "--sampler NAME)    Compare: cadis compare --methods NAME,NAME, or all"
-        )
+        console.print("One in full: cadis methods NAME    Run it: cadis run --method NAME")
+        console.print("Compare some, or all: cadis compare --methods NAME,NAME,...")
         return 0
     known = {entry.name: entry for entries in found.values() for entry in entries}
     check_names("method or sampler", [name.lower()], known)
@@ -37,16 +38,15 @@ def methods(name: str | None) -> int:
 
 
 def _list(about: str, entries: list[Entry]) -> Table:
-    """One line each, under what they are about."""
-    table = Table(title=about.capitalize(), title_justify="left", expand=True)
-    table.add_column("name", no_wrap=True)
-    table.add_column("what it does", ratio=5)
-    table.add_column("paper", ratio=2)
-    table.add_column("parameters", ratio=3, overflow="fold")
+    """Each in a line or two, under what they are about."""
+    samplers = all(entry.kind.key == "sampler" for entry in entries)
+    table = Table(title=f"{about.capitalize()}{' (--sampler NAME)' * samplers}", box=None)
+    table.title_justify, table.show_header = "left", False
+    table.add_column(no_wrap=True, style="bold", min_width=_WIDEST)
+    table.add_column()
     for entry in entries:
-        option = "--sampler " if entry.kind.key == "sampler" else ""
-        cells = (f"{option}{entry.name}", entry.line, entry.about.paper, entry.parameters)
-        table.add_row(*map(escape, cells))
+        facts = "; ".join(filter(None, (entry.about.paper, entry.parameters)))
+        table.add_row(entry.name, f"{escape(entry.line)}\n[dim]{escape(facts)}[/dim]".rstrip())
     return table
 
 

@@ -14,7 +14,7 @@ from cadis.methods.protocol import LocalView, Prepared, Step
 
 @dataclass(frozen=True)
 class BalanceFL(Defaults):
-    """Draws batches in which all classes are as likely, and keeps what is known of missing ones.
+    """Draws classes evenly for its batches, and keeps what is known of missing ones.
 
     An epoch draws as many samples as there are, each class of the client with the same chance
     (class-balanced sampling). For the classes that the client does not have, the received model's

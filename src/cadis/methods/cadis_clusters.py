@@ -31,7 +31,7 @@ from cadis.methods.protocol import Aggregation, ServerRound, ServerState
 
 @dataclass(frozen=True)
 class CADISClusters(Defaults):
-    """Finds clusters as CADIS does; once they are certain, each goes on with a model of its own.
+    """Finds clusters as CADIS does; once they are certain, each has a model of its own.
 
     Until then one model is trained with CADIS's weights, every cluster an equal voice, and without
     its distillation. When the same number of clusters, more than one, has been told with

@@ -43,8 +43,9 @@ class Entry:
 
     @property
     def text(self) -> str:
-        """Its docstring without the list of its parameters."""
-        return inspect.cleandoc(self.part.__doc__ or "").partition("\n\nAttributes:")[0]
+        """Its docstring without the list of its parameters, a line for each paragraph."""
+        text = inspect.cleandoc(self.part.__doc__ or "").partition("\n\nAttributes:")[0]
+        return "\n\n".join(part.replace("\n", " ") for part in text.split("\n\n"))
 
     @property
     def line(self) -> str:
