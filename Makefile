@@ -18,7 +18,7 @@ help:  ## Explain the targets.
 run: $(READY)  ## Run the demo: CADIS on handwritten digits, 20 clients in 5 clusters.
 	@$(BIN)/cadis run
 
-report: $(READY)  ## Compare five methods on the digits, three seeds each, and make the page (a few minutes).
+report: $(READY)  ## Compare six methods on the digits, three seeds each, and make the page (a few minutes).
 	@$(BIN)/cadis compare --seeds 3 --rounds 40
 
 test: $(READY)  ## Run all tests but those of deployments.

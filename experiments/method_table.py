@@ -1,4 +1,4 @@
-"""The table of docs/methods.md: every method at its best learning rate of a small grid."""
+"""The tables of docs/methods.md: what methods cost, and each at its best learning rate."""
 
 from collections.abc import Mapping, Sequence
 from statistics import mean, stdev
@@ -26,6 +26,24 @@ def table() -> list[str]:
         if rows:
             lines.append(f"| *{about}* | | | | | | |")
             lines += [row.line for row in sorted(rows, key=lambda row: -row.decisive)]
+    return lines
+
+
+def costs() -> list[str]:
+    """What each method and sampler sends and remembers, and where it runs, in Markdown."""
+    lines = [
+        "| | what it does | sent | client memory | server memory | Flower | batch norm |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for about, entries in catalogue().items():
+        lines.append(f"| *{about}* | | | | | | |")
+        for entry in entries:
+            facts = entry.about
+            name = f"`--sampler {entry.name}`" if entry.kind.key == "sampler" else f"`{entry.name}`"
+            memories = facts.sends, facts.client_memory, facts.server_memory
+            told = ["" if fact == "nothing" else fact for fact in memories]
+            cells = [name, entry.line.replace("|", "\\|"), *told, facts.flower, facts.batch_norm]
+            lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 

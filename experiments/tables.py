@@ -216,5 +216,6 @@ _KINDS: dict[str, Callable[[str], list[str]]] = {
     "rounds": _to_target,
     "clusters": _clusters,
     "signatures": lambda _: signatures.table(),
+    "costs": lambda _: method_table.costs(),
     "best": lambda _: method_table.table(),
 }

@@ -54,7 +54,7 @@ class FedAT(Defaults):
         kind="time",
         paper="Chai et al., 2021",
         server_memory="a model a tier, and what each began with",
-        flower="it simulates who is how fast",
+        flower="no: it simulates who is how fast",
     )
     tiers: Annotated[int, Ge(1)] = 3
     mu: Annotated[float, Ge(0)] = 0.01

@@ -58,7 +58,6 @@ class FedFV(Defaults):
         paper="Wang et al., 2021",
         sends="the received model's loss",
         server_memory="the updates of the last tau rounds",
-        batch_norm="statistics are averaged",
     )
     needs_scalars: ClassVar[tuple[str, ...]] = ("received_loss",)
     alpha: Annotated[float, Ge(0), Le(1)] = 0.1
