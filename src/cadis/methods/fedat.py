@@ -38,6 +38,7 @@ class FedAT(Defaults):
     of the fastest, the global model would stay near the initial one until the slowest has ended.
     Departure: a round of a tier lasts as long as its slowest member takes, whether it takes part
     or not, since it must be known who ends next before the participants are chosen.
+    Departure: mu is 0.01, as FedProx has it; 0.4 was slower than FedAvg to 85% on the digits.
     Departure: tiers are made once; speeds do not change here. Clients that take the same time are
     in the same tier, so that there may be fewer tiers. Messages are not compressed: there are
     transforms for that, such as top-k.
