@@ -94,7 +94,13 @@ def test_options_of_old_runs_are_those_of_new_ones_with_defaults(name: str) -> N
     method = METHODS[name]()
     parameters = options_of(Algorithm(method), {})[name]
     old = tomllib.loads(to_toml({"method": name, "rounds": 3, name: parameters}))
-    settings = {"augment": [], "precision": "float32", "stack": True, "client_test": 0.0}
+    settings = {
+        "augment": [],
+        "precision": "float32",
+        "stack": True,
+        "client_test": 0.0,
+        "speeds": "",
+    }
     new = stored(Algorithm(method), rounds=3, **settings)
     assert normalised(old) == normalised(new) == new
     other = stored(Algorithm(method, local_optimizer=SGD(momentum=0.9)), rounds=3)
@@ -150,9 +156,9 @@ from cadis.methods import Defaults, FedAvg
         (
             "method",
             "@dataclass(frozen=True)\nclass Mine:\n name = 'x'\n def local(self, client): pass",
-            "Mine lacks pools_clients, compares_heads, needs_scalars, needs_tensors, goes_with, "
-            "finds_clusters, init, broadcast, aggregate, model_of and clusters_of; derive it from "
-            "cadis.methods.Defaults, which has all but a name.",
+            "Mine lacks pools_clients, compares_heads, needs_clock, needs_scalars, needs_tensors, "
+            "goes_with, finds_clusters, init, candidates, broadcast, aggregate, model_of and "
+            "clusters_of; derive it from cadis.methods.Defaults, which has all but a name.",
         ),
         (
             "sampler",

@@ -30,14 +30,16 @@ class FedAT(Defaults):
     global model as it was when the tier began, right after it last ended. A round of ours is one
     event: the tier that ends next. It makes w_m, the mean of its participants by samples, and
     w = sum_m T_(M+1-m) / T * w_m over the tiers from the fastest to the slowest, where T_m is
-    how often tier m has ended, and T the sum of these (their Eq. 4): the slowest tier weighs by
-    the count of the fastest. Clients add mu / 2 * ||w - w_t||^2 to their loss.
+    how often tier m has ended, and T the sum of these: the slowest tier weighs by the count of
+    the fastest. Clients add mu / 2 * ||w - w_t||^2 to their loss.
 
-    Departure: M counts the tiers that have ended at least once. In the paper all tiers begin with
-    the initial model, and have its weight until they end: as the slowest tier weighs by the count
-    of the fastest, the global model would stay near the initial one until the slowest has ended.
+    Departure: M counts the tiers that have ended at least once. By the formula as it stands, the
+    slowest tier would weigh by the count of the fastest before it has a model of its own, and the
+    fastest not at all: the global model would stay near the initial one until the slowest ends.
     Departure: a round of a tier lasts as long as its slowest member takes, whether it takes part
     or not, since it must be known who ends next before the participants are chosen.
+    Departure: mu is 0.01, as FedProx has it. On the digits (IID, two seeds, speeds 100:500) 0.4
+    took three times as long to 85%, and 0 was like 0.01.
     Departure: tiers are made once; speeds do not change here. Clients that take the same time are
     in the same tier, so that there may be fewer tiers. Messages are not compressed: there are
     transforms for that, such as top-k.
