@@ -10,7 +10,7 @@ from typing import Any
 from cadis.core import CadisError
 from cadis.core.user_code import is_user_code
 from cadis.experiment.config import ExperimentConfig, plain_names, resolve
-from cadis.methods import METHODS
+from cadis.methods import METHODS, label_of
 from cadis.options import (
     KINDS,
     check_names,
@@ -65,7 +65,15 @@ ABLATIONS: dict[str, NamedVariant] = {
 }
 """CADIS without one of its parts, or with another, and with the clusters given."""
 
+_OPTIMIZED: dict[str, NamedVariant] = {
+    name: NamedVariant(label_of(name), name, parts=method.goes_with)
+    for name, method in METHODS.items()
+    if method.goes_with.keys() == {"server_optimizer"}
+}
+"""Methods that are named by their server optimiser keep it, whichever all others are to have."""
+
 VARIANTS: dict[str, NamedVariant] = {
+    **_OPTIMIZED,
     "power-of-choice": NamedVariant(
         "FedAvg, power of choice", "fedavg", parts={"sampler": "power-of-choice"}
     ),
@@ -75,7 +83,7 @@ VARIANTS: dict[str, NamedVariant] = {
 }
 """What can be compared besides the methods as they are."""
 
-ALL = (*METHODS, *(name for name in VARIANTS if name not in ABLATIONS))
+ALL = tuple(dict.fromkeys([*METHODS, *(name for name in VARIANTS if name not in ABLATIONS)]))
 """Everything but ablations."""
 
 _GROUPS = {"all": ALL, "ablations": ("cadis", *ABLATIONS)}
