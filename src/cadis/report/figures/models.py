@@ -10,6 +10,9 @@ from cadis.analysis import Results, RunData
 from cadis.report.figures.curves import Curve, dress
 from cadis.report.style import DASHES, Place, figure, looks, shown
 
+_HATCHES = {"solid": None, "dashed": "////", "dotted": "...."}
+"""Of bars, where a line of the same look is dashed or dotted."""
+
 
 def draw_models(results: Results, place: Place) -> Path | None:
     """Accuracy of each model over rounds, and how many participants trained it."""
@@ -76,12 +79,12 @@ def _accuracies(axes: Axes, run_data: RunData) -> None:
 
 
 def _participants(axes: Axes, run_data: RunData) -> None:
-    """Stacked bars; where a colour comes again with dashes for a line, bars are hatched."""
+    """Stacked bars; where a colour comes again, they are hatched."""
     names, rounds = model_names(run_data), np.arange(1, len(run_data.history) + 1)
     below = np.zeros(len(rounds))
     for name, look in zip(names, looks(names), strict=True):
         counts = np.array(model_participants(run_data, name), float)
-        hatch, where = "////" if look.dash else None, (rounds, counts, 1.0, below)
+        hatch, where = _HATCHES[look.dash], (rounds, counts, 1.0, below)
         look_of_bars = {"color": look.colour, "edgecolor": "white", "lw": 0, "hatch": hatch}
         axes.bar(*where, label=shown(name), **look_of_bars)  # type: ignore[arg-type]
         below = below + counts
