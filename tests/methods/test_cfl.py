@@ -164,9 +164,9 @@ def test_who_has_met_whom() -> None:
 
 
 def test_who_follows_whom() -> None:
-    """e follows d, who follows a, by 0.7 and 0.6; f is no more like b than what was cut, 0.1."""
+    """e follows d, who follows a, by 0.7 and 0.6; f is like b by 0.5, and (1 + 0.1) / 2 is more."""
     pairs, _ = ObservedPairs().observe(["a", "b"], torch.tensor([[1.0, 0.1], [0.1, 1.0]]))
-    for first, second, alike in (("d", "a", 0.6), ("e", "d", 0.7), ("f", "b", 0.1)):
+    for first, second, alike in (("d", "a", 0.6), ("e", "d", 0.7), ("f", "b", 0.5)):
         pairs, _ = pairs.observe([first, second], torch.tensor([[1.0, alike], [alike, 1.0]]))
     clients, sides = followers(pairs, ["a", "b"], torch.tensor([0, 1]), across=0.1)
     assert clients == ["a", "b", "d", "e"]

@@ -109,10 +109,10 @@ def test_weights_are_shares_and_everything_is_finite(method: Method) -> None:
     assert result.weights.shape == (4,)
     assert (result.weights >= 0).all()
     for name, model in result.models.items():
-        own = [u.message.model_name == name for u in sent]
-        assert result.weights[torch.tensor(own)].sum().item() == pytest.approx(1)
+        own = [place for place, u in enumerate(sent) if u.message.model_name == name]
+        assert result.weights[own].sum().item() == pytest.approx(1)
         assert model.is_finite()
-        assert model.counters.tolist() == [max(u.model.counters.item() for u in sent)]
+        assert model.counters.tolist() == [max(sent[n].model.counters.item() for n in own)]
         assert model.counters.dtype == torch.int64
 
 

@@ -16,7 +16,7 @@ from cadis.report.figures.curves import client_loss, plot_spread, spread_of, tra
 from cadis.report.figures.models import model_accuracy, model_names, model_participants
 from cadis.report.figures.studies import draw_sweep
 from cadis.report.style import Look, looks, method_look
-from cadis.runs import RoundRecord, Study, StudyFolder
+from cadis.runs import ModelRecord, RoundRecord, Study, StudyFolder
 from cadis.runs.observations import told_scalars
 from fabricated import (
     with_clock,
@@ -102,6 +102,27 @@ def test_models_and_losses_over_rounds_by_hand(tmp_path: Path) -> None:
     assert model_participants(run_data, "left") == [1, 2, 3, 4, 5, 6, 0, 1]
     assert model_participants(run_data, "right [b]") == [5, 4, 3, 2, 1, 0, 6, 5]
     assert client_loss(run_data).tolist() == [(1 + 2 + 3 + 4 + 5) / 5] * 8
+
+
+def test_a_model_is_shown_while_anybody_uses_it(tmp_path: Path) -> None:
+    """Two rounds of one model; then two of others, and nobody uses the first any more."""
+
+    def split(record: RoundRecord) -> RoundRecord:
+        if record.round < 3:
+            return record
+        names = ["model" if record.round == 3 else "cluster-0"] * len(record.participants)
+        models = [ModelRecord("model", 0, 0.9, None), ModelRecord("cluster-0", 12, 0.3, None)]
+        return replace(record, models=models, client_models=names)
+
+    folder = write_run(tmp_path / "run", FedAvg(), rounds=4, further=split)
+    run_data = read_results([folder.path]).runs[0]
+    before = [record.accuracy for record in run_data.history[:2]]
+    assert model_accuracy(run_data, "model")[:2].tolist() == before
+    assert np.isnan(model_accuracy(run_data, "model")[2:]).all()
+    assert model_accuracy(run_data, "cluster-0")[2:].tolist() == [0.3, 0.3]
+    size = len(run_data.history[0].participants)
+    assert model_participants(run_data, "model") == [size, size, size, 0]
+    assert model_participants(run_data, "cluster-0") == [0, 0, 0, size]
 
 
 @pytest.mark.parametrize(

@@ -37,10 +37,10 @@ class CFL(Defaults):
 
     Departure: in the paper everybody takes part in every round. Here similarities are means over
     the rounds in which two clients trained the same model. A split is made among the participants
-    and those others who have met all of them and each other; one who is more like somebody on a
-    side than anybody is across the cut follows. Whoever is left is put to a side as the paper does
-    with newcomers: when it takes part again it is sent the model as it was at the split, and goes
-    to the side whose mean direction is most like its update, which is not averaged.
+    and those others who have met all of them and each other; one who is much like somebody on a
+    side follows. Whoever is left is put to a side as the paper does with newcomers: when it takes
+    part again it is sent the model as it was at the split, and goes to the side whose mean
+    direction is most like its update, which is not averaged.
 
     Attributes:
         eps1: below which part of the longest mean update so far a mean update is nearly zero.
@@ -244,8 +244,9 @@ def followers(
 ) -> tuple[list[ClientId], Tensor]:
     """The sides of a split with those who follow somebody there.
 
-    They join one by one, the one that is most like anybody on a side first, as long as that is more
-    than what is alike across the cut; so that a cluster that was not there as a whole stays one.
+    They join one by one, the one that is most like anybody on a side first, as long as that is
+    nearer to 1, which is alike, than to what is alike across the cut; so that a cluster of which a
+    part was absent stays one.
 
     Args:
         pairs: what is known.
@@ -262,7 +263,7 @@ def followers(
     left = left[~torch.isin(left, rows)]
     alike, whom = pairs.between(left[:, None], rows).nan_to_num(nan=-1).max(dim=1)
     followed = sides[whom]
-    while len(left) and alike.max() > across:
+    while len(left) and alike.max() > (1 + across) / 2:
         place = int(alike.argmax())
         row, side = left[place : place + 1], followed[place : place + 1]
         rows, sides = torch.cat([rows, row]), torch.cat([sides, side])

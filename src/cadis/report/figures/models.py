@@ -10,6 +10,9 @@ from cadis.analysis import Results, RunData
 from cadis.report.figures.curves import Curve, dress
 from cadis.report.style import DASHES, Place, figure, looks, shown
 
+_HATCHES = {"solid": None, "dashed": "////", "dotted": "...."}
+"""Of bars, where a line of the same look is dashed or dotted."""
+
 
 def draw_models(results: Results, place: Place) -> Path | None:
     """Accuracy of each model over rounds, and how many participants trained it."""
@@ -42,14 +45,27 @@ def model_names(run_data: RunData) -> list[str]:
 
 
 def model_accuracy(run_data: RunData, name: str) -> Curve:
-    """Accuracy of one of the models after each round, NaN where nobody tested it."""
-    by_name = ({model.name: model.accuracy for model in r.models} for r in run_data.history)
-    return np.array([accuracies.get(name) for accuracies in by_name], float)
+    """Accuracy of one of the models after each round, NaN where nobody tested or uses it.
+
+    While there was but one model, it was the first.
+    """
+    first = model_names(run_data)[0]
+    told = [
+        {model.name: model.accuracy for model in record.models if model.clients}
+        if record.models
+        else {first: record.accuracy}
+        for record in run_data.history
+    ]
+    return np.array([accuracies.get(name) for accuracies in told], float)
 
 
 def model_participants(run_data: RunData, name: str) -> list[int]:
     """How many participants trained one of the models in each round."""
-    return [record.client_models.count(name) for record in run_data.history]
+    first = model_names(run_data)[0]
+    return [
+        (record.client_models or [first] * len(record.participants)).count(name)
+        for record in run_data.history
+    ]
 
 
 def _accuracies(axes: Axes, run_data: RunData) -> None:
@@ -63,9 +79,12 @@ def _accuracies(axes: Axes, run_data: RunData) -> None:
 
 
 def _participants(axes: Axes, run_data: RunData) -> None:
+    """Stacked bars; where a colour comes again, they are hatched."""
     names, rounds = model_names(run_data), np.arange(1, len(run_data.history) + 1)
     below = np.zeros(len(rounds))
     for name, look in zip(names, looks(names), strict=True):
         counts = np.array(model_participants(run_data, name), float)
-        axes.bar(rounds, counts, 1.0, below, color=look.colour, lw=0, label=shown(name))
+        hatch, where = _HATCHES[look.dash], (rounds, counts, 1.0, below)
+        look_of_bars = {"color": look.colour, "edgecolor": "white", "lw": 0, "hatch": hatch}
+        axes.bar(*where, label=shown(name), **look_of_bars)  # type: ignore[arg-type]
         below = below + counts
