@@ -49,7 +49,9 @@ def test_what_was_received_is_not_changed(name: str, tmp_path: Path) -> None:
     model, algorithm = small_model(batch_norm=True), {**FEDERATED, **COMPOSED}[name]
     grid = Watched(small_app(tmp_path, model=model, own=OWN), keeps=True)
     train_small(algorithm, grid, model)
-    assert len(grid.sent) >= 9 * len(model.state_dict())
+    trained = sum(node.asked.count("train") for node in grid.nodes.values())
+    assert trained == 9 or name == "fedcluster"  # of a small cluster fewer take part
+    assert len(grid.sent) >= trained * len(model.state_dict()) > 0
     for array, before in grid.sent:
         now = array()
         assert now is not None

@@ -12,7 +12,9 @@ from cadis.options import check_names, names_of, validated
 
 _PARTS = [name for name in names_of(Algorithm) if name != "method"]
 
-READY_MADE = {kind.__name__: kind for kind in METHODS.values() if not kind.pools_clients}
+READY_MADE = {
+    kind.__name__: kind for kind in METHODS.values() if not (kind.pools_clients or kind.needs_clock)
+}
 """The methods that there are strategies of, by the names of their classes."""
 
 
