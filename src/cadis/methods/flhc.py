@@ -39,7 +39,9 @@ class FLHC(Defaults):
     it was, and is assigned to the cluster whose mean update is most like its own.
 
     Attributes:
-        warmup: rounds of FedAvg before clients are clustered.
+        warmup: rounds of FedAvg before clients are clustered. The more the model has learned, the
+            less alike the updates of clients are that have the same classes; but who is not seen by
+            then has no say in what clusters there are.
         distance: mean cosine distance above which clusters stay apart; 0 is alike, 1 is unrelated.
     """
 
@@ -51,8 +53,8 @@ class FLHC(Defaults):
         paper="Briggs, Fan and Andras, 2020",
         server_memory="a model a cluster; in the warm-up, a classifier layer a client",
     )
-    warmup: Annotated[int, Ge(1)] = 10
-    distance: Annotated[float, Ge(0), Le(2)] = 0.5
+    warmup: Annotated[int, Ge(1)] = 3
+    distance: Annotated[float, Ge(0), Le(2)] = 0.7
 
     @property
     def finds_clusters(self) -> bool:
@@ -77,7 +79,8 @@ class FLHC(Defaults):
     ) -> Aggregation:
         """FedAvg; at the end of the warm-up, clusters; from then on FedAvg in each of them."""
         if "alone" in state.memory:
-            return super().aggregate(server_round, updates, state)
+            made = super().aggregate(server_round, updates, state)
+            return replace(made, report={"clusters": torch.zeros(len(updates), dtype=torch.long)})
         heads = unit(signatures(server_round, updates, state))
         if "centres" in state.memory:
             return aggregate_by_cluster(updates, heads, state)
