@@ -7,7 +7,7 @@ from typing import Any
 from cadis.options import catalogue
 from cadis.options.catalogue import Entry
 from experiments.plans import PLANS
-from experiments.running import results_of, rounds_to
+from experiments.running import results_of, rounds_to, score
 
 Run = dict[str, Any]
 
@@ -48,18 +48,13 @@ def costs() -> list[str]:
 
 
 class _Row:
-    """A method at the learning rate at which it is best."""
+    """A method at the learning rate at which it did best with the first seed."""
 
     def __init__(self, entry: Entry, runs: Mapping[float, Sequence[Run]]) -> None:
-        # What each client gets is what methods of several models are for.
-        self._measure = "own" if entry.about.kind == "one model per cluster" else "last_ten"
+        firsts = {lr: own[0] for lr, own in runs.items()}
         self._entry, self._runs = entry, runs
-        self._lr = max(runs, key=self._score)
-        self.decisive = self._score(self._lr)
-
-    def _score(self, lr: float) -> float:
-        """The mean of what decides; a run that diverged has learned nothing."""
-        return mean(0.0 if run["diverged"] else run[self._measure] for run in self._runs[lr])
+        self._lr = max(firsts, key=lambda lr: score(firsts[lr]))
+        self.decisive = mean(map(score, runs[self._lr]))
 
     @property
     def line(self) -> str:

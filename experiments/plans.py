@@ -43,6 +43,8 @@ class Plan:
         seeds: how many runs of each.
         target: the accuracy whose first round is told, by federation or for all.
         variants: a method with options of its own, by name.
+        tuned: whether a method has all federations with the first seed only, and further seeds
+            with the one that it did best in: federations are then learning rates.
     """
 
     title: str
@@ -52,6 +54,7 @@ class Plan:
     seeds: int
     target: Mapping[str, float] | float
     variants: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
+    tuned: bool = False
 
     def target_of(self, federation: str) -> float:
         """The accuracy to be reached."""
@@ -84,6 +87,7 @@ PLANS: dict[str, Plan] = {
         tuple(ALL),
         3,
         0.85,
+        tuned=True,
     ),
     "digits": Plan(
         "Digits, 100 clients, 10 a round, 120 rounds",

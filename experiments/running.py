@@ -14,6 +14,7 @@ from cadis.core import RunError, one_thread
 from cadis.engine import Engine
 from cadis.experiment import build_experiment, method_variants, resolve
 from cadis.experiment.census import describe_federation
+from cadis.options import catalogue
 from cadis.runs import RoundRecord, agreement, mean_accuracy, rare_classes
 from cadis.runs.observations import clusters_of, confidence_of
 from experiments.plans import PLANS, Plan
@@ -52,10 +53,26 @@ def tasks_of(name: str, seeds: int | None = None) -> Iterator[Task]:
     """All runs of a plan, seed by seed, so that what is there early is even."""
     plan = PLANS[name]
     for seed in range(seeds or plan.seeds):
+        best = best_federations(name) if plan.tuned and seed else None
         for federation, own in plan.federations.items():
             for method, options in _options(plan, {**plan.common, **own}).items():
-                if method != "cadis-oracle" or own["partition"] in _KNOWN:
+                if method == "cadis-oracle" and own["partition"] not in _KNOWN:
+                    continue
+                if best is None or best.get(method) == federation:
                     yield Task(name, federation, method, seed, options)
+
+
+def best_federations(name: str) -> dict[str, str]:
+    """Of each method, the federation that it did best in with the first seed."""
+    runs = [run for run in results_of(name) if run["seed"] == 0]
+    runs.sort(key=score)
+    return {run["method"]: run["federation"] for run in runs}  # the last one wins
+
+
+def score(run: Mapping[str, Any]) -> float:
+    """What decides: the test set; of a method with several models, what each client gets."""
+    several = run["method"] in {entry.name for entry in catalogue()["one model per cluster"]}
+    return 0.0 if run["diverged"] else float(run["own" if several else "last_ten"])
 
 
 def _options(plan: Plan, common: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -84,6 +101,8 @@ def rounds_to(run: Mapping[str, Any], target: float) -> int | None:
 
 def run_plan(name: str, data_dir: str = "", seeds: int | None = None, at_once: int = 2) -> None:
     """Run what is missing of a plan; what was interrupted goes on with the same command."""
+    if PLANS[name].tuned and seeds != 1:
+        run_plan(name, data_dir, 1, at_once)  # which tells what is best
     done = {(r["federation"], r["method"], r["seed"]) for r in results_of(name)}
     missing = [task for task in tasks_of(name, seeds) if task.key not in done]
     RESULTS.mkdir(exist_ok=True)

@@ -50,7 +50,7 @@ class CADISClusters(Defaults):
     goes_with: ClassVar[Mapping[str, str]] = {"sampler": "clusters"}
     about: ClassVar[About] = About(
         kind="one model per cluster",
-        paper="CADIS's clusters, 2023",
+        paper="ours",
         server_memory="a model a cluster, a number a class and client",
     )
     warmup: Annotated[int, Ge(1)] = 5
