@@ -43,44 +43,6 @@ if TYPE_CHECKING:
         SingleSet,
     )
 
-_METHODS = (
-    "BalanceFL",
-    "CADIS",
-    "CADISClusters",
-    "CADISPaper",
-    "CFL",
-    "FLHC",
-    "FedAT",
-    "FedAdagrad",
-    "FedAdam",
-    "FedAdp",
-    "FedAvg",
-    "FedAvgM",
-    "FedCav",
-    "FedDRL",
-    "FedDyn",
-    "FedFA",
-    "FedFV",
-    "FedLC",
-    "FedNTD",
-    "FedNova",
-    "FedProx",
-    "FedRS",
-    "FedYogi",
-    "IFCA",
-    "MOON",
-    "SCAFFOLD",
-    "SingleSet",
-)
-_HOMES = {
-    "Algorithm": "algorithm",
-    "CadisError": "core",
-    "RunError": "core",
-    "RunResult": "experiment",
-    "run": "experiment",
-    **dict.fromkeys(_METHODS, "methods"),
-}
-
 __all__ = [
     "CADIS",
     "CFL",
@@ -115,6 +77,15 @@ __all__ = [
     "SingleSet",
     "run",
 ]
+
+_HOMES = dict.fromkeys(__all__, "methods") | {
+    "Algorithm": "algorithm",
+    "CadisError": "core",
+    "RunError": "core",
+    "RunResult": "experiment",
+    "run": "experiment",
+}
+"""Where each name is from."""
 
 
 def __dir__() -> list[str]:
