@@ -62,6 +62,8 @@ def table(kind: str, plan: str) -> list[str]:
     if not seeds:
         return lines
     many = str(*seeds) if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
+    if PLANS[plan].tuned:
+        many = f"{max(seeds)} at the best learning rate, {min(seeds)} at the others"
     return [*lines, "", f"Seeds: {many}."]
 
 

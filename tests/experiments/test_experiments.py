@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cadis.experiment.variants import ALL
 from experiments import running, signatures, tables
 from experiments.plans import PLANS, Plan
 
@@ -74,3 +75,36 @@ def test_signatures_find_what_they_should(tmp_path: Path, monkeypatch: pytest.Mo
     found = json.loads(line)
     assert found["contrast"]["class profile"][0] > 0.9
     assert len(signatures.table()) == 3
+
+
+def kept(federation: str, method: str, seed: int, last_ten: float, own: float) -> str:
+    run = {"federation": federation, "method": method, "seed": seed, "diverged": not last_ten}
+    run |= {"accuracy": [0.2, last_ten], "last_ten": last_ten, "own": own, "rare": None}
+    return json.dumps(run) + "\n"
+
+
+def test_a_tuned_plan_goes_on_with_what_was_best(results: Path) -> None:
+    """By the test set; of several models, by what each client gets."""
+    lines = [
+        kept("lr 0.03", "fedavg", 0, 0.5, 0.9),
+        kept("lr 0.1", "fedavg", 0, 0.8, 0.7),
+        kept("lr 0.3", "fedavg", 0, 0.0, 0.0),
+        kept("lr 0.03", "ifca", 0, 0.1, 0.9),
+        kept("lr 0.1", "ifca", 0, 0.2, 0.7),
+    ]
+    (results / "methods.jsonl").write_text("".join(lines))
+    later = {task.method: task.federation for task in running.tasks_of("methods") if task.seed}
+    assert later == {"fedavg": "lr 0.1", "ifca": "lr 0.03"}
+    more = [kept("lr 0.1", "fedavg", 1, 0.9, 0.9), kept("lr 0.03", "ifca", 1, 0.1, 1.0)]
+    (results / "methods.jsonl").write_text("".join(lines + more))
+    table = "\n".join(tables.table("best", "methods"))
+    assert "| `fedavg` | 0.1 | 0.850±0.071 | 0.800±0.141 |  | 1 of 2 | 1 of 1 at 0.3 |" in table
+    assert "| `ifca` | 0.03 | 0.100±0.000 | 0.950±0.071 |" in table
+    assert "Seeds: 2 at the best learning rate, 1 at the others." in table
+
+
+def test_the_table_of_costs_has_everything() -> None:
+    costs = "\n".join(tables.table("costs", "catalogue"))
+    assert all(f"`{name}`" in costs or f"`--sampler {name}`" in costs for name in ALL)
+    assert "| `singleset` |" in costs
+    assert "a control variate, as large as the model, each way" in costs
