@@ -61,7 +61,11 @@ def test_every_parameter_is_an_option_with_the_name_of_its_part(command: str) ->
         for part in kind.registry.values():
             for field in fields(part):
                 name = qualified(part, field.name)
-                assert parsed(command, f"--{name.replace('_', '-')}", "3")[name] == "3"
+                option = name.replace("_", "-")
+                if field.type is bool:
+                    assert parsed(command, f"--no-{option}")[name] is False
+                else:
+                    assert parsed(command, f"--{option}", "3")[name] == "3"
 
 
 def test_help_has_the_parameters_of_a_users_own_part_in_its_words() -> None:

@@ -157,8 +157,8 @@ def test_methods_have_the_same_look_everywhere() -> None:
 
 
 def test_there_are_looks_for_any_number_of_methods() -> None:
-    registered = [method_look(number) for number in range(20)]
-    assert len({look.colour for look in registered}) == 20  # bars have no dashes
+    registered = [method_look(number) for number in range(60)]
+    assert len({look.colour for look in registered}) == 60  # bars have no dashes
     assert registered[: len(METHODS)] == looks(list(METHODS))
     mixed = [*METHODS, *(f"mine-{n}" for n in range(40)), "cadis", "cadis-oracle"]
     assert len(set(looks(mixed))) == len(mixed)

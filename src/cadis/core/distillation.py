@@ -104,8 +104,9 @@ def divergence_without(left_out: Tensor, student: Tensor, teacher: Tensor) -> Te
     Returns:
         The sum over the samples of KL(teacher || student), (...); 0 where all are left out.
     """
+    precise = torch.promote_types(student.dtype, torch.float32)  # of half precision too
     log_q, log_p = (
-        torch.log_softmax(logits.masked_fill(left_out, _NEVER), dim=-1)
+        torch.log_softmax(logits.to(precise).masked_fill(left_out, _NEVER), dim=-1)
         for logits in (teacher, student)
     )
     return (log_q.exp() * (log_q - log_p)).masked_fill(left_out, 0).sum(dim=(-2, -1))

@@ -3,15 +3,13 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+import torch
 from annotated_types import Ge
 from torch import Tensor
 
 from cadis.core import About
 from cadis.methods.defaults import Defaults
 from cadis.methods.protocol import Step
-
-_NEVER = -1e9
-"""The logit of a class that cannot be; finite, so that no gradient becomes undefined."""
 
 
 @dataclass(frozen=True)
@@ -37,4 +35,5 @@ class FedLC(Defaults):
             return step.logits
         counts = step.class_counts[..., None, :]
         margins = self.tau * counts.clamp_min(1).to(step.logits.dtype).pow(-0.25)
-        return (step.logits - margins).masked_fill(counts == 0, _NEVER)
+        never = torch.finfo(step.logits.dtype).min  # finite, so that no gradient is undefined
+        return (step.logits - margins).masked_fill(counts == 0, never)

@@ -31,7 +31,6 @@ _ABLATION_LOOKS = {
     "cadis-no-momentum": ("#332288", "dashed"),
     "cadis-plain-weights": ("#117733", "dotted"),
     "cadis-absent": ("#DDAA33", "dashed"),
-    "fedavgm": ("#BB5566", "dashed"),
 }
 """Further colours that can be told from those above (Tol)."""
 
