@@ -13,6 +13,9 @@ Run = dict[str, Any]
 
 PLAN = "methods"
 
+_CHANCE = 0.15
+"""An accuracy that a model of ten classes has without knowing anything, and a little."""
+
 
 def table() -> list[str]:
     """A row a method in Markdown, by what they are about, the best of a kind first."""
@@ -61,9 +64,9 @@ class _Row:
         """Its row."""
         best = [run for run in self._runs[self._lr] if not run["diverged"]]
         diverged = [
-            f"{sum(run['diverged'] for run in own)} of {len(own)} at {lr:g}"
+            f"{sum(map(_failed, own))} of {len(own)} at {lr:g}"
             for lr, own in self._runs.items()
-            if any(run["diverged"] for run in own)
+            if any(map(_failed, own))
         ]
         cells = [
             f"`{self._entry.name}`",
@@ -75,6 +78,11 @@ class _Row:
             ", ".join(diverged),
         ]
         return f"| {' | '.join(cells)} |"
+
+
+def _failed(run: Run) -> bool:
+    """Whether numbers became infinite, or nothing was learned that chance would not know."""
+    return bool(run["diverged"]) or max(run["last_ten"], run["own"]) < _CHANCE
 
 
 def _by_method(runs: Sequence[Run]) -> dict[str, dict[float, list[Run]]]:

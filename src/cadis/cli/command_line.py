@@ -41,8 +41,9 @@ def run(
     default="fedavg,fedprox,fedfa,feddyn,cadis-paper,cadis",
     show_default=True,
     metavar="NAME,NAME,...",
-    help="What to compare: methods, as for 'cadis run'; FILE.py:CLASS for one of your own; "
-    "fedavgm (FedAvg with server momentum); cadis-uniform (participants drawn uniformly), "
+    help="What to compare: methods, see 'cadis methods'; FILE.py:CLASS for one of your own; "
+    "power-of-choice, fedcluster, hics (FedAvg with that sampler); all: all of ours so far; "
+    "cadis-uniform (participants drawn uniformly), "
     "cadis-no-momentum, cadis-plain-weights, cadis-no-distillation, cadis-no-clustering, "
     "cadis-absent (absent clusters remembered), cadis-oracle (true clusters given); ablations: "
     "cadis and all these.",
