@@ -56,7 +56,7 @@ class _Row:
     def __init__(self, entry: Entry, runs: Mapping[float, Sequence[Run]]) -> None:
         firsts = {lr: own[0] for lr, own in runs.items()}
         self._entry, self._runs = entry, runs
-        self._lr = max(firsts, key=lambda lr: score(firsts[lr]))
+        self._lr = max(firsts, key=lambda lr: (score(firsts[lr]), lr))
         self.decisive = mean(map(score, runs[self._lr]))
 
     @property
@@ -82,7 +82,7 @@ class _Row:
 
 def _failed(run: Run) -> bool:
     """Whether numbers became infinite, or nothing was learned that chance would not know."""
-    return bool(run["diverged"]) or max(run["last_ten"], run["own"]) < _CHANCE
+    return bool(run["diverged"] or run["last_ten"] < _CHANCE)
 
 
 def _by_method(runs: Sequence[Run]) -> dict[str, dict[float, list[Run]]]:
