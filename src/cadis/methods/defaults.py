@@ -28,6 +28,7 @@ from cadis.methods.protocol import (
     Reply,
     ServerRound,
     ServerState,
+    Slopes,
     Step,
     Training,
     Weighing,
@@ -78,7 +79,8 @@ class Defaults:
         """Train the received model with this method's penalty."""
         model = client.received.model
         prepared = self.prepare(client.view(model)) if self.needs_view else Prepared()
-        training = client.train(model, self.penalty, prepared, *self.loss_hooks())
+        hooks = *self.loss_hooks(), self._known_slopes()
+        training = client.train(model, self.penalty, prepared, *hooks)
         return self.reply(client, prepared, training)
 
     def reply(self, client: LocalClient, prepared: Prepared, training: Training) -> Reply:
@@ -95,6 +97,17 @@ class Defaults:
         calibrates = kind.calibrate is not Defaults.calibrate
         orders = kind.epoch_order is not Defaults.epoch_order
         return self.calibrate if calibrates else None, self.epoch_order if orders else None
+
+    def _known_slopes(self) -> Slopes | None:
+        """Client: :meth:`parameter_slopes`, if it is overridden, and is that of the penalty.
+
+        A class that derives from it and has a penalty of its own says nothing of its slopes.
+        """
+        said, defined = (
+            next(kind for kind in type(self).__mro__ if name in vars(kind))
+            for name in ("parameter_slopes", "penalty")
+        )
+        return self.parameter_slopes if said is not Defaults and issubclass(said, defined) else None
 
     def prepare(self, view: LocalView) -> Prepared:  # noqa: ARG002
         """Client: look at the received model and the own data before training."""
@@ -115,6 +128,14 @@ class Defaults:
     def epoch_order(self, labels: Tensor, generator: torch.Generator) -> Tensor:
         """Client: the samples that an epoch goes through, as many as there are, (n,)."""
         return torch.randperm(len(labels), generator=generator)
+
+    def parameter_slopes(self, step: Step) -> Tensor:
+        """Client: the gradient of a penalty on parameters alone by them, (P,), if it is known.
+
+        It is asked for instead of :meth:`penalty` where clients are trained one by one: of a large
+        model, differentiating costs several times what the gradient itself does.
+        """
+        return torch.zeros_like(step.parameters)
 
     def penalty_slopes(self, step: Step) -> Tensor | None:  # noqa: ARG002
         """Client: the gradient of the penalty by the representations, (m, b, d), if it is known.

@@ -67,6 +67,10 @@ class FedAT(Defaults):
             return None
         return self.mu / 2 * (step.parameters - step.received).square().sum(dim=-1)
 
+    def parameter_slopes(self, step: Step) -> Tensor:
+        """The gradient of the proximal term, mu (w - w_t)."""
+        return (step.parameters - step.received).mul_(self.mu)
+
     def candidates(
         self, server_round: ServerRound, state: ServerState, clients: Sequence[ClientId]
     ) -> Sequence[ClientId]:

@@ -49,6 +49,11 @@ class FedDyn(Defaults):
             return proximal
         return proximal - (step.memory["gradient"] * step.parameters).sum(dim=-1)
 
+    def parameter_slopes(self, step: Step) -> Tensor:
+        """The gradient of the penalty, alpha (w - w_t) - g_i."""
+        slopes = (step.parameters - step.received).mul_(self.alpha)
+        return slopes.sub_(step.memory["gradient"]) if "gradient" in step.memory else slopes
+
     def finish(
         self,
         training: Training,

@@ -27,3 +27,7 @@ class FedProx(Defaults):
     def penalty(self, step: Step) -> Tensor | None:
         """The proximal term, mu / 2 * ||w - w_t||^2."""
         return self.mu / 2 * (step.parameters - step.received).square().sum(dim=-1)
+
+    def parameter_slopes(self, step: Step) -> Tensor:
+        """The gradient of the proximal term, mu (w - w_t)."""
+        return (step.parameters - step.received).mul_(self.mu)

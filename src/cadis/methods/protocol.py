@@ -82,6 +82,9 @@ Penalty: TypeAlias = Callable[[Step], Tensor | None]
 Calibration: TypeAlias = Callable[[Step], Tensor]
 """The logits that the loss of a batch is taken of."""
 
+Slopes: TypeAlias = Callable[[Step], Tensor]
+"""The gradient of a penalty by the parameters, (P,)."""
+
 EpochOrder: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
 """Which samples an epoch goes through, and in which order, (n,), of the labels of all, (n,)."""
 
@@ -163,6 +166,7 @@ class LocalClient(Protocol):
         prepared: Prepared | None = None,
         calibrate: Calibration | None = None,
         epoch_order: EpochOrder | None = None,
+        slopes: Slopes | None = None,
     ) -> Training:
         """Train a copy of a model on the client's data: the federation's epochs and optimiser.
 
@@ -172,6 +176,8 @@ class LocalClient(Protocol):
             prepared: what was worked out before, of which each batch gets its own rows.
             calibrate: the logits that the loss is taken of, instead of the model's own.
             epoch_order: which samples an epoch goes through, instead of all in an order of chance.
+            slopes: the gradient of the penalty by the parameters, where it is known; the penalty
+                itself is then not asked for.
         """
 
 

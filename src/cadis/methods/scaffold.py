@@ -58,6 +58,11 @@ class SCAFFOLD(Defaults):
         own = step.memory.get("control", torch.zeros_like(step.received))
         return ((step.tensors["control"] - own) * step.parameters).sum(dim=-1)
 
+    def parameter_slopes(self, step: Step) -> Tensor:
+        """The correction c - c_i."""
+        control = step.tensors["control"]
+        return control - step.memory["control"] if "control" in step.memory else control
+
     def finish(self, training: Training, received: Message, memory: TensorState) -> Finished:
         """c_i <- c_i - c + (x - y_i) / (K eta)."""
         before = memory.get("control", torch.zeros_like(training.received))

@@ -20,6 +20,7 @@ from cadis.methods import (
     Penalty,
     Prepared,
     Reply,
+    Slopes,
     Step,
     Training,
 )
@@ -113,6 +114,7 @@ class Client:
         prepared: Prepared | None = None,
         calibrate: Calibration | None = None,
         epoch_order: EpochOrder | None = None,
+        slopes: Slopes | None = None,
     ) -> Training:
         """Train a copy of a model on the client's data, as :class:`LocalClient` describes it."""
         flat, task = self.model, self.algorithm.task
@@ -141,7 +143,12 @@ class Client:
                 )
                 told = logits if calibrate is None else calibrate(step)
                 loss = task.loss(told, batch.labels, "mean")
-                stepper.step(loss, penalty(step) if penalty is not None else None)
+                if slopes is not None:
+                    with torch.no_grad():
+                        drift = slopes(step)
+                    stepper.step(loss, None, drift)
+                else:
+                    stepper.step(loss, penalty(step) if penalty is not None else None)
                 losses += loss.detach()
                 steps += 1
         trained = flat.state()
@@ -204,12 +211,14 @@ class _Stepper:
         plain = self.optimizer.is_plain
         return self._linears.of(self.model.module) if plain else nullcontext()
 
-    def step(self, loss: Tensor, penalty: Tensor | None) -> None:
-        """One step along the gradient of the loss and its penalty."""
+    def step(self, loss: Tensor, penalty: Tensor | None, drift: Tensor | None = None) -> None:
+        """One step along the gradient of the loss and its penalty, or its gradient by itself."""
         total = loss if penalty is None else loss + penalty
         if not self.optimizer.is_plain:
             gradient = self.model.gradient(total)
             with torch.no_grad():
+                if drift is not None:
+                    gradient = gradient.add_(drift)
                 self.optimizer.step(self.model.vector, gradient, self.lr, self.memory)
             return
         leaves = self.model.parameters
@@ -220,6 +229,8 @@ class _Stepper:
             for leaf, part in zip(leaves, gradients, strict=True):
                 if part is not None:
                     leaf.add_(part, alpha=-self.lr)
+            if drift is not None:
+                self.model.vector.add_(drift, alpha=-self.lr)
             self._linears.step(self.lr)
 
 
