@@ -99,15 +99,21 @@ class Defaults:
         return self.calibrate if calibrates else None, self.epoch_order if orders else None
 
     def _known_slopes(self) -> Slopes | None:
-        """Client: :meth:`parameter_slopes`, if it is overridden, and is that of the penalty.
+        """Client: :meth:`parameter_slopes`, if it is overridden, and is that of the penalty."""
+        known = type(self).parameter_slopes is not Defaults.parameter_slopes
+        return self.parameter_slopes if known and self.is_of_penalty("parameter_slopes") else None
 
-        A class that derives from it and has a penalty of its own says nothing of its slopes.
+    def is_of_penalty(self, name: str) -> bool:
+        """Whether what a class says of its penalty under this name is said of the one it has.
+
+        A class that derives from it and has a penalty of its own says nothing of that.
         """
+        line = type(self).__mro__
         said, defined = (
-            next(kind for kind in type(self).__mro__ if name in vars(kind))
-            for name in ("parameter_slopes", "penalty")
+            next(place for place, kind in enumerate(line) if each in vars(kind))
+            for each in (name, "penalty")
         )
-        return self.parameter_slopes if said is not Defaults and issubclass(said, defined) else None
+        return said <= defined
 
     def prepare(self, view: LocalView) -> Prepared:  # noqa: ARG002
         """Client: look at the received model and the own data before training."""

@@ -243,10 +243,11 @@ class _Run:
     ) -> None:
         first = clients[0]
         self.clients, self.models, self.method = clients, models, method
-        self.slopes_known = _holds(method, "slopes_known")
+        self.slopes_known = method.slopes_known and method.is_of_penalty("slopes_known")
         self.penalty: _StackedPenalty | None = None
         if type(method).penalty is not Defaults.penalty and not self.slopes_known:
-            self.penalty = _StackedPenalty(method.penalty, _holds(method, "penalty_stacks"))
+            stacks = method.penalty_stacks and method.is_of_penalty("penalty_stacks")
+            self.penalty = _StackedPenalty(method.penalty, stacks)
         self.task: Task = first.algorithm.task
         self.optimizer = first.algorithm.local_optimizer
         self.lr = self.optimizer.lr_in_round(first.settings.lr, first.number)
@@ -351,19 +352,6 @@ class _Run:
             effective_steps(self.optimizer, steps, self.lr),
         )
         return Training(model, parameters, self.start[place], steps, self.lr, loss, reach)
-
-
-def _holds(method: Defaults, flag: str) -> bool:
-    """Whether what a class says of its penalty is said of the one that the method has.
-
-    A class that derives from it and has a penalty of its own says nothing of that.
-    """
-    line = type(method).__mro__
-    said, defined = (
-        next(place for place, kind in enumerate(line) if name in vars(kind))
-        for name in (flag, "penalty")
-    )
-    return bool(getattr(method, flag)) and said <= defined
 
 
 def _stacked(tensors: Sequence[TensorState]) -> dict[str, Tensor]:
