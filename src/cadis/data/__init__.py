@@ -8,6 +8,7 @@ from cadis.data.examples import Dataset, Examples, Scaling, Subsets, as_examples
 from cadis.data.library import Found, find, missing_files, problems, roots
 from cadis.data.loading import DATASETS, load
 from cadis.data.own import load_own
+from cadis.data.preprocessing import PicturePreprocessing, Preprocessing, TablePreprocessing
 
 __all__ = [
     "CATALOGUE",
@@ -17,8 +18,11 @@ __all__ = [
     "Dataset",
     "Examples",
     "Found",
+    "PicturePreprocessing",
+    "Preprocessing",
     "Scaling",
     "Subsets",
+    "TablePreprocessing",
     "as_examples",
     "digits",
     "fetch",

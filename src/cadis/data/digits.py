@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cadis.data.examples import Dataset, Examples
+from cadis.data.examples import Dataset, Examples, Scaling
+from cadis.data.preprocessing import PicturePreprocessing
 
 _SHA256 = "6ebb3d2fee246a4e99363262ddf8a00a3c41bee6014c373ed9d9216ba7f651b8"
 """Of what is in ``sklearn/datasets/data/digits.csv.gz``, unzipped."""
@@ -39,7 +40,9 @@ def digits() -> Dataset:
     mean, deviation = pixels[train].mean(), pixels[train].std()
     examples = Examples((pixels - mean) / deviation, labels)
     names = tuple(map(str, range(10)))
-    return Dataset("digits", examples.take(train), examples.take(test), names)
+    scaling = Scaling((float(mean),), (float(deviation),))  # of other pictures: 255 is white
+    how = PicturePreprocessing(1, 8, 8, scaling)
+    return Dataset("digits", examples.take(train), examples.take(test), names, preprocessing=how)
 
 
 def _read_file() -> _Numbers | None:

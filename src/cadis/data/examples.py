@@ -3,12 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 from torch import Tensor
 
 from cadis.core import CadisError
+
+if TYPE_CHECKING:
+    from cadis.data.preprocessing import Preprocessing
 
 
 @dataclass(frozen=True)
@@ -205,6 +208,8 @@ class Dataset:
         test: examples that no client sees.
         classes: names of the classes, in the order of their numbers.
         owners: who owns which training examples, where the data say so.
+        test_owners: from whom which test examples are, where the data say so.
+        preprocessing: what makes a model's inputs of a raw one, where that is known.
     """
 
     name: str
@@ -212,6 +217,8 @@ class Dataset:
     test: Examples
     classes: tuple[str, ...]
     owners: Mapping[str, Tensor] = field(default_factory=dict)
+    test_owners: Mapping[str, Tensor] = field(default_factory=dict)
+    preprocessing: "Preprocessing | None" = None
 
     @property
     def num_classes(self) -> int:

@@ -11,6 +11,7 @@ from cadis.core import CadisError, generator_for
 from cadis.data.album import Picture, are_pills, read_album, read_pills
 from cadis.data.callbacks import Callbacks
 from cadis.data.examples import Dataset, Examples, Scaling
+from cadis.data.preprocessing import PicturePreprocessing
 from cadis.data.user_files import shown
 
 _IMAGENET = Scaling((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -65,6 +66,7 @@ def load_images(
         everything.take(slice(len(train), None)),
         album.classes,
         _owners(train),
+        preprocessing=PicturePreprocessing(3, size, size, _IMAGENET),
     )
 
 

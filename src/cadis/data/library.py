@@ -15,6 +15,7 @@ from platformdirs import user_cache_path
 from cadis.core import CadisError
 from cadis.data.catalogue import CATALOGUE
 from cadis.data.examples import Dataset, Examples
+from cadis.data.preprocessing import PicturePreprocessing
 from cadis.data.published import Form, Published
 from cadis.data.user_files import is_file
 
@@ -86,7 +87,9 @@ def load_published(published: Published, found: Found) -> Dataset:
     except CadisError as error:
         remedy = f"or let 'cadis data fetch {published.name}' do it."
         raise CadisError(f"{str(error).removesuffix('.')}, {remedy}") from None
-    return Dataset(published.name, train, test, published.classes)
+    channels, height, width = train.inputs.shape[1:]
+    how = PicturePreprocessing(channels, height, width, published.scaling)
+    return Dataset(published.name, train, test, published.classes, preprocessing=how)
 
 
 def problems(found: Found) -> Iterator[str]:

@@ -11,7 +11,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
 from cadis.core import CadisError, ClientId, checked_client_id, generator_for
-from cadis.data import Examples, Subsets, joined
+from cadis.data import Examples, Preprocessing, Subsets, joined
 from cadis.data.examples import broken_sentence
 from cadis.engine.speeds import Speeds
 from cadis.partition import held_out
@@ -30,6 +30,7 @@ class Federation:
         classes: names of the classes, where they have any.
         client_tests: each client's own examples that it is tested on and never trains on, none
             for those that have too few; empty if clients are tested on what they train on.
+        preprocessing: what makes a model's inputs of a raw one, where that is known.
     """
 
     clients: Sequence[Examples]
@@ -38,6 +39,7 @@ class Federation:
     true_clusters: Tensor | None = None
     classes: tuple[str, ...] = ()
     client_tests: Sequence[Examples] = ()
+    preprocessing: Preprocessing | None = None
 
     def __post_init__(self) -> None:
         ids = self.client_ids or range(len(self.clients))

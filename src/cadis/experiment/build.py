@@ -109,6 +109,7 @@ def build_federation(dataset: Dataset, partition: Partition) -> Federation:
         client_ids=partition.client_ids,
         true_clusters=partition.true_clusters,
         classes=dataset.classes,
+        preprocessing=dataset.preprocessing,
     )
 
 
