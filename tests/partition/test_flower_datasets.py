@@ -1,5 +1,8 @@
 """Our partitions on a real Hugging Face dataset, as Flower Datasets uses them."""
 
+import subprocess
+import sys
+
 import datasets
 import pytest
 import torch
@@ -44,3 +47,9 @@ def test_wrong_use_is_a_sentence() -> None:
         partitioner.load_partition(0)
     with pytest.raises(CadisError, match="no partition 2"):
         partitioner.load_partition(2)
+
+
+def test_without_the_extra() -> None:
+    code = "import sys; sys.modules['datasets'] = None; import cadis.partition.flower_datasets"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "Install Flower Datasets first: pip install 'cadis[datasets]'." in done.stderr

@@ -2,13 +2,17 @@
 
 from functools import cached_property
 
-import datasets
 import numpy as np
 import torch
-from flwr_datasets.partitioner import Partitioner as _FlowerPartitioner
 
 from cadis.core import CadisError, generator_for
 from cadis.partition.protocol import Partition, Partitioner
+
+try:
+    import datasets
+    from flwr_datasets.partitioner import Partitioner as _FlowerPartitioner
+except ImportError:
+    raise CadisError("Install Flower Datasets first: pip install 'cadis[datasets]'.") from None
 
 
 class FlowerPartitioner(_FlowerPartitioner):  # type: ignore[misc]
