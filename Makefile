@@ -1,24 +1,35 @@
 .DEFAULT_GOAL := help
-.PHONY: help run report test test-deploy torture check format experiments bench bench-save bench-compare clean
+.PHONY: help run report test test-deploy torture check package format experiments bench bench-save bench-compare clean
 
+# Another Python has an environment of its own: make test PYTHON=python3.13 VENV=.venv313
 PYTHON ?= python3
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+LIGHT := $(VENV)/.ready-light
+READY := $(VENV)/.ready-dev
 
-$(READY): pyproject.toml constraints.txt
+# What the package needs, and nothing else.
+$(LIGHT): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
-	@touch $(READY)
+	@$(INSTALL) .
+	@touch $@
+
+# The same with all extras and tools, which are more than twice as much.
+$(READY): pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) with all that tests need ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(INSTALL) '.[dev]'
+	@touch $(LIGHT) $@
 
 help:  ## Explain the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
 
-run: $(READY)  ## Run the demo: CADIS on handwritten digits, 20 clients in 5 clusters.
+run: $(LIGHT)  ## Run the demo: CADIS on handwritten digits, 20 clients in 5 clusters.
 	@$(BIN)/cadis run
 
-report: $(READY)  ## Compare six methods on the digits, three seeds each, and make the page (a few minutes).
+report: $(LIGHT)  ## Compare six methods on the digits, three seeds each, and make the page (a few minutes).
 	@$(BIN)/cadis compare --seeds 3 --rounds 40
 
 test: $(READY)  ## Run all tests but those of deployments.
@@ -35,6 +46,9 @@ check: $(READY)  ## Lint, format, types and import rules.
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+package: $(READY)  ## Build the wheel and the sdist in dist/, and try the wheel in an environment of its own.
+	@.ci/package $(BIN)/python
 
 format: $(READY)  ## Put the code into shape.
 	@$(BIN)/ruff check --fix .
