@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run report test test-deploy torture check package format experiments bench bench-save bench-compare clean
+.PHONY: help run report test test-deploy torture check docs package format experiments bench bench-save bench-compare clean
 
 # Another Python has an environment of its own: make test PYTHON=python3.13 VENV=.venv313
 PYTHON ?= python3
@@ -47,6 +47,9 @@ check: $(READY)  ## Lint, format, types and import rules.
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
+docs: $(READY)  ## Build the documentation as a site; open site/index.html. A broken link fails.
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 package: $(READY)  ## Build the wheel and the sdist in dist/, and try the wheel in an environment of its own.
 	@.ci/package $(BIN)/python
 
@@ -67,5 +70,5 @@ experiments: $(READY)  ## Rewrite the tables in docs (PLANS="digits mnist" runs 
 	@$(if $(PLANS),$(BIN)/python -m experiments run $(PLANS))
 	@$(BIN)/python -m experiments tables
 
-clean:  ## Remove the virtual environment and caches.
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+clean:  ## Remove the virtual environment, what was built, and caches.
+	@rm -rf $(VENV) dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

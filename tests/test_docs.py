@@ -1,16 +1,20 @@
-"""What docs/data.md shows works as it stands there."""
+"""What docs/data.md and docs/tutorial.md show works as it stands there."""
 
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
 from cadis.models import MODELS
 
-PAGE = (Path(__file__).parents[1] / "docs" / "data.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = (DOCS / "data.md").read_text(encoding="utf-8")
+TUTORIAL = (DOCS / "tutorial.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 
@@ -20,19 +24,39 @@ def test_a_section_as_it_stands(
     title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    ran = 0
-    for language, block in BLOCK.findall(SECTIONS[title]):
+    assert run_blocks(SECTIONS[title], tmp_path)
+
+
+def run_blocks(text: str, folder: Path, quick: Sequence[str] = ()) -> list[str]:
+    """Write the files of a text and run its commands, in order; what each of them printed.
+
+    ``quick`` goes to the commands that take rounds.
+    """
+    printed = []
+    for language, block in BLOCK.findall(text):
         first, *lines = block.splitlines()
         if language == "python":
-            (tmp_path / first.removeprefix("# ")).write_text("\n".join(lines))
+            (folder / first.removeprefix("# ")).write_text("\n".join(lines))
             continue
         for line in [first, *lines]:
             program, *arguments = shlex.split(line, comments=True)
             if program in ("cadis", "python"):
                 command = ["-m", "cadis", *arguments] if program == "cadis" else arguments
-                subprocess.run([sys.executable, *command], check=True, cwd=tmp_path)
-                ran += 1
-    assert ran
+                command += quick if "--rounds" in arguments else []
+                done = subprocess.run(
+                    [sys.executable, *command], check=True, cwd=folder, stdout=PIPE, text=True
+                )
+                printed.append(done.stdout)
+    return printed
+
+
+def test_the_tutorial_but_for_fewer_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    printed = run_blocks(TUTORIAL, tmp_path, ["--rounds", "1", "--epochs", "1"])
+    assert len(printed) == 5
+    assert printed[-1] == "[0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1]\n"
+    for named in ("runs/cadis-digits/figures/similarity.png", "runs/fruits/report.html"):
+        assert (tmp_path / named).exists(), named
 
 
 def output_of(file: str, folder: Path) -> str:
