@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run report test test-deploy torture check docs package format experiments bench bench-save bench-compare clean
+.PHONY: help run report test test-deploy test-lowest torture check docs package format experiments bench bench-save bench-compare clean
 
 # Another Python has an environment of its own: make test PYTHON=python3.13 VENV=.venv313
 PYTHON ?= python3
@@ -37,6 +37,12 @@ test: $(READY)  ## Run all tests but those of deployments.
 
 test-deploy: $(READY)  ## Run the tests that start a server and sites as processes.
 	@$(BIN)/pytest -m deployment -n 2 --dist loadfile tests/deployed
+
+test-lowest:  ## Run the tests with the lowest versions that pyproject.toml allows (gigabytes, by hand).
+	@$(PYTHON) -m venv .venv-lowest
+	@.ci/lowest > .venv-lowest/constraints.txt
+	@.venv-lowest/bin/pip install --quiet --disable-pip-version-check --constraint .venv-lowest/constraints.txt --editable '.[dev]'
+	@.venv-lowest/bin/pytest -n auto --dist worksteal
 
 torture: $(READY)  ## Attack all that is kept, thousands of times, and rewrite the table of docs/reliability.md.
 	@PYTHONPATH=tests $(BIN)/python -m torture --markdown docs/reliability.md

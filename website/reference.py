@@ -3,6 +3,8 @@
 import re
 from typing import Any
 
+from mkdocs.structure.pages import Page
+
 from cadis.core import About
 from cadis.methods import METHODS
 
@@ -16,8 +18,10 @@ DIRECTIVE = """
 """
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put all methods where a page asks for them."""
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Put all methods where a page asks for them; guides are found before the reference."""
+    if page.file.src_uri.startswith("reference/"):
+        page.meta["search"] = {"boost": 0.3}
     if HERE not in markdown:
         return markdown
     by_kind: dict[str, str] = {}
