@@ -1,15 +1,14 @@
-"""The reference of the library: all methods by what they are about, and names in docstrings."""
+"""The reference of the library: all methods by what they are about, and what docstrings hold."""
 
 import re
 from typing import Any
-
-from mkdocs.structure.pages import Page
 
 from cadis.core import About
 from cadis.methods import METHODS
 
 HERE = "<!-- all methods -->"
 ROLE = re.compile(r":(?:attr|class|data|func|meth|mod):<code>~?([^<]+)</code>")
+NO_TAG = re.compile(r"<(?=[A-Za-z][\w-]*[^\w\s/>:-])")
 DIRECTIVE = """
 ::: cadis.methods.{name}
     options:
@@ -18,10 +17,8 @@ DIRECTIVE = """
 """
 
 
-def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Put all methods where a page asks for them; guides are found before the reference."""
-    if page.file.src_uri.startswith("reference/"):
-        page.meta["search"] = {"boost": 0.3}
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Put all methods where a page asks for them."""
     if HERE not in markdown:
         return markdown
     by_kind: dict[str, str] = {}
@@ -34,5 +31,5 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Docstrings mark names as Sphinx does, which Markdown does not know."""
-    return ROLE.sub(r"<code>\1</code>", html)
+    """Show what is not Markdown: names as Sphinx marks them, and inner products, <a, b>."""
+    return NO_TAG.sub("&lt;", ROLE.sub(r"<code>\1</code>", html))
