@@ -6,7 +6,6 @@ and its peers, and ``cadis.Algorithm`` says which parts compose with every metho
 """
 
 from importlib import import_module
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -103,4 +102,5 @@ def __getattr__(name: str) -> object:
 
 def _modules() -> list[str]:
     """The packages and modules in here."""
-    return [found.name for found in iter_modules(__path__) if not found.name.startswith("_")]
+    listed = import_module("pkgutil").iter_modules(__path__)
+    return [found.name for found in listed if not found.name.startswith("_")]
