@@ -9,11 +9,11 @@ from typing import Any
 from rich.console import Console
 
 from cadis.analysis import read_results
+from cadis.api import check_tracker, tracked
 from cadis.cli.guard import say
 from cadis.cli.interrupting import STOPPED
 from cadis.cli.report import show_results
 from cadis.cli.run import file_options, plain_name
-from cadis.cli.tracking import check_tracker, tracked
 from cadis.core import CadisError
 from cadis.experiment import (
     Settings,

@@ -10,9 +10,9 @@ from rich.console import Console
 
 from cadis import report
 from cadis.analysis import read_results
+from cadis.api import Tracking
 from cadis.cli.guard import say
 from cadis.cli.interrupting import STOPPED
-from cadis.cli.tracking import Tracking
 from cadis.core import CadisError
 from cadis.experiment import ExperimentConfig, read_preset, resolve, run_experiment
 from cadis.runs import RunFolder, read_toml
