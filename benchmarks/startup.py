@@ -1,6 +1,8 @@
-"""From typing to training: the command on digits, a wrong option, and 10,000 clients."""
+"""From typing to the first words and to training; a wrong option, and 10,000 clients."""
 
 import json
+import os
+import pty
 import resource
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from benchmarks.tail import random_clients
 from cadis.models import small_cnn
 from cadis.runs import RoundResult
 
+_WORDED = ("run", "compare", "report x", "partition")
 MANY, SIZE, SIDE, PER_ROUND = 10_000, 14, 8, 100
 
 
@@ -25,8 +28,10 @@ def startup(times: int) -> list[Measured]:
         for _ in range(times)
     ]
     training, wrong, torch = (median(column) for column in zip(*turns, strict=True))
+    words = f"the slowest of {', '.join(_WORDED)}"
     note = f"{times} times; import torch alone: {torch:.2f} s"
     return [
+        Measured("a command's first words in a terminal", _first_words(times), 0.5, "s", words),
         Measured("cadis run on digits: first client trained", training, 2.5, "s", note),
         Measured("cadis run --epochs x: told", wrong, 1, "s", note),
         *_many_clients(),
@@ -51,6 +56,24 @@ def _until(line: str, *options: str) -> float:
             assert said, "the run has ended"
         took = time.perf_counter() - started
         process.kill()
+    return took
+
+
+def _first_words(times: int) -> float:
+    """From typing until the first byte in a terminal: a median, of the slowest command."""
+    return max(median(_until_a_byte(command) for _ in range(times)) for command in _WORDED)
+
+
+def _until_a_byte(command: str) -> float:
+    ours, theirs = pty.openpty()
+    started = time.perf_counter()
+    words = [sys.executable, "-m", "cadis", *command.split()]
+    with subprocess.Popen(words, stdout=theirs, stderr=theirs, start_new_session=True) as process:
+        os.close(theirs)
+        os.read(ours, 1)
+        took = time.perf_counter() - started
+        process.kill()
+    os.close(ours)
     return took
 
 

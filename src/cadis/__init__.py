@@ -6,13 +6,13 @@ and its peers, and ``cadis.Algorithm`` says which parts compose with every metho
 """
 
 from importlib import import_module
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cadis.algorithm import Algorithm
+    from cadis.api import run
     from cadis.core import CadisError, RunError
-    from cadis.experiment import RunResult, run
+    from cadis.experiment import RunResult
     from cadis.methods import (
         CADIS,
         CFL,
@@ -83,17 +83,21 @@ _HOMES = dict.fromkeys(__all__, "methods") | {
     "CadisError": "core",
     "RunError": "core",
     "RunResult": "experiment",
-    "run": "experiment",
+    "run": "api",
 }
 """Where each name is from."""
 
+__version__: str
+
 
 def __dir__() -> list[str]:
-    return [*__all__, *_modules()]
+    return [*__all__, "__version__", *_modules()]
 
 
 def __getattr__(name: str) -> object:
     """Import on first use: ``cadis --help`` need not wait for torch."""
+    if name == "__version__":
+        return str(import_module("importlib.metadata").version("cadis"))
     if name in _HOMES:
         return getattr(import_module(f"cadis.{_HOMES[name]}"), name)
     if name not in _modules():
@@ -103,4 +107,5 @@ def __getattr__(name: str) -> object:
 
 def _modules() -> list[str]:
     """The packages and modules in here."""
-    return [found.name for found in iter_modules(__path__) if not found.name.startswith("_")]
+    listed = import_module("pkgutil").iter_modules(__path__)
+    return [found.name for found in listed if not found.name.startswith("_")]

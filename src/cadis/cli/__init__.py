@@ -1,27 +1,27 @@
 """The command ``cadis``."""
 
 import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-import click
+from cadis.cli.interrupting import end_at_once
 
-from cadis.cli.command_line import COMMANDS
-from cadis.cli.early import check_early
+if TYPE_CHECKING:
+    from cadis.cli.command_line import commands
+
+__all__ = ["commands", "main"]
 
 
 def main() -> None:
-    """Run the command."""
-    try:
-        check_early(commands, sys.argv[1:])
-    except KeyboardInterrupt:
-        sys.exit(130)
-    commands(prog_name="cadis")
+    """Run the command; all else is imported after Ctrl-C is taken care of."""
+    end_at_once()
+    from_here = import_module("cadis.cli.command_line").commands
+    import_module("cadis.cli.early").check_early(from_here, sys.argv[1:])
+    from_here(prog_name="cadis")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="cadis")
-def commands() -> None:
-    """Federated learning for clients that come in clusters of unequal size."""
-
-
-for command in COMMANDS:
-    commands.add_command(command)
+def __getattr__(name: str) -> object:
+    """Import on first use."""
+    if name != "commands":
+        raise AttributeError(f"module 'cadis.cli' has no attribute '{name}'")
+    return import_module("cadis.cli.command_line").commands

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from cadis.cli.notice import notice
+
 
 class PathType(click.Path):
     """A file or folder by a name that it can have, and that can be shown."""
@@ -63,7 +65,8 @@ class GeneratedCommand(click.Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """The generated options, and those of the function."""
-        listing, mine = import_module("cadis.cli.options"), super().get_params(ctx)
+        with notice():
+            listing, mine = import_module("cadis.cli.options"), super().get_params(ctx)
         try:
             own = listing.parts_in(ctx.meta.get(_ARGUMENTS, []))
             generated = getattr(listing, self.options)(own, {each.name for each in mine})
@@ -91,8 +94,10 @@ def call(module: str, function: str, *arguments: Any) -> None:
     """
     if click.get_current_context().find_root().obj == CHECK_ONLY:
         function = f"check_{function}"
-    work = getattr(import_module(f"cadis.cli.{module}"), function)
-    raise SystemExit(import_module("cadis.cli.guard").guarded(work, *arguments))
+    with notice():
+        work = getattr(import_module(f"cadis.cli.{module}"), function)
+        guarded = import_module("cadis.cli.guard").guarded
+    raise SystemExit(guarded(work, *arguments))
 
 
 def typed(options: dict[str, Any]) -> dict[str, Any]:

@@ -237,5 +237,11 @@ def init(folder: Path, names: tuple[str, ...], number: int | None, host: str, po
     call("deploy", "init", folder, names, number, host, port)
 
 
-COMMANDS = (run, compare, sweep, report, watch, methods, partition, layer, presets, data, deploy)
-"""All of them."""
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="cadis")
+def commands() -> None:
+    """Federated learning for clients that come in clusters of unequal size."""
+
+
+for each in (run, compare, sweep, report, watch, methods, partition, layer, presets, data, deploy):
+    commands.add_command(each)

@@ -9,10 +9,11 @@ from typing import Any
 from rich.console import Console
 
 from cadis.analysis import read_results
+from cadis.api import check_tracker, tracked
 from cadis.cli.guard import say
+from cadis.cli.interrupting import STOPPED
 from cadis.cli.report import show_results
 from cadis.cli.run import file_options, plain_name
-from cadis.cli.tracking import check_tracker, tracked
 from cadis.core import CadisError
 from cadis.experiment import (
     Settings,
@@ -140,7 +141,7 @@ def _run(study: Study, out: Path | None, name: str, track: str | None) -> int:
             failures = _run_all(folder, everything, track, console)
         except KeyboardInterrupt:
             look = f"look at what there is by: cadis report {folder.path}"
-            return say(f"Stopped. The same command goes on from here; {look}", 130)
+            return say(f"Stopped. The same command goes on from here; {look}", STOPPED)
     return _show(folder, console, failures)
 
 

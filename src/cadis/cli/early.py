@@ -23,6 +23,7 @@ from typing import Any
 import click
 
 from cadis.cli.command import CHECK_ONLY
+from cadis.cli.notice import erase, notice
 
 _CHECKED = ("run", "compare", "sweep")
 """Commands with options that are read from classes, and a check of their own."""
@@ -42,13 +43,14 @@ def check_early(commands: click.Command, arguments: Sequence[str]) -> None:
     few = len(arguments) < 2 or arguments[0] not in _CHECKED
     if few or sys.platform != "linux" or any(map(_LEFT.search, arguments)):
         return
-    child = os.fork()  # there are no threads yet
-    if not child:
-        _check(commands, arguments)
-    waiting = threading.Thread(target=_end_with, args=(child,), daemon=True)
-    waiting.start()
-    import_module("cadis.experiment")
-    waiting.join()  # before there are workers to be forked
+    with notice():
+        child = os.fork()  # there are no threads yet
+        if not child:
+            _check(commands, arguments)
+        waiting = threading.Thread(target=_end_with, args=(child,), daemon=True)
+        waiting.start()
+        import_module("cadis.experiment")
+        waiting.join()  # before there are workers to be forked
 
 
 def _end_with(child: int) -> None:
@@ -64,6 +66,7 @@ def _check(commands: click.Command, arguments: Sequence[str]) -> None:
     with suppress(BaseException), redirect_stderr(said), redirect_stdout(io.StringIO()):
         code = exit_code(commands, arguments)
     if code == _WRONG:
+        erase()
         os.write(2, said.getvalue().encode(errors="replace"))
     os._exit(code)
 

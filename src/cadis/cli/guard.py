@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import cadis
+from cadis.cli.interrupting import STOPPED, interruptible
 from cadis.core import CadisError, RunError
 
 _PACKAGE = Path(cadis.__file__).parent
@@ -18,9 +19,10 @@ def guarded(work: Callable[..., int], *arguments: Any) -> int:
     What is nobody's fault but ours keeps its traceback, so that it is reported.
     """
     try:
-        return work(*arguments)
+        with interruptible():
+            return work(*arguments)
     except KeyboardInterrupt:
-        return say("Stopped.", 130)
+        return say("Stopped.", STOPPED)
     except Exception as error:
         sentence = _sentence(error)
         if sentence is None:

@@ -10,8 +10,9 @@ from rich.console import Console
 
 from cadis import report
 from cadis.analysis import read_results
+from cadis.api import Tracking
 from cadis.cli.guard import say
-from cadis.cli.tracking import Tracking
+from cadis.cli.interrupting import STOPPED
 from cadis.core import CadisError
 from cadis.experiment import ExperimentConfig, read_preset, resolve, run_experiment
 from cadis.runs import RunFolder, read_toml
@@ -35,7 +36,7 @@ def run(
             _run(config, folder, resume, tracking)
     except KeyboardInterrupt:
         hint = f" Go on with: cadis run --resume --out {folder.path}" if folder.holds_run() else ""
-        return say(f"Stopped.{hint}", 130)
+        return say(f"Stopped.{hint}", STOPPED)
     return 0
 
 

@@ -23,6 +23,7 @@ from cadis.core.message import ClientUpdate, Message
 from cadis.core.pairs import ObservedPairs
 from cadis.core.profiles import ClientProfiles, class_profiles, client_keys, cosines, unit
 from cadis.core.reproducibility import derive_seed, generator_for, one_thread
+from cadis.core.short_repr import short_repr
 from cadis.core.similarity import SimilarityMatrix, instance_similarity
 from cadis.core.state import (
     ClientId,
@@ -89,6 +90,7 @@ __all__ = [
     "one_thread",
     "present_classes",
     "rescale",
+    "short_repr",
     "squared_distance",
     "threshold_at",
     "unit",

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from cadis.core.errors import CadisError
+from cadis.core.short_repr import short_repr
 from cadis.core.state import ClientId, ModelState, TensorState
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Message:
     """Named models, further named tensors, and scalars.
 
@@ -22,6 +23,8 @@ class Message:
     models: Mapping[str, ModelState] = field(default_factory=dict)
     tensors: TensorState = field(default_factory=dict)
     scalars: Mapping[str, float] = field(default_factory=dict)
+
+    __repr__ = short_repr
 
     @property
     def model_name(self) -> str:
@@ -64,7 +67,7 @@ class Message:
         return cls({name: ModelState(**parts) for name, parts in models.items()}, tensors, scalars)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ClientUpdate:
     """What a client has sent back. Its own memory stays with it.
 
@@ -77,6 +80,8 @@ class ClientUpdate:
     client_id: ClientId
     num_examples: int
     message: Message
+
+    __repr__ = short_repr
 
     @property
     def model(self) -> ModelState:

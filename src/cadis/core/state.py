@@ -11,6 +11,7 @@ from torch import Tensor
 
 from cadis.core.bandwidth import all_finite, fresh
 from cadis.core.errors import CadisError
+from cadis.core.short_repr import short_repr
 
 ClientId: TypeAlias = int | str
 """A client's identity. It must stay the same over all rounds."""
@@ -40,7 +41,7 @@ def _cut(client: object) -> str:
     return text if len(text) <= _LONGEST_ID else f"{text[:_LONGEST_ID]}..."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ModelState:
     """All numbers of a model as three flat vectors; ``cadis.models.Layout`` knows what is where.
 
@@ -53,6 +54,8 @@ class ModelState:
     parameters: Tensor
     buffers: Tensor
     counters: Tensor
+
+    __repr__ = short_repr
 
     def vectors(self) -> dict[str, Tensor]:
         """The three vectors by name."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 import torch
 from torch import Tensor
 
-from cadis.core import CadisError
+from cadis.core import CadisError, short_repr
 
 if TYPE_CHECKING:
     from cadis.data.preprocessing import Preprocessing
@@ -40,7 +40,7 @@ def _factor_and_shift(scaling: Scaling, device: torch.device) -> tuple[Tensor, T
     return 1 / (255 * deviation), mean / deviation
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Examples:
     """Inputs and their labels.
 
@@ -53,6 +53,8 @@ class Examples:
     inputs: Tensor
     labels: Tensor
     scaling: Scaling | None = None
+
+    __repr__ = short_repr
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -160,7 +162,7 @@ def _is_pair(data: object) -> bool:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Subsets(Sequence[Examples]):
     """Clients as index lists into one dataset: the data are in memory once.
 
@@ -171,6 +173,8 @@ class Subsets(Sequence[Examples]):
 
     examples: Examples
     indices: tuple[Tensor, ...]
+
+    __repr__ = short_repr
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -198,7 +202,7 @@ class Subsets(Sequence[Examples]):
         return Subsets(self.examples, (torch.cat(self.indices),))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dataset:
     """A dataset with its usual split.
 
@@ -219,6 +223,8 @@ class Dataset:
     owners: Mapping[str, Tensor] = field(default_factory=dict)
     test_owners: Mapping[str, Tensor] = field(default_factory=dict)
     preprocessing: "Preprocessing | None" = None
+
+    __repr__ = short_repr
 
     @property
     def num_classes(self) -> int:

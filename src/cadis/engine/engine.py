@@ -8,8 +8,9 @@ from pathlib import Path
 from torch import nn
 
 from cadis.algorithm import Algorithm
-from cadis.core import CadisError, ModelState, one_thread
+from cadis.core import CadisError, ModelState, RunError, one_thread
 from cadis.data import NO_CALLBACKS, Callbacks
+from cadis.engine.divergence import cause
 from cadis.engine.federation import EngineSettings, Federation
 from cadis.engine.sharing import SharedMemory
 from cadis.engine.speeds import client_speeds, seconds_by_speed
@@ -18,7 +19,7 @@ from cadis.engine.worker import Job
 from cadis.methods import SecondsOf
 from cadis.models import FlatModel
 from cadis.runs import RoundResult, RunState
-from cadis.server import Server, together
+from cadis.server import DivergedError, Server, together
 from cadis.training import (
     Evaluation,
     check_fit,
@@ -105,7 +106,10 @@ class Engine:
             callbacks,
         )
         with one_thread(), closing(transport):
-            yield from self._server.rounds(state, transport, self._settings.rounds)
+            try:
+                yield from self._server.rounds(state, transport, self._settings.rounds)
+            except DivergedError as error:
+                raise RunError(f"{error.happened}; {self._cause(error.state)}") from None
 
     def model_of(self, state: ModelState) -> nn.Module:
         """A model with these numbers."""
@@ -125,6 +129,17 @@ class Engine:
         model = FlatModel(deepcopy(self._module), self._head)
         model.load(state)
         return model
+
+    def _cause(self, state: RunState) -> str:
+        """Why models diverge in the round that begins with a state."""
+        server, models = state.server, state.server.models
+        task, lr = self.algorithm.task, self._settings.local.lr
+        return cause(
+            lambda client: self._loaded(models[self._server.model_of(server, client)]),
+            self._federation,
+            task,
+            lr,
+        )
 
     def _job(self, sent: SharedMemory, slots: tuple[SharedMemory, ...]) -> Job:
         """What workers are to know."""

@@ -10,7 +10,7 @@ import torch
 from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
-from cadis.core import CadisError, ClientId, checked_client_id, generator_for
+from cadis.core import CadisError, ClientId, checked_client_id, generator_for, short_repr
 from cadis.data import Examples, Preprocessing, Subsets, joined
 from cadis.data.examples import broken_sentence
 from cadis.engine.speeds import Speeds
@@ -18,7 +18,7 @@ from cadis.partition import held_out
 from cadis.training import Device, LocalSettings, check_labels
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Federation:
     """Who takes part.
 
@@ -40,6 +40,8 @@ class Federation:
     classes: tuple[str, ...] = ()
     client_tests: Sequence[Examples] = ()
     preprocessing: Preprocessing | None = None
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         ids = self.client_ids or range(len(self.clients))

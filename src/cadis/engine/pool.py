@@ -5,8 +5,8 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Protocol, TypeAlias
@@ -77,7 +77,8 @@ class Processes:
             process = context.Process(
                 target=_serve, args=(job, reader, self._turn, theirs, inherited), daemon=True
             )
-            process.start()
+            with _without_interrupts():
+                process.start()
             theirs.close()
             self._results.append(ours)
             self._processes.append(process)
@@ -117,6 +118,19 @@ def _receive(pipe: Connection) -> tuple[int, Result]:
     if isinstance(answer, RunError):
         raise answer
     return number, answer
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Within, Ctrl-C waits; a process that is started never hears of it, not even at first."""
+    if not hasattr(signal, "pthread_sigmask"):  # on Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _serve(

@@ -1,6 +1,5 @@
 """Experiments: options, running them, and the folders that reports read."""
 
-from cadis.experiment.api import run
 from cadis.experiment.behaviour import Behaviour, Panel, observe_layer
 from cadis.experiment.build import (
     Built,
@@ -21,7 +20,7 @@ from cadis.experiment.comparing import (
 )
 from cadis.experiment.config import ExperimentConfig, resolve
 from cadis.experiment.presets import paper_figures, preset_names, preset_text, read_preset
-from cadis.experiment.running import OnRound, RunResult, run_experiment
+from cadis.experiment.running import OnRound, RunResult, execute, run_experiment
 from cadis.experiment.settings import FederationSettings, Settings
 from cadis.experiment.variants import (
     ABLATIONS,
@@ -53,6 +52,7 @@ __all__ = [
     "build_partition",
     "check_runs",
     "describe_federation",
+    "execute",
     "fitted",
     "grid_variants",
     "load_dataset",
@@ -66,7 +66,6 @@ __all__ = [
     "preset_text",
     "read_preset",
     "resolve",
-    "run",
     "run_experiment",
     "run_study",
     "study_folder",

@@ -8,7 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from cadis.algorithm import Algorithm
-from cadis.core import CadisError, ClientUpdate, RunError, generator_for, instance_similarity
+from cadis.core import (
+    CadisError,
+    ClientUpdate,
+    RunError,
+    generator_for,
+    instance_similarity,
+    short_repr,
+)
 from cadis.data import NO_CALLBACKS, Callbacks, Dataset, Subsets
 from cadis.engine import Engine, Federation
 from cadis.experiment.build import build_model, load_dataset
@@ -21,7 +28,7 @@ _SAMPLES = 100  # what each model is trained on, where there are as many
 _FEWEST = 4  # of a class: two clients share them, and batch norm wants two each
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Panel:
     """A model that was trained on some classes only.
 
@@ -38,6 +45,8 @@ class Panel:
     samples: int
     update: Tensor
 
+    __repr__ = short_repr
+
     @property
     def row_sums(self) -> Tensor:
         """By how much each class's row grew as a whole, (classes,)."""
@@ -49,7 +58,7 @@ class Panel:
         return tuple((self.row_sums > 0).nonzero()[:, 0].tolist())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Behaviour:
     """The paper's figure of the classifier layer, in numbers.
 
@@ -70,6 +79,8 @@ class Behaviour:
     has_bias: bool
     examples: tuple[Panel, ...]
     clients: tuple[Panel, ...]
+
+    __repr__ = short_repr
 
     @property
     def panels(self) -> tuple[Panel, ...]:

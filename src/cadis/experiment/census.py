@@ -6,14 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cadis.core import ClientId
+from cadis.core import ClientId, short_repr
 from cadis.data import Dataset
 from cadis.engine import Federation
 from cadis.engine.federation import labels_of
 from cadis.partition import Partition
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Census:
     """Who has how much of what.
 
@@ -36,6 +36,8 @@ class Census:
     available: int
     tested: int
     held_out: int = 0
+
+    __repr__ = short_repr
 
     @classmethod
     def take(cls, title: str, dataset: Dataset, partition: Partition) -> "Census":

@@ -14,12 +14,14 @@ from cadis.engine import Engine
 from cadis.experiment.build import build_experiment
 from cadis.experiment.census import describe_federation
 from cadis.experiment.config import ExperimentConfig
+from cadis.experiment.left_out import LeftOut
+from cadis.methods import label_of
 from cadis.runs import RoundRecord, RoundResult, RunFolder, RunWriter
 
 OnRound: TypeAlias = Callable[[RoundResult], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunResult:
     """A finished run.
 
@@ -34,6 +36,17 @@ class RunResult:
     history: list[RoundRecord]
     summary: dict[str, Any]
     folder: Path | None
+
+    def __repr__(self) -> str:
+        """In a few words: models and records are long."""
+        told, rounds = [label_of(self.summary["method"])], self.summary["rounds"]
+        told.append(f"{rounds} round{'s' * (rounds != 1)}")
+        if (last := self.summary["accuracy"]) is not None:
+            told.append(f"accuracy {last:.3f}")
+        if (best := self.summary["best_accuracy"]) is not None:
+            told.append(f"best {best:.3f} in round {self.summary['best_round']}")
+        told += [] if self.folder is None else [f"folder {self.folder}"]
+        return f"RunResult({', '.join(told)})"
 
     @property
     def model(self) -> nn.Module:
@@ -98,16 +111,18 @@ def execute(
         callbacks: called as a round goes on.
     """
     described = describe_federation(engine.given, engine.num_classes)
-    evaluation = None
+    evaluation, left_out = None, LeftOut(callbacks.say)
     with closing(RunWriter(folder, engine.algorithm, engine.layout)) as writer:
         state = writer.begin(engine.start, options, lambda _: described, resume, callbacks.say)
         with closing(engine.rounds(state, callbacks)) as rounds:
             for result in rounds:
                 state, evaluation = result.state, result.evaluation
                 writer.keep(result.record, state)
+                left_out.hear(result.record)
                 if on_round is not None:
                     on_round(result)
         evaluation = evaluation or engine.test(state)  # a resumed run may have no round left
         summary = writer.finish(state, evaluation)
+    left_out.finish()
     models = {name: engine.model_of(model) for name, model in state.server.models.items()}
     return RunResult(models, writer.history, summary, folder.path)

@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol, TypeAlias
 import torch
 from torch import Tensor
 
-from cadis.core import ClientId, ClientUpdate, Message, ModelState, TensorState
+from cadis.core import ClientId, ClientUpdate, Message, ModelState, TensorState, short_repr
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class LocalClient(Protocol):
         """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ServerState:
     """What the server has from round to round.
 
@@ -192,6 +192,8 @@ class ServerState:
 
     models: Mapping[str, ModelState]
     memory: TensorState = field(default_factory=dict)
+
+    __repr__ = short_repr
 
 
 SecondsOf: TypeAlias = Callable[[Sequence[ClientId]], Tensor]
@@ -243,7 +245,7 @@ class Weighing:
     report: TensorState = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Aggregation:
     """The aggregated models, the method's new memory, and why they came out so.
 
@@ -262,6 +264,8 @@ class Aggregation:
     weights: Tensor
     report: TensorState = field(default_factory=dict)
     clock: float | None = None
+
+    __repr__ = short_repr
 
 
 class Method(Protocol):

@@ -16,6 +16,7 @@ from cadis.data import Callbacks
 from cadis.experiment import OnRound
 from cadis.methods import label_of
 from cadis.report.formats import fits_a_terminal, listed, to_rich
+from cadis.report.notebook import NotebookBar
 from cadis.report.tables import notes, sheets
 from cadis.runs import RoundResult, RunFolder
 from cadis.runs.observations import clusters_of
@@ -26,11 +27,26 @@ _REFRESH_SECONDS = 0.1
 @contextmanager
 def run_progress(console: Console, rounds: int) -> Iterator[tuple[OnRound, Callbacks]]:
     """A live bar for loading and one for the rounds; without a terminal, a line now and then."""
+    if console.is_jupyter:
+        yield _notebook(console, rounds)
+        return
     if not console.is_terminal:
         yield _round_lines(console, rounds), plain_callbacks(console)
         return
     with _bars(console) as bars:
         yield _round_bar(bars, rounds), bar_callbacks(bars)
+
+
+def _notebook(console: Console, rounds: int) -> tuple[OnRound, Callbacks]:
+    bar, latest = NotebookBar(rounds), _Latest()
+
+    def on_round(result: RoundResult) -> None:
+        bar.advance(result.record.round, latest.state(result))
+
+    def progress(what: str, done: int, total: int) -> None:
+        bar.draw(f"{what} {done / total:.0%}" if total else what)
+
+    return on_round, Callbacks(progress, lambda sentence: tell(console, sentence))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cadis.core import ClientId, TensorState
+from cadis.core import ClientId, TensorState, short_repr
 from cadis.methods import ServerState
 from cadis.runs.arrays import PackedMatrix, Stored
 from cadis.runs.storage import STRICT, StoredFile
@@ -59,7 +59,7 @@ class ModelRecord:
     loss: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RoundRecord:
     """One line of ``history.jsonl``; numbers and lists only.
 
@@ -109,6 +109,8 @@ class RoundRecord:
     models: list[ModelRecord] = field(default_factory=list)
     client_models: list[str] = field(default_factory=list)
     clock: float | None = None
+
+    __repr__ = short_repr
 
     def array(self, name: str) -> NDArray[Any] | None:
         """An array that the method told, NaN for what is no number; None if it told none."""
@@ -186,7 +188,7 @@ class Member:
     registered: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunState:
     """All that the next round depends on.
 
@@ -210,8 +212,10 @@ class RunState:
     members: tuple[Member, ...] = ()
     clock: float = 0.0
 
+    __repr__ = short_repr
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class RoundResult:
     """A finished round: what to remember, and what to go on from.
 
@@ -224,3 +228,5 @@ class RoundResult:
     record: RoundRecord
     evaluation: Evaluation | None
     state: RunState
+
+    __repr__ = short_repr

@@ -5,13 +5,29 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from statistics import median_low
 
-from cadis.core import Message, all_finite
+from cadis.core import Message, RunError, all_finite
 from cadis.methods import Method, ServerState
-from cadis.runs import Rejection
+from cadis.runs import Rejection, RunState
 from cadis.server.transport import Answer
 
 NOT_FINITE = "its model is infinite or not a number"
 """Why an update is left out that has diverged."""
+
+
+class DivergedError(RunError):
+    """Models became infinite or not a number.
+
+    Attributes:
+        happened: in which round, and to which models: the beginning of a sentence.
+        state: what the round began with, which is finite.
+    """
+
+    def __init__(self, number: int, what: str, state: RunState) -> None:
+        self.happened = f"Round {number}: {what} became infinite or not a number"
+        self.state = state
+        super().__init__(
+            f"{self.happened}; look for such numbers in the data, or try a smaller learning rate."
+        )
 
 
 def check_answer(answer: Answer, method: Method, state: ServerState) -> str | None:

@@ -35,7 +35,13 @@ from cadis.server.calling import (
     checked_message,
     checked_state,
 )
-from cadis.server.checks import NOT_FINITE, check_answer, limited_counts, sorted_out
+from cadis.server.checks import (
+    NOT_FINITE,
+    DivergedError,
+    check_answer,
+    limited_counts,
+    sorted_out,
+)
 from cadis.server.record import Outcome, Told, record_of
 from cadis.server.transport import Answer, Answers, Plan, Presence, Transport
 from cadis.transforms import apply_chain
@@ -97,7 +103,7 @@ class Server:
             if outcome.state is not None and outcome.aggregation is not None:
                 break
         else:
-            raise RunError(self._too_few(number, outcome))
+            raise self._too_few(number, outcome, state)
         model_of = partial(self.model_of, outcome.state.server)
         tested = transport.test(outcome.state, model_of)
         seconds = Seconds(
@@ -208,7 +214,7 @@ class Server:
         state, sampler = plan.state, self.algorithm.sampler
         models, optimizer = self._stepped(state, aggregation)
         if not all(model.is_finite() for model in models.values()):
-            raise RunError(_diverged(plan.number, "the global model"))
+            raise DivergedError(plan.number, "the global model", state)
         sent = {update.client_id: plan.messages[update.client_id] for update in updates}
         known = aggregation.report, self.head, self.num_outputs
         with calling(sampler, "learn"):
@@ -302,11 +308,11 @@ class Server:
         )
         return known if self.seconds_of is None else replace(known, seconds_of=self.seconds_of)
 
-    def _too_few(self, number: int, outcome: Outcome) -> str:
+    def _too_few(self, number: int, outcome: Outcome, state: RunState) -> RunError:
         if outcome.rejected and all(r.reason == NOT_FINITE for r in outcome.rejected):
-            return _diverged(number, "every client's model")
+            return DivergedError(number, "every client's model", state)
         reasons = "; ".join(f"{r.client}: {r.reason}" for r in outcome.rejected)
-        return (
+        return RunError(
             f"Round {number} had {len(outcome.updates)} good updates of at least "
             f"{self.min_updates}, {self.attempts} times ({reasons})."
         )
@@ -333,7 +339,3 @@ def _copied(tensors: TensorState, taken: set[int]) -> dict[str, Tensor]:
         name: tensor.clone() if tensor.untyped_storage().data_ptr() in taken else tensor
         for name, tensor in tensors.items()
     }
-
-
-def _diverged(number: int, what: str) -> str:
-    return f"Round {number}: {what} became infinite or not a number; try a smaller learning rate."

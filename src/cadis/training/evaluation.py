@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from cadis.core import CadisError
+from cadis.core import CadisError, short_repr
 from cadis.data import Examples
 from cadis.models import FlatModel, name_head
 from cadis.tasks import Task
@@ -49,7 +49,7 @@ def check_fit(model: FlatModel, examples: Examples) -> None:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """A model's confusion matrix and summed loss; those of parts of a test set add up.
 
@@ -66,6 +66,8 @@ class Evaluation:
     total_loss: float
     outputs: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     labels: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
+
+    __repr__ = short_repr
 
     def __add__(self, other: "Evaluation") -> "Evaluation":
         return Evaluation(

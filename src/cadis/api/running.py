@@ -3,7 +3,7 @@
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal
@@ -11,11 +11,15 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from cadis import report
+from cadis.analysis import read_results
+from cadis.api.showing import shown_progress
+from cadis.api.tracking import Tracking
 from cadis.core import CadisError, ClientId, one_thread
-from cadis.data import Callbacks, Examples, Subsets, as_examples
+from cadis.data import Examples, Subsets, as_examples
 from cadis.engine import Engine, EngineSettings, Federation
 from cadis.engine.speeds import speeds_by_client
-from cadis.experiment.running import OnRound, RunResult, execute
+from cadis.experiment import OnRound, RunResult, execute
 from cadis.local_optimizers import LocalOptimizer
 from cadis.methods import Method
 from cadis.models import auto_lr
@@ -27,7 +31,7 @@ from cadis.options import (
     options_of,
     validated,
 )
-from cadis.runs import RunFolder
+from cadis.runs import RoundResult, RunFolder
 from cadis.samplers import Sampler
 from cadis.server_optimizers import ServerOptimizer
 from cadis.tasks import Task
@@ -69,6 +73,8 @@ def run(
     out: Path | str | None = None,
     resume: bool = False,
     on_round: OnRound | None = None,
+    progress: bool | None = None,
+    track: str | None = None,
 ) -> RunResult:
     """Train a model on a federation of your own.
 
@@ -116,7 +122,11 @@ def run(
         out: a folder to keep everything in; without one, only the result is kept.
         resume: go on with the run in ``out``.
         on_round: called with the result of each round.
+        progress: whether to show how far it is; by default on a terminal and in a notebook.
+        track: a tracker that is told as well: "tensorboard", "wandb" or "mlflow"; it wants ``out``.
     """
+    if track is not None and out is None:
+        raise CadisError("A tracker keeps its files in the folder of the run; give one as out.")
     if resume and out is None:
         raise CadisError("Give the folder of the run to resume as out.")
     if not isinstance(model, nn.Module):
@@ -153,10 +163,27 @@ def run(
     algorithm = given_algorithm(**dict(zip(KINDS, parts, strict=True)))
     described = {"model": type(model).__name__, "clients": len(federation.clients)}
     options = options_of(algorithm, described | given | asdict(settings.local))
-    with _folder_for(out) as folder:
+    with _folder_for(out) as folder, closing(Tracking(track, folder)) as tracking:
         engine = Engine(model, federation, algorithm, settings, folder.client_folder, head)
-        result = execute(engine, options, folder, resume, on_round, Callbacks(say=_warn))
+        with shown_progress(progress, settings.rounds) as (shown, callbacks):
+            heard = tracking.listening(_both(shown, on_round))
+            called = replace(callbacks, say=_warn)
+            result = execute(engine, options, folder, resume, heard, called)
+        if track is not None:
+            results = read_results([folder.path])
+            tracking.finish(report.draw_figures(results, folder.figures, pdf=False))
     return result if out is not None else replace(result, folder=None)
+
+
+def _both(shown: OnRound, own: OnRound | None) -> OnRound:
+    """What shows the rounds, and then who asked to hear of them."""
+
+    def on_round(result: RoundResult) -> None:
+        shown(result)
+        if own is not None:
+            own(result)
+
+    return on_round
 
 
 def _warn(sentence: str) -> None:

@@ -1,0 +1,34 @@
+"""How a run that was called from Python shows its progress: on a terminal or in a notebook."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+
+from cadis.data import NO_CALLBACKS, Callbacks
+from cadis.experiment import OnRound
+from cadis.report import run_progress
+from cadis.runs import RoundResult
+
+
+@contextmanager
+def shown_progress(progress: bool | None, rounds: int) -> Iterator[tuple[OnRound, Callbacks]]:
+    """Who hears of the rounds, and of what is done within them.
+
+    Args:
+        progress: whether to show anything; None is if somebody looks: at a terminal, or at a
+            notebook.
+        rounds: how many there will be.
+    """
+    console = Console(stderr=True)
+    looked_at = console.is_jupyter or (sys.stderr is not None and sys.stderr.isatty())
+    if not (looked_at if progress is None else progress):
+        yield _ignore, NO_CALLBACKS
+        return
+    with run_progress(console, rounds) as shown:
+        yield shown
+
+
+def _ignore(_result: RoundResult) -> None:
+    """Who hears of the rounds if nobody does."""
