@@ -237,5 +237,49 @@ def init(folder: Path, names: tuple[str, ...], number: int | None, host: str, po
     call("deploy", "init", folder, names, number, host, port)
 
 
-COMMANDS = (run, compare, sweep, report, watch, methods, partition, layer, presets, data, deploy)
+_WHICH = click.option(
+    "--which",
+    type=click.Choice(["last", "best"]),
+    default="last",
+    show_default=True,
+    help="The model after the last round, or the best of all rounds.",
+)
+_MODEL = click.option(
+    "--model", metavar="FILE.py:FUNCTION", help="What makes the model, if RUN does not say."
+)
+_NAME = click.option("--name", help="Which of the models, if the method has several.")
+_OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
+
+
+@click.command()
+@click.argument("run", metavar="RUN", type=PATH)
+@click.argument("inputs", metavar="INPUT", type=PATH)
+@click.option(
+    "--out",
+    type=PATH,
+    default=Path("predictions.csv"),
+    show_default=True,
+    help="The CSV file to write.",
+)
+@click.option("--label", metavar="COLUMN", help="Column of a table that has the true classes.")
+@_WHICH
+@_MODEL
+@_NAME
+@_OVERWRITE
+def predict(
+    run: Path, inputs: Path, out: Path, label: str | None, overwrite: bool, **asked: Any
+) -> None:
+    """Let the model of a run predict.
+
+    INPUT is a picture, a folder of pictures, or a table (.csv or .parquet) with the columns that
+    the model was trained on. RUN is the folder of a run or a model's file. Pictures in folders
+    that are named as classes, and tables with a column of labels, are compared with the truth.
+    """
+    call("inference", "predict", run, inputs, out, label, asked, overwrite)
+
+
+COMMANDS = (
+    *(run, compare, sweep, report, watch, predict),
+    *(methods, partition, layer, presets, data, deploy),
+)
 """All of them."""

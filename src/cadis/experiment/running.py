@@ -14,7 +14,7 @@ from cadis.engine import Engine
 from cadis.experiment.build import build_experiment
 from cadis.experiment.census import describe_federation
 from cadis.experiment.config import ExperimentConfig
-from cadis.runs import RoundRecord, RoundResult, RunFolder, RunWriter
+from cadis.runs import ModelInputs, RoundRecord, RoundResult, RunFolder, RunWriter
 
 OnRound: TypeAlias = Callable[[RoundResult], None]
 
@@ -99,7 +99,8 @@ def execute(
     """
     described = describe_federation(engine.given, engine.num_classes)
     evaluation = None
-    with closing(RunWriter(folder, engine.algorithm, engine.layout)) as writer:
+    inputs = ModelInputs.of(engine.given.test, engine.given.preprocessing)
+    with closing(RunWriter(folder, engine.algorithm, engine.layout, inputs)) as writer:
         state = writer.begin(engine.start, options, lambda _: described, resume, callbacks.say)
         with closing(engine.rounds(state, callbacks)) as rounds:
             for result in rounds:
