@@ -88,3 +88,18 @@ def test_mistakes_are_one_sentence(trained: Path, pictures: Path) -> None:
         assert result.exit_code == 2
         assert sentence in result.output
     assert not Path("predictions.csv").exists()
+
+
+def test_export_beside_the_model(trained: Path) -> None:
+    result = call("export", trained, "--to", "torchscript")
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.output.split())
+    assert "It makes 'probabilities' of 'pixels'" in said
+    assert "Compared with the model on 20 inputs: the same classes" in said
+    assert (trained / "model.torchscript").exists()
+    again = call("export", trained, "--to", "torchscript")
+    assert again.exit_code == 2
+    assert "is there already" in again.output
+    best = call("export", trained, "--to", "state-dict", "--which", "best")
+    assert best.exit_code == 0, best.output
+    assert (trained / "best.pt").exists()

@@ -278,8 +278,30 @@ def predict(
     call("inference", "predict", run, inputs, out, label, asked, overwrite)
 
 
+@click.command()
+@click.argument("run", metavar="RUN", type=PATH)
+@click.option(
+    "--to",
+    type=click.Choice(["onnx", "torchscript", "state-dict"]),
+    required=True,
+    help="The first two make probabilities of raw inputs; the last is the numbers alone.",
+)
+@click.option("--out", type=PATH, help="The file to write.  [default: beside the model]")
+@_WHICH
+@_MODEL
+@_NAME
+@_OVERWRITE
+def export(run: Path, to: str, out: Path | None, overwrite: bool, **asked: Any) -> None:
+    """Write the model of a run for other programs.
+
+    What is written is compared with the model first, prediction for prediction. RUN is the folder
+    of a run or a model's file.
+    """
+    call("inference", "export", run, to, out, asked, overwrite)
+
+
 COMMANDS = (
-    *(run, compare, sweep, report, watch, predict),
+    *(run, compare, sweep, report, watch, predict, export),
     *(methods, partition, layer, presets, data, deploy),
 )
 """All of them."""

@@ -13,7 +13,8 @@ from cadis.cli.guard import say
 from cadis.core import CadisError
 from cadis.data import Callbacks, TablePreprocessing
 from cadis.data.user_files import shown
-from cadis.inference import Prediction, Predictor, load
+from cadis.inference import SUFFIXES, Prediction, Predictor, input_name, load
+from cadis.inference import export as export_model
 from cadis.inference.writing import check_free, write_predictions
 from cadis.report import loading, tell
 
@@ -38,6 +39,32 @@ def predict(
     if left_out.number:
         return say(f"Inputs that could not be read and were left out: {left_out.number}.", 1)
     return 0
+
+
+def export(run: Path, to: str, out: Path | None, asked: dict[str, Any], overwrite: bool) -> int:
+    """Write the model for other programs, and say how it was checked."""
+    path = out or _beside(run, to, asked["which"], asked["name"])
+    check_free(path, overwrite)
+    predictor, console = load(run, **asked), Console()
+    with console.status("Exporting ..."):
+        written = export_model(predictor, to, path, overwrite)
+    tell(console, f"{predictor!r} is now {shown(written.path)}.")
+    if to == "state-dict":
+        tell(console, "It holds the numbers alone: load_state_dict(torch.load(FILE)) takes them.")
+        return 0
+    tell(
+        console,
+        f"It makes 'probabilities' of '{input_name(predictor)}', in batches of any size. Compared "
+        f"with the model on {written.inputs} inputs: the same classes; the largest difference of a "
+        f"probability is {written.difference:.1e}.",
+    )
+    return 0
+
+
+def _beside(run: Path, to: str, which: str, name: str | None) -> Path:
+    """Where an exported model goes if nobody says: beside the one that it is made of."""
+    model = run if run.is_file() else run / ("best" if which == "best" else "model")
+    return model.with_name(f"{model.stem}{f'-{name}' if name else ''}{SUFFIXES[to]}")
 
 
 class _Counted:
