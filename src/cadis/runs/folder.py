@@ -36,7 +36,7 @@ _BEGINNING = re.compile(
 """Files of a run before its first round has ended."""
 _DRAFT = re.compile(
     r"\.(\.cadis-run|config\.toml|(federation|summary|tracking)\.json|(best|model)\.safetensors|"
-    r"report\.html)\.draft|checkpoint/\.round-\d+\.(json|safetensors)\.draft|"
+    r"report\.html|MODEL_CARD\.md)\.draft|checkpoint/\.round-\d+\.(json|safetensors)\.draft|"
     r"checkpoint/clients/\.client-\d+-round-\d+\.safetensors\.draft"
 )
 """What is written under another name first."""
@@ -55,7 +55,7 @@ class RunFolder:
 
     ``config.toml`` (resolved), ``federation.json`` (who has what), ``history.jsonl`` (an object
     a round), ``summary.json``, ``model.safetensors`` (the last), ``best.safetensors``,
-    ``checkpoint/`` and ``figures/``.
+    ``MODEL_CARD.md``, ``checkpoint/`` and ``figures/``.
     """
 
     path: Path
@@ -200,6 +200,13 @@ class RunFolder:
         if files:
             sync_folder(self.path)
         return {name: digest_of(content) for name, content in files.items()}
+
+    def is_unchanged(self, name: str) -> bool:
+        """Whether a file is what the run has written, or not there; else it is a user's."""
+        path = self.path / name
+        if not path.exists():
+            return True
+        return path.is_file() and self._digests().get(name) == digest_of(read_file(path))
 
     def publish(self, names: Iterable[str]) -> None:
         """Put staged files in place."""

@@ -19,6 +19,7 @@ from cadis.runs.folder import RunFolder
 from cadis.runs.history import HistoryWriter, check_history, mark_after, read_records
 from cadis.runs.lock import Lock
 from cadis.runs.measures import summarise
+from cadis.runs.model_card import CARD, model_card
 from cadis.runs.model_file import model_bytes
 from cadis.runs.record import Member, RoundRecord, RunState
 from cadis.runs.storage import DamagedError, digest_of, read_file
@@ -131,7 +132,7 @@ class RunWriter:
         self.history.append(record)
 
     def finish(self, state: RunState, evaluation: Evaluation | None) -> dict[str, Any]:
-        """Keep the last model and the summary; returns the latter."""
+        """Keep the last model, its card and the summary; returns the latter."""
         federation = dict(self._federation(self._manifest.members))
         method, headline = self.algorithm.method.name, self.algorithm.task.headline
         summary = summarise(method, self.history, federation, evaluation, headline=headline)
@@ -139,6 +140,8 @@ class RunWriter:
             "model.safetensors": self._model_bytes(state),
             "summary.json": object_text(summary).encode(),
         }
+        if self.folder.is_unchanged(CARD):  # what a user has written there stays
+            files[CARD] = model_card(self._described(state), summary, federation).encode()
         with self._writing():
             self._commit(self._manifest, files)
         _check_best(self.folder.path / _BEST, self._manifest)
