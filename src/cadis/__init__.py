@@ -1,6 +1,7 @@
 """Federated learning for clients that come in clusters of unequal size.
 
-``cadis.run`` trains a model of yours on a federation of yours; the methods are ``cadis.CADIS``
+``cadis.run`` trains a model of yours on a federation of yours, and ``cadis.load`` makes a trained
+one predict; the methods are ``cadis.CADIS``
 and its peers, and ``cadis.Algorithm`` says which parts compose with every method. The command
 ``cadis run`` does the same from options.
 """
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from cadis.api import run
     from cadis.core import CadisError, RunError
     from cadis.experiment import RunResult
+    from cadis.inference import Prediction, Predictor, load
     from cadis.methods import (
         CADIS,
         CFL,
@@ -72,17 +74,23 @@ __all__ = [
     "FedProx",
     "FedRS",
     "FedYogi",
+    "Prediction",
+    "Predictor",
     "RunError",
     "RunResult",
     "SingleSet",
+    "load",
     "run",
 ]
 
 _HOMES = dict.fromkeys(__all__, "methods") | {
     "Algorithm": "algorithm",
     "CadisError": "core",
+    "Prediction": "inference",
+    "Predictor": "inference",
     "RunError": "core",
     "RunResult": "experiment",
+    "load": "inference",
     "run": "api",
 }
 """Where each name is from."""

@@ -54,6 +54,7 @@ def main(grid: Grid, context: Context) -> None:
         notes={name.replace("-", "_"): run[name] for name in KEPT}
         | {name: getattr(settings, name) for name in ("model", "partition", "client_test")},
         federation=described,
+        inputs=task.inputs,
     )
     strategy.start(
         grid,

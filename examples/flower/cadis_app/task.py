@@ -20,6 +20,7 @@ from cadis.experiment import (
     outputs_for,
     resolve,
 )
+from cadis.runs import ModelInputs
 
 OPTIONS = (
     "method",
@@ -57,12 +58,14 @@ class Task:
         model: the initial global model.
         classes: names of the classes.
         federation: who has what; None if only the sites know.
+        inputs: what the model is given.
     """
 
     config: ExperimentConfig
     model: nn.Module
     classes: tuple[str, ...]
     federation: Federation | None
+    inputs: ModelInputs
 
 
 def read_task(run: Mapping[str, Any], clients: int) -> Task:
@@ -78,7 +81,8 @@ def read_task(run: Mapping[str, Any], clients: int) -> Task:
     built = build_experiment(resolve({}, given))
     settings = built.config.settings
     federation = built.federation.split(settings.client_test, settings.seed)  # as the engine does
-    return Task(built.config, built.model, federation.classes, federation)
+    inputs = ModelInputs.of(federation.test, federation.preprocessing)
+    return Task(built.config, built.model, federation.classes, federation, inputs)
 
 
 def _at_sites(run: Mapping[str, Any], given: dict[str, Any]) -> Task:
@@ -94,7 +98,8 @@ def _at_sites(run: Mapping[str, Any], given: dict[str, Any]) -> Task:
     settings = config.settings.settled(int(given["clients"]), (shape[0], shape[1]))
     outputs = outputs_for(config.algorithm.task, len(classes))
     model = build_model(settings, shape, outputs)
-    return Task(replace(config, settings=settings), model, classes, None)
+    inputs = ModelInputs(shape, "float32")  # only the sites know how theirs are scaled
+    return Task(replace(config, settings=settings), model, classes, None, inputs)
 
 
 def task_at(node: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[Task, Dataset]:

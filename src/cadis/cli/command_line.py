@@ -237,11 +237,77 @@ def init(folder: Path, names: tuple[str, ...], number: int | None, host: str, po
     call("deploy", "init", folder, names, number, host, port)
 
 
+_WHICH = click.option(
+    "--which",
+    type=click.Choice(["last", "best"]),
+    default="last",
+    show_default=True,
+    help="The model after the last round, or the best of all rounds.",
+)
+_MODEL = click.option(
+    "--model", metavar="FILE.py:FUNCTION", help="What makes the model, if RUN does not say."
+)
+_NAME = click.option("--name", help="Which of the models, if the method has several.")
+_OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
+
+
+@click.command()
+@click.argument("run", metavar="RUN", type=PATH)
+@click.argument("inputs", metavar="INPUT", type=PATH)
+@click.option(
+    "--out",
+    type=PATH,
+    default=Path("predictions.csv"),
+    show_default=True,
+    help="The CSV file to write.",
+)
+@click.option("--label", metavar="COLUMN", help="Column of a table that has the true classes.")
+@_WHICH
+@_MODEL
+@_NAME
+@_OVERWRITE
+def predict(
+    run: Path, inputs: Path, out: Path, label: str | None, overwrite: bool, **asked: Any
+) -> None:
+    """Let the model of a run predict.
+
+    INPUT is a picture, a folder of pictures, or a table (.csv or .parquet) with the columns that
+    the model was trained on. RUN is the folder of a run or a model's file. Pictures in folders
+    that are named as classes, and tables with a column of labels, are compared with the truth.
+    """
+    call("inference", "predict", run, inputs, out, label, asked, overwrite)
+
+
+@click.command()
+@click.argument("run", metavar="RUN", type=PATH)
+@click.option(
+    "--to",
+    type=click.Choice(["onnx", "torchscript", "state-dict"]),
+    required=True,
+    help="The first two make probabilities of raw inputs; the last is the numbers alone.",
+)
+@click.option("--out", type=PATH, help="The file to write.  [default: beside the model]")
+@_WHICH
+@_MODEL
+@_NAME
+@_OVERWRITE
+def export(run: Path, to: str, out: Path | None, overwrite: bool, **asked: Any) -> None:
+    """Write the model of a run for other programs.
+
+    What is written is compared with the model first, prediction for prediction. RUN is the folder
+    of a run or a model's file.
+    """
+    call("inference", "export", run, to, out, asked, overwrite)
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="cadis")
 def commands() -> None:
     """Federated learning for clients that come in clusters of unequal size."""
 
 
-for each in (run, compare, sweep, report, watch, methods, partition, layer, presets, data, deploy):
+for each in (
+    *(run, compare, sweep, report, watch, predict, export),
+    *(methods, partition, layer, presets, data, deploy),
+):
     commands.add_command(each)

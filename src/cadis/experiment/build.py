@@ -7,12 +7,11 @@ import torch
 from torch import nn
 
 from cadis.core import CadisError, derive_seed, generator_for
-from cadis.core.user_code import is_user_code
 from cadis.data import NO_CALLBACKS, Callbacks, Dataset, Subsets, load
 from cadis.engine import Federation
 from cadis.experiment.config import ExperimentConfig
 from cadis.experiment.settings import FederationSettings, Settings
-from cadis.models import MODELS, own_model
+from cadis.models import build_network
 from cadis.partition import MultiCluster, Partition, given_by_data, read_partition
 from cadis.tasks import Task
 
@@ -121,9 +120,6 @@ def build_model(settings: Settings, picture: tuple[int, int, int], num_outputs: 
         picture: channels, height and width of the pictures.
         num_outputs: as many as the task wants: with most, one for each class.
     """
-    facts = dict(zip(("channels", "height", "width"), picture, strict=True))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(settings.seed, "model"))
-        if is_user_code(settings.model):
-            return own_model(settings.model, **facts, num_classes=num_outputs)
-        return MODELS[settings.model](*picture, num_outputs)
+        return build_network(settings.model, picture, num_outputs)

@@ -16,7 +16,7 @@ from cadis.experiment.census import describe_federation
 from cadis.experiment.config import ExperimentConfig
 from cadis.experiment.left_out import LeftOut
 from cadis.methods import label_of
-from cadis.runs import RoundRecord, RoundResult, RunFolder, RunWriter
+from cadis.runs import ModelInputs, RoundRecord, RoundResult, RunFolder, RunWriter
 
 OnRound: TypeAlias = Callable[[RoundResult], None]
 
@@ -112,7 +112,8 @@ def execute(
     """
     described = describe_federation(engine.given, engine.num_classes)
     evaluation, left_out = None, LeftOut(callbacks.say)
-    with closing(RunWriter(folder, engine.algorithm, engine.layout)) as writer:
+    inputs = ModelInputs.of(engine.given.test, engine.given.preprocessing)
+    with closing(RunWriter(folder, engine.algorithm, engine.layout, inputs)) as writer:
         state = writer.begin(engine.start, options, lambda _: described, resume, callbacks.say)
         with closing(engine.rounds(state, callbacks)) as rounds:
             for result in rounds:

@@ -308,7 +308,7 @@ def _kept(
             raise CadisError("Give the folder of the run to resume as out.")
         yield None
         return
-    with closing(RunWriter(RunFolder(settings.out), algorithm, layout)) as writer:
+    with closing(RunWriter(RunFolder(settings.out), algorithm, layout, settings.inputs)) as writer:
         yield writer
 
 

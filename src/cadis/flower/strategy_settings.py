@@ -8,6 +8,8 @@ from typing import Annotated, Any, TypeAlias
 from annotated_types import Ge, Gt, Le
 from flwr.app import MetricRecord, RecordDict
 
+from cadis.runs import ModelInputs
+
 MetricsFunction: TypeAlias = Callable[[list[RecordDict], str], MetricRecord]
 
 
@@ -41,6 +43,7 @@ class StrategySettings:
         resume: go on with the run in ``out``.
         notes: further options to keep in ``config.toml``.
         federation: what ``federation.json`` is to hold, if the server knows who has what.
+        inputs: what the model is given, if the server knows: its file then says how to use it.
     """
 
     fraction_train: Annotated[float, Gt(0), Le(1)] = 1.0
@@ -65,6 +68,7 @@ class StrategySettings:
     resume: bool = False
     notes: Mapping[str, Any] = field(default_factory=dict)
     federation: Mapping[str, Any] | None = None
+    inputs: ModelInputs | None = None
 
     def trainers(self, present: int) -> int:
         """How many of the clients present train in a round."""

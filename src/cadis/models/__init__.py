@@ -1,20 +1,12 @@
 """Models, and finding the classifier layer of any model."""
 
+from cadis.models.building import build_network
 from cadis.models.flat import FlatModel, channels_last
 from cadis.models.head import Head, find_head, name_head
 from cadis.models.layout import Layout, WrongTensorsError
 from cadis.models.named import NamedState
-from cadis.models.networks import Builder, auto_lr, cnn, mlp, resnet9, resnet18, small_cnn
+from cadis.models.networks import MODELS, Builder, auto_lr, cnn, mlp, resnet9, resnet18, small_cnn
 from cadis.models.user_model import own_model
-
-MODELS: dict[str, Builder] = {
-    "small-cnn": small_cnn,
-    "cnn": cnn,
-    "mlp": mlp,
-    "resnet9": resnet9,
-    "resnet18": resnet18,
-}
-"""Builders, called with channels, height, width and number of outputs."""
 
 __all__ = [
     "MODELS",
@@ -25,6 +17,7 @@ __all__ = [
     "NamedState",
     "WrongTensorsError",
     "auto_lr",
+    "build_network",
     "channels_last",
     "cnn",
     "find_head",

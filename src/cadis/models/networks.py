@@ -198,3 +198,13 @@ def resnet18(channels: int, height: int, width: int, num_classes: int) -> nn.Mod
 
 def _stage(channels: int, out: int, stride: int) -> nn.Module:
     return nn.Sequential(_BasicBlock(channels, out, stride), _BasicBlock(out, out, 1))
+
+
+MODELS: dict[str, Builder] = {
+    "small-cnn": small_cnn,
+    "cnn": cnn,
+    "mlp": mlp,
+    "resnet9": resnet9,
+    "resnet18": resnet18,
+}
+"""Builders, called with channels, height, width and number of outputs."""

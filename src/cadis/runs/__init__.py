@@ -3,6 +3,7 @@
 from cadis.data.user_files import read_toml, to_toml
 from cadis.runs.arrays import PackedMatrix, numbers
 from cadis.runs.checkpoint import Checkpoint, read_tensors, store_tensors
+from cadis.runs.description import ModelDescription, ModelInputs
 from cadis.runs.folder import RunFolder, cannot_be_written
 from cadis.runs.history import HistoryWriter
 from cadis.runs.lock import Lock, is_locked, lock
@@ -14,6 +15,7 @@ from cadis.runs.measures import (
     replay,
     summarise,
 )
+from cadis.runs.model_file import parse_model
 from cadis.runs.record import (
     Member,
     ModelRecord,
@@ -34,6 +36,8 @@ __all__ = [
     "HistoryWriter",
     "Lock",
     "Member",
+    "ModelDescription",
+    "ModelInputs",
     "ModelRecord",
     "PackedMatrix",
     "Rejection",
@@ -54,6 +58,7 @@ __all__ = [
     "lock",
     "mean_accuracy",
     "numbers",
+    "parse_model",
     "rare_classes",
     "read_tensors",
     "read_toml",

@@ -8,10 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
-from safetensors.torch import save
-from torch import Tensor
-
 from cadis.core import CadisError
 from cadis.data.user_files import object_text, parse_toml
 from cadis.options import renamed
@@ -40,7 +36,7 @@ _BEGINNING = re.compile(
 """Files of a run before its first round has ended."""
 _DRAFT = re.compile(
     r"\.(\.cadis-run|config\.toml|(federation|summary|tracking)\.json|(best|model)\.safetensors|"
-    r"report\.html)\.draft|checkpoint/\.round-\d+\.(json|safetensors)\.draft|"
+    r"report\.html|MODEL_CARD\.md)\.draft|checkpoint/\.round-\d+\.(json|safetensors)\.draft|"
     r"checkpoint/clients/\.client-\d+-round-\d+\.safetensors\.draft"
 )
 """What is written under another name first."""
@@ -59,7 +55,7 @@ class RunFolder:
 
     ``config.toml`` (resolved), ``federation.json`` (who has what), ``history.jsonl`` (an object
     a round), ``summary.json``, ``model.safetensors`` (the last), ``best.safetensors``,
-    ``checkpoint/`` and ``figures/``.
+    ``MODEL_CARD.md``, ``checkpoint/`` and ``figures/``.
     """
 
     path: Path
@@ -164,6 +160,19 @@ class RunFolder:
                 f"{str(error).removesuffix('.')}; resume the run, and it is written again."
             ) from None
 
+    def read_model(self, best: bool = False) -> bytes:
+        """The file of the last model, or of the best one so far."""
+        name = "best.safetensors" if best else "model.safetensors"
+        self._check_begun()
+        if not (self.path / name).exists():
+            instead = (
+                "no round of it was tested"
+                if best
+                else "it has not come to its end: resume it, or take its best model so far"
+            )
+            raise CadisError(f"The run in {self.path} has no {name}; {instead}.")
+        return self._read(name)
+
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         """Keep an object in a file of its own."""
         replace_text(self.path / name, object_text(content))
@@ -191,6 +200,13 @@ class RunFolder:
         if files:
             sync_folder(self.path)
         return {name: digest_of(content) for name, content in files.items()}
+
+    def is_unchanged(self, name: str) -> bool:
+        """Whether a file is what the run has written, or not there; else it is a user's."""
+        path = self.path / name
+        if not path.exists():
+            return True
+        return path.is_file() and self._digests().get(name) == digest_of(read_file(path))
 
     def publish(self, names: Iterable[str]) -> None:
         """Put staged files in place."""
@@ -284,15 +300,6 @@ def cannot_be_written(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise CadisError(f"The folder {folder} cannot be written: {error.strerror}.") from None
-
-
-def model_bytes(model: Mapping[str, Tensor]) -> bytes:
-    """A model's state dict under its usual names, as safetensors."""
-    contiguous = torch.contiguous_format
-    tensors = {
-        key: value.detach().cpu().clone(memory_format=contiguous) for key, value in model.items()
-    }
-    return save(tensors)
 
 
 def _looked_at_again(look: Callable[[], _T]) -> _T:

@@ -14,10 +14,13 @@ from cadis.data.user_files import object_text, parse_toml, to_toml
 from cadis.models import Layout
 from cadis.options import normalised
 from cadis.runs.checkpoint import Manifest
-from cadis.runs.folder import RunFolder, model_bytes
+from cadis.runs.description import ModelDescription, ModelInputs
+from cadis.runs.folder import RunFolder
 from cadis.runs.history import HistoryWriter, check_history, mark_after, read_records
 from cadis.runs.lock import Lock
 from cadis.runs.measures import summarise
+from cadis.runs.model_card import CARD, model_card
+from cadis.runs.model_file import model_bytes
 from cadis.runs.record import Member, RoundRecord, RunState
 from cadis.runs.storage import DamagedError, digest_of, read_file
 from cadis.training import Evaluation
@@ -50,17 +53,20 @@ class RunWriter:
         folder: where.
         algorithm: how the run learns.
         layout: what is where in its models.
+        inputs: what the models are given, if that is known.
         history: the rounds so far.
     """
 
     folder: RunFolder
     algorithm: Algorithm
     layout: Layout
+    inputs: ModelInputs | None = None
     history: list[RoundRecord] = field(default_factory=list)
     _lock: Lock | None = field(default=None, init=False)
     _writer: HistoryWriter = field(init=False)
     _manifest: Manifest = field(init=False)
     _federation: Federation = field(init=False)
+    _options: Mapping[str, Any] = field(init=False)
 
     def begin(
         self,
@@ -80,6 +86,7 @@ class RunWriter:
             say: called with a sentence about anything that was found damaged.
         """
         self._writer, self._federation = HistoryWriter(self.folder.history_path), federation
+        self._options = options
         self._lock = self.folder.reopen() if resume else self.folder.claim()
         found = _Stored(self.folder, say)
         state, manifest = start, Manifest(0, self._writer.mark, "", run=start.run)
@@ -125,7 +132,7 @@ class RunWriter:
         self.history.append(record)
 
     def finish(self, state: RunState, evaluation: Evaluation | None) -> dict[str, Any]:
-        """Keep the last model and the summary; returns the latter."""
+        """Keep the last model, its card and the summary; returns the latter."""
         federation = dict(self._federation(self._manifest.members))
         method, headline = self.algorithm.method.name, self.algorithm.task.headline
         summary = summarise(method, self.history, federation, evaluation, headline=headline)
@@ -133,6 +140,8 @@ class RunWriter:
             "model.safetensors": self._model_bytes(state),
             "summary.json": object_text(summary).encode(),
         }
+        if self.folder.is_unchanged(CARD):  # what a user has written there stays
+            files[CARD] = model_card(self._described(state), summary, federation).encode()
         with self._writing():
             self._commit(self._manifest, files)
         _check_best(self.folder.path / _BEST, self._manifest)
@@ -144,7 +153,16 @@ class RunWriter:
         return record.accuracy if headline == "accuracy" else record.measures.get(headline)
 
     def _model_bytes(self, state: RunState) -> bytes:
-        return model_bytes(self.layout.unpack_all(state.server.models))
+        models = state.server.models
+        return model_bytes(self.layout.unpack_all(models), self._described(state))
+
+    def _described(self, state: RunState) -> ModelDescription:
+        """What the model file says of itself."""
+        classes = self._federation(state.members)["classes"]
+        start = ModelDescription.of_run(
+            self._options, self.layout.num_outputs, classes, self.inputs
+        )
+        return start.after(state.round, list(state.server.models))
 
     def _commit(
         self, manifest: Manifest, files: Mapping[str, bytes], last: Manifest | None = None

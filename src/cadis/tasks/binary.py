@@ -57,6 +57,10 @@ class Binary:
         """1 where the output is positive."""
         return (self._log_odds(outputs) > 0).long()
 
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """Those of label 0 and of label 1, (n, 2)."""
+        return torch.cat([torch.sigmoid(-outputs), torch.sigmoid(outputs)], dim=1)
+
     def measures(self, outputs: Tensor, labels: Tensor) -> Mapping[str, float]:
         """Area under the ROC curve, F1 of label 1, mean recall of both labels, and log loss.
 

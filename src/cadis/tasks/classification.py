@@ -34,6 +34,10 @@ class Classification:
         """The class with the largest output."""
         return outputs.argmax(dim=1)
 
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """Softmax."""
+        return outputs.softmax(dim=1)
+
     def measures(self, outputs: Tensor, labels: Tensor) -> Mapping[str, float]:  # noqa: ARG002
         """None besides accuracy and loss."""
         return {}

@@ -1,0 +1,195 @@
+"""What a model is to predict on: pictures, rows of a table, or tensors; in batches."""
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cadis.core import CadisError
+from cadis.data import Callbacks, PicturePreprocessing, TablePreprocessing
+from cadis.data.user_files import at_home, is_file, is_folder, shown
+from cadis.runs import ModelDescription
+
+_BATCH = 64
+"""So many inputs go through a model at once."""
+
+_TABLES = (".csv", ".parquet")
+_LABEL = "label"
+"""A column of this title has the true classes, unless another one is named."""
+
+
+@dataclass(frozen=True)
+class RawBatch:
+    """Some inputs.
+
+    Attributes:
+        names: what each is called.
+        raw: as a predictor takes them, (n, ...).
+        truths: the class of each, where it is known.
+    """
+
+    names: list[str]
+    raw: Tensor
+    truths: list[str | None]
+
+
+def raw_batches(
+    inputs: Any, description: ModelDescription, callbacks: Callbacks, label: str | None = None
+) -> Iterator[RawBatch]:
+    """The inputs that a user has, in batches; see :meth:`Predictor.predict`.
+
+    Args:
+        inputs: what the user has.
+        description: of the model.
+        callbacks: called as it goes on, and with a sentence about each that is left out.
+        label: the column of a table that has the true classes.
+    """
+    if isinstance(inputs, Tensor | np.ndarray):
+        return _of_tensor(torch.as_tensor(inputs))
+    if isinstance(inputs, str | Path):
+        place = at_home(inputs)
+        if place.suffix.lower() in _TABLES:
+            return _of_table(read_table(place), description, label)
+        return _of_pictures(*_pictures_at(place), description, callbacks)
+    if isinstance(inputs, Mapping) or hasattr(inputs, "columns"):
+        return _of_table(_columns(inputs), description, label)
+    paths = [at_home(path) for path in inputs]
+    return _of_pictures(paths, [str(path) for path in paths], description, callbacks)
+
+
+def read_table(path: Path) -> dict[str, list[str]]:
+    """The columns of a CSV or Parquet file by title, as they are written."""
+    if not is_file(path):
+        raise CadisError(f"There is no file {shown(path)}.")
+    if path.suffix.lower() == ".parquet":
+        return _read_parquet(path)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise CadisError(f"{shown(path)} cannot be read as CSV: {error}.") from None
+    if len(rows) < 2:
+        raise CadisError(f"{shown(path)} has no rows under its titles.")
+    for number, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            raise CadisError(
+                f"Row {number} of {shown(path)} has {len(row)} values, but there are "
+                f"{len(rows[0])} titles."
+            )
+    titles, *values = rows
+    columns = zip(*values, strict=True)
+    return {title: list(column) for title, column in zip(titles, columns, strict=True)}
+
+
+def _read_parquet(path: Path) -> dict[str, list[str]]:
+    try:
+        from pyarrow import parquet  # noqa: PLC0415
+    except ImportError:
+        raise CadisError(
+            "Reading Parquet needs pyarrow; install it with: pip install 'cadis[tables]'."
+        ) from None
+    return _columns(parquet.read_table(path).to_pydict())
+
+
+def _columns(table: Any) -> dict[str, list[str]]:
+    """The columns of a mapping or a data frame as text; what is missing is empty."""
+    titles = table if isinstance(table, Mapping) else table.columns
+    return {str(title): ["" if v is None else str(v) for v in table[title]] for title in titles}
+
+
+def _of_tensor(raw: Tensor) -> Iterator[RawBatch]:
+    for start in range(0, len(raw), _BATCH):
+        part = raw[start : start + _BATCH]
+        names = [str(number) for number in range(start + 1, start + 1 + len(part))]
+        yield RawBatch(names, part, [None] * len(part))
+
+
+def _of_table(
+    table: Mapping[str, Sequence[str]], description: ModelDescription, label: str | None
+) -> Iterator[RawBatch]:
+    """Rows in batches; each has the number of its row, from 1."""
+    how = description.inputs.preprocessing if description.inputs else None
+    if not isinstance(how, TablePreprocessing):
+        raise CadisError(f"The model does not take tables, but {_taken(description)}.")
+    if label is not None and label not in table:
+        raise CadisError(f"The table has no column {label}; it has: {', '.join(table)}.")
+    rows = how.encode(table)
+    inputs = {column.name for column in how.columns}
+    found = label or (_LABEL if _LABEL in table and _LABEL not in inputs else None)
+    truths: list[str | None] = [None] * len(rows)
+    if found is not None:
+        truths = [_class(value, description) for value in table[found]]
+    for batch in _of_tensor(rows):
+        first = int(batch.names[0]) - 1
+        yield RawBatch(batch.names, batch.raw, truths[first : first + len(batch.names)])
+
+
+def _pictures_at(place: Path) -> tuple[list[Path], list[str]]:
+    """The pictures in a folder, with their names in it; or the only one."""
+    from cadis.data.album import find_pictures  # noqa: PLC0415
+
+    if is_folder(place):
+        paths = find_pictures(place)
+        if not paths:
+            raise CadisError(f"There are no pictures in {shown(place)}.")
+        return paths, [shown(path.relative_to(place).as_posix()) for path in paths]
+    if not is_file(place):
+        raise CadisError(f"There is no picture, folder or table {shown(place)}.")
+    return [place], [shown(place)]
+
+
+def _of_pictures(
+    paths: Sequence[Path], names: Sequence[str], description: ModelDescription, callbacks: Callbacks
+) -> Iterator[RawBatch]:
+    """Pictures in batches; those that cannot be read are named and left out."""
+    how = description.inputs.preprocessing if description.inputs else None
+    if not isinstance(how, PicturePreprocessing):
+        raise CadisError(f"The model does not take pictures, but {_taken(description)}.")
+    from cadis.data.picture import PictureError  # noqa: PLC0415
+
+    for start in range(0, len(paths), _BATCH):
+        batch = RawBatch([], torch.empty(0), [])
+        pixels = []
+        for path, name in list(zip(paths, names, strict=True))[start : start + _BATCH]:
+            try:
+                pixels.append(_pixels(path, how))
+            except PictureError as error:
+                callbacks.say(f"Left out {name}: {error}.")
+                continue
+            batch.names.append(name)
+            batch.truths.append(_class(path.parent.name, description))
+        callbacks.progress("Predicting", min(start + _BATCH, len(paths)), len(paths))
+        if pixels:
+            yield RawBatch(batch.names, torch.stack(pixels), batch.truths)
+
+
+def _pixels(path: Path, how: PicturePreprocessing) -> Tensor:
+    """A picture as it was for training, (channels, height, width), bytes."""
+    from PIL import Image  # noqa: PLC0415
+
+    from cadis.data.picture import read_picture  # noqa: PLC0415
+
+    image = Image.fromarray(read_picture(path, max(how.height, how.width)).pixels)
+    if image.size != (how.width, how.height):
+        image = image.resize((how.width, how.height), Image.Resampling.BILINEAR)
+    grey = how.channels == 1
+    array = np.array(image.convert("L"))[None] if grey else np.array(image).transpose(2, 0, 1)
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def _class(word: str, description: ModelDescription) -> str | None:
+    """A word, if it is the name of a class."""
+    return word.strip() if word.strip() in description.classes else None
+
+
+def _taken(description: ModelDescription) -> str:
+    """What a model takes, at the end of a sentence."""
+    told = description.inputs
+    if told is None or told.preprocessing is None:
+        return "tensors: call it from Python, cadis.load(RUN).predict(tensor)"
+    return told.preprocessing.kind

@@ -1,0 +1,103 @@
+"""The card beside a model: what the hub reads, what people read, and that a user's own stays."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cadis.data import PicturePreprocessing, Scaling
+from cadis.experiment import resolve, run_experiment
+from cadis.runs import ModelDescription, ModelInputs
+from cadis.runs.model_card import model_card
+
+yaml = pytest.importorskip("yaml")
+QUICK = {"rounds": 1, "epochs": 1, "workers": 1, "clients": 4, "method": "fedavg"}
+FEDERATION: dict[str, Any] = {
+    "classes": ['a|"b"', "ß: c"],
+    "clients": [
+        {"id": "clinic of Dr. X", "cluster": 0, "samples": [3, 1]},
+        {"id": "other", "cluster": 1, "samples": [0, 6]},
+    ],
+}
+SUMMARY: dict[str, Any] = {
+    "accuracy": 0.75,
+    "best_accuracy": 0.8,
+    "measures": {"auc": 0.91234, "f1": None},
+    "rare_accuracy": None,
+    "client_worst": 0.25,
+    "confusion": [[3, 1], [0, 0]],
+    "versions": {"cadis": "0", "torch": "1"},
+}
+
+
+def described(dataset: str | None = "images:pills") -> ModelDescription:
+    how = PicturePreprocessing(1, 8, 8, Scaling((0.0,), (1.0,)))
+    options = {"method": "cadis", "model": "cnn", "dataset": dataset, "sgd": {"momentum": 0.5}}
+    inputs = ModelInputs((1, 8, 8), "uint8", how)
+    return ModelDescription.of_run(options, 2, FEDERATION["classes"], inputs).after(7, ["model"])
+
+
+def front_matter(card: str) -> Any:
+    assert card.startswith("---\n")
+    return yaml.safe_load(card.split("\n---\n", maxsplit=1)[0].removeprefix("---\n"))
+
+
+def test_what_the_hub_reads() -> None:
+    told = front_matter(model_card(described(), SUMMARY, FEDERATION))
+    (model,) = told.pop("model-index")
+    assert told == {
+        "library_name": "cadis",
+        "pipeline_tag": "image-classification",
+        "tags": ["federated-learning", "pytorch", "cadis"],
+        "metrics": ["accuracy", "auc"],
+    }
+    (result,) = model["results"]
+    assert model["name"] == "CADIS on images:pills"
+    assert result["task"] == {"type": "image-classification"}
+    assert result["dataset"] == {"name": "images:pills", "type": "images-pills"}
+    assert result["metrics"] == [
+        {"type": "accuracy", "value": 0.75},
+        {"type": "auc", "value": 0.9123},
+    ]
+    assert front_matter(model_card(described("digits"), SUMMARY, FEDERATION))["datasets"] == [
+        "digits"
+    ]
+    untested = SUMMARY | {"accuracy": None, "measures": {}, "confusion": None}
+    assert "model-index" not in front_matter(model_card(described(None), untested, FEDERATION))
+
+
+def test_the_hub_accepts_it() -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    card = hub.ModelCard(model_card(described(), SUMMARY, FEDERATION))
+    accuracy, auc = card.data.eval_results
+    assert (accuracy.metric_type, accuracy.metric_value) == ("accuracy", 0.75)
+    assert (auc.metric_type, auc.dataset_name) == ("auc", "images:pills")
+
+
+def test_what_people_read() -> None:
+    card = model_card(described(), SUMMARY, FEDERATION)
+    assert "by CADIS, for 7 rounds" in card
+    assert 'cadis.load("model.safetensors")' in card
+    assert "| sgd: momentum | 0.5 |" in card
+    assert "2 clients, 2 classes; 10 samples to train on, from 4 to 6 a client" in card
+    assert '| a\\|"b" | 3 | 4 | 0.750 |\n| ß: c | 7 | 0 |  |' in card
+    assert "worst client | 0.25 |" in card
+    assert "Dr. X" not in card  # clients are nobody's business
+    assert "None" not in card
+
+
+def test_a_run_writes_one_and_leaves_a_users_own(tmp_path: Path) -> None:
+    config = resolve({}, QUICK)
+    card = tmp_path / "run" / "MODEL_CARD.md"
+    run_experiment(config, tmp_path / "run")
+    first = card.read_text()
+    assert "FedAvg on digits" in first
+    run_experiment(resolve({}, QUICK | {"rounds": 2}), tmp_path / "run", resume=True)
+    second = card.read_text()
+    assert "for 2 rounds" in second  # ours is written again
+    card.write_text(second + "Reviewed by me.\n")
+    run_experiment(resolve({}, QUICK | {"rounds": 3}), tmp_path / "run", resume=True)
+    assert card.read_text() == second + "Reviewed by me.\n"
+    card.unlink()
+    run_experiment(resolve({}, QUICK | {"rounds": 3}), tmp_path / "run", resume=True)
+    assert "for 3 rounds" in card.read_text()
