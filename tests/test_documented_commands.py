@@ -13,7 +13,10 @@ from cadis.cli import commands
 from fabricated import write_study
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", *(f"docs/{name}.md" for name in ("comparing", "figures", "runs", "trackers"))]
+PAGES = [
+    "README.md",
+    *(f"docs/{name}.md" for name in ("comparing", "figures", "predicting", "runs", "trackers")),
+]
 
 
 def typed(page: str) -> list[list[str]]:
