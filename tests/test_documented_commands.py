@@ -15,7 +15,10 @@ from fabricated import write_study
 ROOT = Path(__file__).parents[1]
 PAGES = [
     "README.md",
-    *(f"docs/{name}.md" for name in ("comparing", "figures", "runs", "trackers", "tutorial")),
+    *(
+        f"docs/{name}.md"
+        for name in ("comparing", "figures", "predicting", "runs", "trackers", "tutorial")
+    ),
 ]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from cadis.core import CadisError
 from cadis.local_optimizers import SGD, LocalOptimizer
-from cadis.methods import FedAvg, Method
+from cadis.methods import METHODS, FedAvg, Method
 from cadis.samplers import Sampler, Uniform
 from cadis.server_optimizers import Plain, ServerOptimizer
 from cadis.tasks import Classification, Task
@@ -55,6 +55,26 @@ class Algorithm:
                 )
         check_chain(self.transforms)
 
+    def looks_at_head(self) -> str:
+        """The part that looks at the classifier layer or at what goes into it; "" if none does."""
+        if self.method.compares_heads or getattr(self.method, "needs_representation", False):
+            return self.method.name
+        return f"the sampler '{self.sampler.name}'" if _needs_head(self.sampler) else ""
+
+    def check_head(self, found: bool) -> None:
+        """Refuse a model without a classifier layer, if a part looks at it.
+
+        Args:
+            found: whether the model has one.
+        """
+        if (part := self.looks_at_head()) and not found:
+            others = [n for n, kind in METHODS.items() if not Algorithm(kind()).looks_at_head()]
+            raise CadisError(
+                f"{part} looks at the model's classifier layer, and no nn.Linear layer makes this "
+                "model's output; name one as head, or choose a method that does not look at it: "
+                f"{', '.join(others)}."
+            )
+
     def parts(self) -> dict[str, Any]:
         """Its parts by kind, as whoever takes an algorithm apart is given them."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -62,3 +82,7 @@ class Algorithm:
     def transforms_of(self, side: str) -> tuple[Transform, ...]:
         """The transforms of the client's or the server's side."""
         return tuple(transform for transform in self.transforms if transform.side == side)
+
+
+def _needs_head(sampler: Sampler) -> bool:
+    return bool(getattr(sampler, "needs_head", False))

@@ -54,6 +54,7 @@ def test_a_run_leaves_everything(tmp_path: Path) -> None:
         "summary.json",
         "model.safetensors",
         "best.safetensors",
+        "MODEL_CARD.md",
         "checkpoint",
     }
     folder = RunFolder(tmp_path / "run")

@@ -1,5 +1,6 @@
 """Predictions on what users have: pictures, tables, tensors."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,20 @@ def test_a_named_column_of_labels(tmp_path: Path) -> None:
     assert [each.truth for each in predictor.predictions(path, Callbacks(), "state")] == ["ill"]
     with pytest.raises(CadisError, match="no column other; it has: sex, age, state"):
         list(predictor.predictions(path, Callbacks(), "other"))
+
+
+def test_numbers_as_labels_and_the_column_that_was_trained_on() -> None:
+    trained = of_tables()
+    options = {"label_column": "outcome", "method": "fedavg"}
+    told = replace(trained.description, classes=("0", "1"), training=options)
+    predictor = Predictor(trained.module, told)
+    table: dict[str, list[Any]] = {
+        "age": [30, 50],
+        "sex": ["f", "f"],
+        "outcome": [0.0, 1.0],
+        "label": ["a", "b"],
+    }
+    assert [each.truth for each in predictor.predict(table)] == ["0", "1"]
 
 
 def test_many_rows_keep_their_order_and_their_truth() -> None:

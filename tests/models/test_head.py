@@ -12,8 +12,10 @@ def test_finding_the_head() -> None:
     assert FlatModel(small_model(), "5").layout.head == Head("5", ("5.weight", "5.bias"))
     with pytest.raises(CadisError, match=r"no linear layer 'top'; it has: 5, 7"):
         FlatModel(small_model(), "top")
-    with pytest.raises(CadisError, match=r"no nn.Linear layer that could be.*it has: 0 \(Conv2d\)"):
-        FlatModel(nn.Sequential(nn.Conv2d(1, 1, 1)))
+    assert FlatModel(small_model(), "").layout.head is None
+    assert FlatModel(nn.Sequential(nn.Conv2d(1, 1, 1))).layout.head is None
+    with pytest.raises(CadisError, match=r"no linear layer '0'; it has: none"):
+        FlatModel(nn.Sequential(nn.Conv2d(1, 1, 1)), "0")
 
 
 class Auxiliary(nn.Module):
@@ -37,7 +39,7 @@ class Auxiliary(nn.Module):
 @pytest.mark.parametrize("used", [True, False])
 def test_the_head_is_found_by_use_not_by_order(used: bool) -> None:
     module = Auxiliary(used)
-    assert name_head(module, torch.zeros(2, 1, 4, 4)) == "classifier"
+    assert name_head(module, torch.zeros(2, 1, 4, 4)) == ("classifier", 5)
     assert not any(layer._forward_hooks for layer in module.modules())  # no trace is left
 
 
@@ -45,8 +47,9 @@ def test_a_model_whose_output_no_linear_layer_makes() -> None:
     model = nn.Sequential(
         nn.Flatten(), nn.Linear(16, 6), nn.Unflatten(1, (6, 1)), nn.Conv1d(6, 4, 1)
     )
-    with pytest.raises(CadisError, match=r"as head, one of: 1 \(6\)"):
+    with pytest.raises(CadisError, match=r"returns \(2, 4, 1\) for 2 samples; it must return one"):
         name_head(model, torch.zeros(2, 1, 4, 4))
+    assert name_head(model.append(nn.Flatten()), torch.zeros(2, 1, 4, 4)) == ("", 4)
 
 
 class Pair(nn.Linear):

@@ -83,7 +83,8 @@ def run(
     as ``"file.py:Class"``.
 
     Args:
-        model: the initial global model, any module with a linear classifier; it is not changed.
+        model: the initial global model, any module that makes one vector of logits of a sample; it
+            is not changed. Some methods look at its classifier, which must be linear for them.
         clients: inputs and labels of each client, or examples of a loaded dataset.
         test: inputs and labels that the global model is tested on, likewise.
         rounds: how many rounds.

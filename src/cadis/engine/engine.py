@@ -66,13 +66,14 @@ class Engine:
             settings,
             client_folder,
         )
-        self._head = head or found_head(module, federation.test)
-        model = FlatModel(deepcopy(module), self._head)
+        found, self._num_outputs = found_head(module, federation.test)
+        self._head = head or found
+        model = FlatModel(deepcopy(module), self._head, self._num_outputs)
         self.algorithm, self.layout = algorithm, model.layout
         self.num_classes = algorithm.task.num_classes(model.num_outputs)
         federation.check(self.num_classes)
         self.given = federation = federation.split(settings.client_test, settings.seed)
-        check_fit(model, federation.test)
+        check_fit(model, federation.test, algorithm)
         check_augmented(federation.test.inputs, settings.local.augment)
         if not model.state().is_finite():
             raise CadisError("The initial model has a number that is infinite or not a number.")
@@ -126,7 +127,7 @@ class Engine:
         return together(found, self._server.users(state, self.given.client_ids))
 
     def _loaded(self, state: ModelState) -> FlatModel:
-        model = FlatModel(deepcopy(self._module), self._head)
+        model = FlatModel(deepcopy(self._module), self._head, self._num_outputs)
         model.load(state)
         return model
 
@@ -146,6 +147,7 @@ class Engine:
         return Job(
             module=deepcopy(self._module),
             head=self._head,
+            num_outputs=self._num_outputs,
             algorithm=self.algorithm,
             federation=self._federation,
             owned=self.given.tested_on(),

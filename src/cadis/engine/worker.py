@@ -38,7 +38,8 @@ class Job:
 
     Attributes:
         module: the model's architecture.
-        head: name of its classifier layer.
+        head: name of its classifier layer, "" if it has none.
+        num_outputs: how many outputs it has.
         algorithm: whose client half is run.
         federation: everybody's data.
         owned: each client's own data to test on; not those that it trains on where some are held
@@ -52,6 +53,7 @@ class Job:
 
     module: nn.Module
     head: str
+    num_outputs: int
     algorithm: Algorithm
     federation: Federation
     owned: Sequence[Examples]
@@ -179,7 +181,7 @@ class Worker:
         # As it was before it was taken over, where stacks are made of it.
         self._module = deepcopy(job.module) if job.stacks else job.module
         self._stacked: StackedModel | None = None
-        self.model = FlatModel(job.module.to(job.device), job.head)
+        self.model = FlatModel(job.module.to(job.device), job.head, job.num_outputs)
         self._what = ""
         self._loaded: SentModel | None = None
 

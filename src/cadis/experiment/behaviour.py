@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -115,6 +116,9 @@ class _Plan:
 
 class HeadKeeping(FedAvg):
     """FedAvg whose server remembers the updates of the classifier layer: weight, then bias."""
+
+    name: ClassVar[str] = "cadis layer"
+    compares_heads: ClassVar[bool] = True
 
     def weigh(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState

@@ -20,6 +20,7 @@ from cadis.flower.registry import IDENTITY_KEYS
 from cadis.flower.train_config import TrainConfig
 from cadis.methods import Method
 from cadis.models import FlatModel, WrongTensorsError, auto_lr
+from cadis.models.head import linear_layers
 from cadis.training import check_fit, check_labels, evaluate, reply_to
 
 Data: TypeAlias = Examples | tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
@@ -63,12 +64,12 @@ def local_train(
     started = time.perf_counter()
     config = content.config_records.get(config_key, ConfigRecord())
     told = TrainConfig.read(config, own, method, auto_lr(model))
-    flat, examples = _flat(model, told.head), _checked(data)
+    flat, examples = _flat(model, told), _checked(data)
     task, device = told.algorithm.task, flat.vector.device
     if torch.bfloat16 in set(flat.layout.dtypes.values()):
         raise CadisError("Flower's messages cannot hold bfloat16; make the model float32.")
+    check_fit(flat, examples.to(device), told.algorithm)
     check_labels(examples.labels, task.num_classes(flat.num_outputs), "This client")
-    check_fit(flat, examples.to(device))
     received = _received(content, flat, arrays_key, config)
     remembered = _Remembered(told, memory)
     reply = reply_to(
@@ -107,7 +108,7 @@ def local_evaluate(
     config = content.config_records.get(config_key, ConfigRecord())
     told = TrainConfig.read(config, own)
     task, examples = told.algorithm.task, _checked(data)
-    flat = _flat(model, told.head)
+    flat = _flat(model, told)
     flat.load(_received(content, flat, arrays_key, config).model)
     tested = evaluate(flat, examples.to(flat.vector.device), task)
     metrics: dict[str, MetricRecordValues] = {
@@ -168,8 +169,11 @@ class _Remembered:
         return {"memory-lost": int(told.memory_round > 0 and self.before is None)}
 
 
-def _flat(model: nn.Module, head: str) -> FlatModel:
-    return FlatModel(deepcopy(model), head or None)
+def _flat(model: nn.Module, told: TrainConfig) -> FlatModel:
+    """A copy of the model; the server, which has no code of it, may take any layer for its head."""
+    unknown = told.head and told.head not in linear_layers(model)
+    ignored = unknown and not told.algorithm.looks_at_head()
+    return FlatModel(deepcopy(model), "" if ignored else told.head or None)
 
 
 def _received(

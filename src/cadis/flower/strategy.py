@@ -224,11 +224,7 @@ class _Steps:
     ) -> None:
         tensors = _initial(arrays)
         self.layout = layout = Layout.of_tensors(tensors, settings.head)
-        if algorithm.method.compares_heads and layout.head is None:
-            raise CadisError(
-                f"{algorithm.method.name} compares the classifier layers, but none of the model's "
-                "arrays is the weight of a linear one; name it as head."
-            )
+        algorithm.check_head(layout.head is not None)
         self.server = Server(
             algorithm,
             layout.head_slices,
@@ -332,19 +328,27 @@ def _begun(
         "num_clients": settings.num_clients,
     }
     options = options_of(writer.algorithm, {**scalars, **settings.notes, **described})
-    classes = writer.algorithm.task.num_classes(steps.layout.num_outputs)
+    told = settings.federation or _only_classes(writer.algorithm, steps.layout)
 
     def federation(members: Iterable[Member]) -> dict[str, Any]:
-        return _who_has_what(settings.federation, members, classes)
+        return _who_has_what(told, members)
 
     return writer.begin(steps.state, options, federation, settings.resume, LOGGER.warning)
 
 
-def _who_has_what(
-    told: Mapping[str, Any] | None, members: Iterable[Member], classes: int
-) -> dict[str, Any]:
+def _only_classes(algorithm: Algorithm, layout: Layout) -> dict[str, Any]:
+    """What is known of a federation if nobody tells: as many classes as the model tells apart."""
+    if layout.head is None:
+        raise CadisError(
+            "None of the model's arrays is that of a linear layer, which would tell how many "
+            'classes there are; name them: federation={"classes": [...], "clients": []}.'
+        )
+    classes = algorithm.task.num_classes(layout.num_outputs)
+    return {"classes": [str(number) for number in range(classes)], "clients": []}
+
+
+def _who_has_what(told: Mapping[str, Any], members: Iterable[Member]) -> dict[str, Any]:
     """What ``federation.json`` holds: what the server was told, and who else was ever there."""
-    told = told or {"classes": [str(number) for number in range(classes)], "clients": []}
     known = {client["id"] for client in told["clients"]}
     others = [
         {"id": member.client, "cluster": None, "samples": None}

@@ -32,6 +32,9 @@ _BATCHES = (1, 2, 17)
 _TOLERANCE = 1e-4
 """How much a probability may differ: other programs add numbers in another order."""
 
+_LONGEST = 200
+"""Letters of what an exporter says."""
+
 
 @dataclass(frozen=True)
 class Exported:
@@ -111,7 +114,8 @@ def _to_onnx(predictor: Predictor) -> tuple[bytes, int, float]:
 
 def _to_torchscript(predictor: Predictor) -> tuple[bytes, int, float]:
     with _exporting("TorchScript"):
-        traced = torch.jit.trace(predictor.pipeline, _raw_inputs(predictor, 2))
+        raw = _raw_inputs(predictor, 2)
+        traced = torch.jit.trace(predictor.pipeline, raw, check_trace=False)  # we compare more
         file = io.BytesIO()
         described = {"cadis.json": predictor.description.to_text()}
         torch.jit.save(traced, file, _extra_files=described)
@@ -191,6 +195,7 @@ def _exporting(where: str) -> Iterator[None]:
     except CadisError:
         raise
     except Exception as error:  # whatever a model of a user's own may do
-        raise CadisError(f"The model cannot be exported to {where}: {one_line(error)}") from error
+        why = one_line(error)[:_LONGEST]  # torch tells all that it knows
+        raise CadisError(f"The model cannot be exported to {where}: {why}") from error
     finally:
         logger.setLevel(level)

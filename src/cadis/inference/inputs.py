@@ -20,7 +20,7 @@ _BATCH = 64
 
 _TABLES = (".csv", ".parquet")
 _LABEL = "label"
-"""A column of this title has the true classes, unless another one is named."""
+"""A column of this title has the true classes, unless another one was trained on or is named."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,8 @@ def _of_table(
         raise CadisError(f"The table has no column {label}; it has: {', '.join(table)}.")
     rows = how.encode(table)
     inputs = {column.name for column in how.columns}
-    found = label or (_LABEL if _LABEL in table and _LABEL not in inputs else None)
+    usual = str(description.training.get("label_column") or _LABEL)
+    found = label or (usual if usual in table and usual not in inputs else None)
     truths: list[str | None] = [None] * len(rows)
     if found is not None:
         truths = [_class(value, description) for value in table[found]]
@@ -183,8 +184,11 @@ def _pixels(path: Path, how: PicturePreprocessing) -> Tensor:
 
 
 def _class(word: str, description: ModelDescription) -> str | None:
-    """A word, if it is the name of a class."""
-    return word.strip() if word.strip() in description.classes else None
+    """A word, if it is the name of a class; numbers may be written as fractions, 1 as 1.0."""
+    name = word.strip()
+    if name not in description.classes:
+        name = name.removesuffix(".0")
+    return name if name in description.classes else None
 
 
 def _taken(description: ModelDescription) -> str:

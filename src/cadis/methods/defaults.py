@@ -48,6 +48,8 @@ class Defaults:
         penalty_stacks: whether the penalty itself takes several clients at once: every tensor of a
             step with a dimension of clients before its own, and a number for each of them as the
             result. Others are called by ``torch.func.vmap``, which takes longer.
+        needs_representation: whether clients look at what goes into the classifier layer, which
+            the model must then have: ``representation`` of a step or a view.
         needs_class_outputs: whether the model must have an output for each class.
         about: facts for whoever looks for it.
         slopes_known: whether :meth:`penalty_slopes` tells the gradient of the penalty, which then
@@ -62,6 +64,7 @@ class Defaults:
     needs_scalars: ClassVar[tuple[str, ...]] = ()
     needs_tensors: ClassVar[tuple[str, ...]] = ()
     goes_with: ClassVar[Mapping[str, str]] = {}
+    needs_representation: ClassVar[bool] = False
     needs_class_outputs: ClassVar[bool] = False
     about: ClassVar[About] = About()
 

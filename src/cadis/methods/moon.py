@@ -38,6 +38,7 @@ class MOON(Defaults):
     """
 
     name: ClassVar[str] = "moon"
+    needs_representation: ClassVar[bool] = True
     about: ClassVar[About] = About(
         kind="local loss under label skew",
         paper="Li, He and Song, 2021",

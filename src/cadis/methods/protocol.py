@@ -21,7 +21,7 @@ class LocalView:
 
     Attributes:
         logits: its outputs in evaluation mode, (n, outputs).
-        representation: the inputs of its classifier layer, R(x), (n, d).
+        representation: the inputs of its classifier layer, R(x), (n, d); empty without one.
         labels: the truth, (n,).
         correct: where it predicts the truth, (n,); False where its outputs are not numbers.
         loss: the task's mean loss of them, ().
@@ -53,7 +53,7 @@ class Step:
 
     Attributes:
         logits: outputs of the local model, (b, outputs).
-        representation: inputs of its classifier layer, (b, d).
+        representation: inputs of its classifier layer, (b, d); empty without one.
         labels: the truth, (b,).
         parameters: the local model w, differentiable, (P,).
         received: the global model w_t that training began with, (P,).

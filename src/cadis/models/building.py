@@ -1,12 +1,19 @@
 """A network by the name that a user types: one of ours, or a function of the user's own."""
 
 from collections.abc import Sequence
+from math import prod
 
 from torch import nn
 
+from cadis.core import CadisError
 from cadis.core.user_code import is_user_code
 from cadis.models.networks import MODELS
 from cadis.models.user_model import own_model
+
+_SIDES = ("channels", "height", "width")
+
+_ANY_SHAPE = "mlp"
+"""Our network that takes inputs as a vector, whatever they are."""
 
 
 def build_network(name: str, shape: Sequence[int], num_outputs: int) -> nn.Module:
@@ -14,13 +21,20 @@ def build_network(name: str, shape: Sequence[int], num_outputs: int) -> nn.Modul
 
     Args:
         name: one of :data:`MODELS`, ``file.py:function`` or ``module:function``.
-        shape: of one input: channels, height and width of pictures; rows of a table are pictures
-            of one channel and one row; empty if it is not known.
+        shape: of one input: channels, height and width of a picture, or the numbers in a row;
+            empty if it is not known.
         num_outputs: as many as the task wants: with most, one for each class.
     """
-    sizes = (*(1,) * (3 - len(shape)), *shape)
     if is_user_code(name):
-        facts = dict(zip(("channels", "height", "width"), sizes, strict=True)) if shape else {}
+        sides = dict(zip(_SIDES, shape, strict=True)) if len(shape) == len(_SIDES) else {}
+        facts = {**sides, "num_features": prod(shape)} if shape else {}
         return own_model(name, **facts, num_classes=num_outputs)
-    channels, height, width = sizes
+    if len(shape) != len(_SIDES):
+        if name != _ANY_SHAPE:
+            raise CadisError(
+                f"{name} is made for pictures, not for inputs of shape {tuple(shape)}; choose "
+                f"{_ANY_SHAPE}, or one of your own."
+            )
+        shape = 1, 1, prod(shape)
+    channels, height, width = shape
     return MODELS[name](channels, height, width, num_outputs)

@@ -16,32 +16,39 @@ class FlatModel:
     Attributes:
         module: the model, usable as ever. It is taken over: its parameters now live here.
         layout: what is where.
+        num_outputs: how many numbers it makes of an input; 0 if that is not known yet, for it has
+            no classifier layer and was never applied.
         vector: all trained parameters, (P,). It shares its memory with them, but is a leaf of
             its own for autograd, so that penalties on all parameters are one expression.
     """
 
-    def __init__(self, module: nn.Module, head: str | None = None) -> None:
-        """Take over a model; ``head`` names its classifier layer, by default its last linear."""
-        linear = linear_layers(module)
+    def __init__(self, module: nn.Module, head: str | None = None, num_outputs: int = 0) -> None:
+        """Take over a model.
+
+        Args:
+            module: the model.
+            head: name of its classifier layer, by default its last linear one, if it has any; ""
+                is none.
+            num_outputs: how many it has, by default as many as the classifier layer.
+        """
         self.module = module
         self.layout = Layout.of_module(module, head)
+        self.num_outputs = num_outputs or self.layout.num_outputs
         self.parameters: list[Tensor] = [p for p in module.parameters() if p.requires_grad]
         memory = torch.cat([torch.empty_like(p).flatten() for p in self.parameters])
         for parameter, view in zip(self.parameters, self.layout.views(memory), strict=True):
             parameter.data = view.copy_(parameter.data)
         self.vector = memory.requires_grad_()
         self._representation = torch.empty(0)
-        assert self.layout.head is not None
-        linear[self.layout.head.layer].register_forward_pre_hook(self._keep_representation)
-
-    @property
-    def num_outputs(self) -> int:
-        """How wide the classifier layer is."""
-        return self.layout.num_outputs
+        if self.layout.head is not None:
+            layer = linear_layers(module)[self.layout.head.layer]
+            layer.register_forward_pre_hook(self._keep_representation)
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits, and the representation R(x): the classifier's input."""
-        return self.module(inputs), self._representation
+        """Logits, and the representation R(x): the classifier's input, empty without one."""
+        logits: Tensor = self.module(inputs)
+        self.num_outputs = logits.shape[-1]
+        return logits, self._representation
 
     def load(self, state: ModelState) -> None:
         """Set all parameters, buffers and counters."""

@@ -1,7 +1,8 @@
-"""The classifier layer ("penultimate layer" W in the paper) of any model.
+"""The classifier layer ("penultimate layer" W in the paper) of any model that has one.
 
 One rule: the layer that the user names; else, where the model can be tried, the linear layer that
-makes its output; else the last linear layer.
+makes its output, if one does; else the last linear layer, if there is any. Only methods that look
+at it need one.
 """
 
 from collections.abc import Collection, Mapping
@@ -53,11 +54,14 @@ def find_head(
     raise CadisError(f"The model has no linear layer '{layer}'; it has: {choices or 'none'}.")
 
 
-def name_head(module: nn.Module, inputs: Tensor) -> str:
-    """The name of the linear layer that makes the model's output, found by trying the model.
+def name_head(module: nn.Module, inputs: Tensor) -> tuple[str, int]:
+    """The linear layer that makes the model's output, found by trying the model.
 
     It is the last one in use whose output is as wide as the model's, whatever the order in
     which the layers were defined.
+
+    Returns:
+        Its name, "" if no linear layer makes the output; and how many outputs the model has.
     """
     linear = linear_layers(module)
     used: list[str] = []
@@ -73,28 +77,18 @@ def name_head(module: nn.Module, inputs: Tensor) -> str:
     if not isinstance(output, Tensor):
         kind = type(output).__name__
         raise CadisError(f"The model returns a {kind}; it must return the logits, one tensor.")
-    fitting = [name for name in used if output.shape[1:] == (linear[name].out_features,)]
-    if not fitting:
-        choices = ", ".join(f"{name} ({linear[name].out_features})" for name in linear)
+    if output.dim() != 2 or len(output) != len(inputs):
         raise CadisError(
-            f"The model's output has shape {tuple(output.shape[1:])}, which none of its nn.Linear "
-            f"layers makes; name its classifier as head, one of: {choices}."
+            f"The model returns {tuple(output.shape)} for {len(inputs)} samples; it must return "
+            "one vector of logits for each."
         )
-    return fitting[-1]
+    fitting = [name for name in used if linear[name].out_features == output.shape[1]]
+    return fitting[-1] if fitting else "", output.shape[1]
 
 
 def linear_layers(module: nn.Module) -> dict[str, nn.Linear]:
-    """The model's linear layers by name; a model without any is refused."""
-    linear = {n: m for n, m in module.named_modules() if isinstance(m, nn.Linear)}
-    if not linear:
-        kinds = ", ".join(
-            f"{n or 'itself'} ({type(m).__name__})" for n, m in module.named_children()
-        )
-        raise CadisError(
-            "The model has no nn.Linear layer that could be its classifier; it has: "
-            f"{kinds or type(module).__name__}."
-        )
-    return linear
+    """The model's linear layers by name."""
+    return {n: m for n, m in module.named_modules() if isinstance(m, nn.Linear)}
 
 
 def _named(shapes: Mapping[str, torch.Size]) -> list[Head]:

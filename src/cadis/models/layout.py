@@ -51,7 +51,8 @@ class Layout:
 
         Args:
             module: the model.
-            head: name of its classifier layer, by default the last linear one.
+            head: name of its classifier layer, by default the last linear one, if there is any;
+                "" is none.
         """
         trained = {n: p for n, p in module.named_parameters() if p.requires_grad}
         if not trained:
@@ -65,9 +66,10 @@ class Layout:
             for n, t in tensors.items()
             if n not in trained and t.numel() and t.data_ptr() in names
         }
-        found = find_head(_shapes(tensors), head, linear_layers(module))
+        linear = linear_layers(module)
+        found = None if head == "" else find_head(_shapes(tensors), head, linear)
         layout = cls._of(tensors, tuple(trained), aliases, found)
-        if not layout.head_slices:
+        if layout.head is not None and not layout.head_slices:
             raise CadisError("The model's classifier layer is frozen; it must be trainable.")
         return layout
 

@@ -18,6 +18,7 @@ FORMAT = 1
 _TRAINING = (
     *(key for key in KINDS if key != "task"),
     "dataset",
+    "label_column",
     "partition",
     "clients",
     "per_round",

@@ -204,9 +204,12 @@ class RunFolder:
     def is_unchanged(self, name: str) -> bool:
         """Whether a file is what the run has written, or not there; else it is a user's."""
         path = self.path / name
-        if not path.exists():
-            return True
-        return path.is_file() and self._digests().get(name) == digest_of(read_file(path))
+        if path.is_symlink() or not path.exists():
+            return not path.is_symlink()
+        try:
+            return path.is_file() and self._digests().get(name) == digest_of(read_file(path))
+        except DamagedError:
+            return False
 
     def publish(self, names: Iterable[str]) -> None:
         """Put staged files in place."""

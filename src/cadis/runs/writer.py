@@ -159,9 +159,8 @@ class RunWriter:
     def _described(self, state: RunState) -> ModelDescription:
         """What the model file says of itself."""
         classes = self._federation(state.members)["classes"]
-        start = ModelDescription.of_run(
-            self._options, self.layout.num_outputs, classes, self.inputs
-        )
+        outputs = self.algorithm.task.num_outputs(len(classes))
+        start = ModelDescription.of_run(self._options, outputs, classes, self.inputs)
         return start.after(state.round, list(state.server.models))
 
     def _commit(

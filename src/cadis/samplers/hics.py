@@ -52,6 +52,7 @@ class HiCS:
     """
 
     name: ClassVar[str] = "hics"
+    needs_head: ClassVar[bool] = True
     about: ClassVar[About] = About(
         kind="who takes part",
         paper="Chen and Vikalo, 2024",

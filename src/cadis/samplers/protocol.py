@@ -65,7 +65,7 @@ class Sampler(Protocol):
         name: as users type it.
 
     One that asks for clusters has ``needs_clusters = True`` besides: it is then refused with a
-    method that finds none.
+    method that finds none. One that looks at the classifier layer has ``needs_head = True``.
     """
 
     name: ClassVar[str]

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from cadis.algorithm import Algorithm
 from cadis.core import CadisError, short_repr
 from cadis.data import Examples
 from cadis.models import FlatModel, name_head
@@ -18,22 +19,25 @@ from cadis.tasks import Task
 from cadis.training.local import outputs_of, view_of
 
 
-def found_head(module: nn.Module, examples: Examples) -> str:
-    """The name of the classifier layer."""
+def found_head(module: nn.Module, examples: Examples) -> tuple[str, int]:
+    """The name of the classifier layer, "" if there is none, and how many outputs there are."""
     examples.check("The test set")
     with _applied_to(examples), torch.no_grad():
         return name_head(deepcopy(module).eval(), examples.take(slice(0, 2)).scaled)
 
 
-def check_fit(model: FlatModel, examples: Examples) -> None:
+def check_fit(model: FlatModel, examples: Examples, algorithm: Algorithm) -> None:
     """Refuse a model that cannot be applied to the inputs, or whose classifier is another layer.
 
-    The classifier must see each sample once: representations of single words or patches are none
-    of the sample, and cannot be compared between models.
+    Where the algorithm looks at the classifier, it must see each sample once: representations of
+    single words or patches are none of the sample, and cannot be compared between models.
     """
     few = examples.take(slice(0, 2))
     with _applied_to(examples):
         logits, representation = outputs_of(model, few)
+    algorithm.check_head(model.layout.head is not None)
+    if not algorithm.looks_at_head():
+        return
     if not representation.numel():
         raise CadisError("The model does not use its classifier layer; name another one as head.")
     if representation.dim() != 2 or len(representation) != len(few):
@@ -42,9 +46,9 @@ def check_fit(model: FlatModel, examples: Examples) -> None:
             f"{len(few)} samples, not one vector for each; pool the parts of a sample, such as "
             "words or patches, before the classifier."
         )
-    if logits.shape[1:] != (model.num_outputs,):
+    if logits.shape[1:] != (model.layout.num_outputs,):
         raise CadisError(
-            f"The classifier layer has {model.num_outputs} outputs, but the model has "
+            f"The classifier layer has {model.layout.num_outputs} outputs, but the model has "
             f"{tuple(logits.shape[1:])}; name the right layer as head."
         )
 
