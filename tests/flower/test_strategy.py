@@ -262,7 +262,7 @@ def test_wrong_wishes_are_sentences(tmp_path: Path) -> None:
         start(CADIS(resume=True), grid)
     with pytest.raises(CadisError, match="There is no run in the folder"):
         start(CADIS(resume=True, out=tmp_path / "none"), grid)
-    with pytest.raises(CadisError, match="cadis compares the classifier layers"):
+    with pytest.raises(CadisError, match="cadis looks at the model's classifier layer"):
         CADIS().start(grid, ArrayRecord(nn.Conv2d(1, 2, 3).state_dict()))
     with pytest.raises(CadisError, match="no linear layer 'fc'; it has: 5, 7"):
         CADIS(head="fc").start(grid, small_arrays())
