@@ -9,7 +9,7 @@ from rich.table import Table
 
 from cadis.data import CATALOGUE, fetch, find, missing_files, problems, roots
 from cadis.options import check_names
-from cadis.report import loading
+from cadis.report import Fitting, loading
 
 
 def list_datasets(data_dir: Path | None) -> int:
@@ -29,7 +29,7 @@ def list_datasets(data_dir: Path | None) -> int:
         table.add_row(name, str(len(published.classes)), where, size)
     table.add_row("images:FOLDER", "", "pictures of your own", "")
     console = Console()
-    console.print(table)
+    console.print(Fitting(table))
     console.print(f"Searched: {', '.join(map(str, places))}.", soft_wrap=True, markup=False)
     console.print("Missing ones are downloaded when needed, or by: cadis data fetch NAME")
     return 0

@@ -7,6 +7,7 @@ from rich.table import Table
 from cadis.cli.options import described_attributes
 from cadis.options import as_option, catalogue, check_names, names_of, qualified
 from cadis.options.catalogue import Entry
+from cadis.report import Fitting
 
 _FACTS = {
     "paper": "Paper",
@@ -68,7 +69,7 @@ def _tell(console: Console, entry: Entry) -> None:
     console.print(f"Run it: {runs}    Compare it: cadis compare --methods fedavg,{name}")
 
 
-def _parameters(entry: Entry) -> Table:
+def _parameters(entry: Entry) -> Fitting:
     """Its parameters as options, and what they are."""
     table = Table(title="Parameters", title_justify="left")
     table.add_column("option", no_wrap=True)
@@ -79,4 +80,4 @@ def _parameters(entry: Entry) -> Table:
         default = getattr(entry.part, field, "must be given")
         option = as_option(qualified(entry.part, field))
         table.add_row(option, str(default).lower(), escape(described.get(field, "")))
-    return table
+    return Fitting(table)

@@ -25,6 +25,7 @@ from cadis.experiment import (
 from cadis.methods import METHODS, label_of
 from cadis.partition import write_partition
 from cadis.report import (
+    Fitting,
     Watched,
     census_table,
     draw_layer,
@@ -116,7 +117,7 @@ def presets(name: str | None) -> int:
         table.add_column(label_of(method), justify="right", no_wrap=True)
     for preset, found in figures.items():
         table.add_row(preset, *(f"{found[m]:.2f}" if m in found else "" for m in methods))
-    console.print(table)
+    console.print(Fitting(table))
     console.print("A preset's name: dataset, partition, clients in a round.")
     console.print("Run one by: cadis run --preset NAME    Read its file by: cadis presets NAME")
     return 0

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cadis.report.exports import RESULT_FILES, write_results
     from cadis.report.figures import draw_figures
+    from cadis.report.fitting import Fitting
     from cadis.report.layer import draw_layer, layer_table
     from cadis.report.page import (
         Watched,
@@ -33,6 +34,7 @@ _HOMES = {
     "draw_layer": "layer",
     "draw_partition": "partition",
     "group_table": "partition",
+    "Fitting": "fitting",
     "is_report": "page",
     "layer_table": "layer",
     "loading": "terminal",
@@ -54,6 +56,7 @@ _HOMES = {
 
 __all__ = [
     "RESULT_FILES",
+    "Fitting",
     "Watched",
     "census_table",
     "draw_figures",

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from cadis.analysis import Spread
+from cadis.report.fitting import Fitting
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -55,7 +56,7 @@ def fits_a_terminal(sheet: Sheet) -> bool:
     return len(sheet.columns) <= _MOST_COLUMNS
 
 
-def to_rich(sheet: Sheet) -> Table:
+def to_rich(sheet: Sheet) -> Fitting:
     """The sheet as a table for the terminal."""
     table = Table(title=escape(sheet.caption), title_justify="left", box=SIMPLE_HEAD)
     table.pad_edge, table.padding = False, (0, 1, 0, 0)  # to fit 80 columns
@@ -64,7 +65,7 @@ def to_rich(sheet: Sheet) -> Table:
     for row in range(len(sheet.rows)):
         cells = ((escape(text), best) for text, best in sheet.cells(row))
         table.add_row(*(f"[bold]{text}[/bold]" if best else text for text, best in cells))
-    return table
+    return Fitting(table)
 
 
 def to_markdown(sheet: Sheet) -> str:

@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from cadis.experiment.behaviour import Behaviour, Panel
+from cadis.report.fitting import Fitting
 from cadis.report.formats import listed
 from cadis.report.style import figure, shown
 
@@ -34,7 +35,7 @@ _BIAS_PART = 16
 """The bias is drawn as wide as this part of the features: one column in 500 would not be seen."""
 
 
-def layer_table(behaviour: Behaviour) -> Table:
+def layer_table(behaviour: Behaviour) -> Fitting:
     """A row for each model: what it was trained on, what its layer betrays, and the cosines."""
     title = f"{behaviour.dataset}, {behaviour.model}: {behaviour.training}"
     table = Table(title=escape(title), title_justify="left")
@@ -49,7 +50,7 @@ def layer_table(behaviour: Behaviour) -> Table:
         as_expected = set(panel.trained) == set(panel.grown)
         betrayed = found if as_expected else f"[yellow]{found or 'none'}[/yellow]"
         table.add_row(panel.title, str(panel.samples), true, betrayed, *cosines)
-    return table
+    return Fitting(table)
 
 
 def draw_layer(behaviour: Behaviour, path: Path) -> Path:

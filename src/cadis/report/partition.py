@@ -12,6 +12,7 @@ from torch import Tensor
 
 from cadis.analysis import Results, RunData, sample, some_of
 from cadis.experiment import Census
+from cadis.report.fitting import Fitting
 from cadis.report.formats import listed
 from cadis.report.style import ALONE, OKABE_ITO, Place, figure, shown
 
@@ -20,7 +21,7 @@ _MARGIN = 0.9
 """The widest point, as a part of the distance to the next."""
 
 
-def group_table(census: Census) -> Table:
+def group_table(census: Census) -> Fitting:
     """A row for each cluster, the largest first; or for each client, if there are no clusters."""
     clustered = census.true_clusters is not None
     table = Table(title=escape(census.title), title_justify="left")
@@ -41,10 +42,10 @@ def group_table(census: Census) -> Table:
         table.add_row(*map(escape, cells))
     if len(groups) > _ROWS:
         table.add_row(f"and {len(groups) - _ROWS} more")
-    return table
+    return Fitting(table)
 
 
-def census_table(census: Census) -> Table:
+def census_table(census: Census) -> Fitting:
     """The partition in a few numbers."""
     sizes = census.sizes
     table = Table(show_header=False)
@@ -60,7 +61,7 @@ def census_table(census: Census) -> Table:
     table.add_row("label skew (0: all alike, 1: all strangers)", f"{census.label_skew:.2f}")
     if unheld := census.unheld_classes():
         table.add_row("[yellow]classes that no client has[/yellow]", escape(listed(unheld)))
-    return table
+    return Fitting(table)
 
 
 def draw_partition(census: Census, path: Path) -> Path:

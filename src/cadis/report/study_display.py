@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress, Task, TaskID, TimeRemainingColumn
 from rich.text import Text
 
 from cadis.data import Callbacks
 from cadis.experiment import OnRound, PlannedRun, StudyCallbacks
-from cadis.report.terminal import bar_callbacks, plain_callbacks, tell
+from cadis.report.terminal import bar_callbacks, bar_columns, plain_callbacks, tell
 from cadis.runs import RoundRecord, RoundResult
 
 _MOST_ROWS = 12
@@ -25,13 +25,7 @@ def study_progress(console: Console, runs: Sequence[PlannedRun]) -> Iterator[Stu
     if not console.is_terminal:
         yield _Lines(console, runs)
         return
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        TextColumn("{task.fields[amount]}"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.fields[state]}"),
-        _TimeLeft(),
-    )
+    columns = bar_columns(console, _TimeLeft())
     # Drawn on demand, without a thread: worker processes are forked meanwhile.
     bars = Progress(*columns, console=console, auto_refresh=False, speed_estimate_period=3600)
     with bars:

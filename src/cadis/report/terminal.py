@@ -8,13 +8,21 @@ from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Column, Table
 
 from cadis.analysis import Comparison, answer, details
 from cadis.data import Callbacks
 from cadis.experiment import OnRound
 from cadis.methods import label_of
+from cadis.report.fitting import Fitting
 from cadis.report.formats import fits_a_terminal, listed, to_rich
 from cadis.report.notebook import NotebookBar
 from cadis.report.tables import notes, sheets
@@ -22,6 +30,9 @@ from cadis.runs import RoundResult, RunFolder
 from cadis.runs.observations import clusters_of
 
 _REFRESH_SECONDS = 0.1
+_SHORTEST_BAR, _LONGEST_BAR = 10, 40
+_NUMBERS = 66
+"""Columns of a terminal that words and numbers take beside a bar."""
 
 
 @contextmanager
@@ -61,14 +72,17 @@ def loading(console: Console) -> Iterator[Callbacks]:
 
 def _bars(console: Console) -> Progress:
     """Bars drawn on demand, without a thread: worker processes are forked meanwhile."""
-    columns = (
-        TextColumn("{task.description}"),
-        TextColumn("{task.fields[amount]}"),
-        BarColumn(),
-        TextColumn("{task.fields[state]}"),
-        TimeRemainingColumn(),
-    )
+    columns = bar_columns(console, TimeRemainingColumn())
     return Progress(*columns, console=console, auto_refresh=False)
+
+
+def bar_columns(console: Console, time_left: TimeRemainingColumn) -> list[ProgressColumn]:
+    """What, how much of it, a bar, how good it is, the time; a narrow terminal has no bar."""
+    what = TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold"))
+    state = TextColumn("{task.fields[state]}", table_column=Column(overflow="fold"))
+    amount, room = TextColumn("{task.fields[amount]}"), console.width - _NUMBERS
+    bars = [BarColumn(min(room, _LONGEST_BAR))] if room >= _SHORTEST_BAR else []
+    return [what, amount, *bars, state, time_left]
 
 
 def _round_bar(bars: Progress, rounds: int) -> OnRound:
@@ -126,7 +140,7 @@ def summary_table(summary: dict[str, Any], classes: Sequence[str]) -> Renderable
     return Group(table, _models_table(summary["models"])) if "models" in summary else table
 
 
-def _models_table(models: Sequence[Mapping[str, Any]]) -> Table:
+def _models_table(models: Sequence[Mapping[str, Any]]) -> Fitting:
     """A row for each of several global models."""
     table = Table(title="its models", title_justify="left")
     for number, title in enumerate(("model", "clients", "accuracy", "loss")):
@@ -134,10 +148,10 @@ def _models_table(models: Sequence[Mapping[str, Any]]) -> Table:
     for model in models:
         told = ["" if v is None else f"{v:.3f}" for v in (model["accuracy"], model["loss"])]
         table.add_row(escape(model["name"]), str(model["clients"]), *told)
-    return table
+    return Fitting(table)
 
 
-def _measures_table(summary: dict[str, Any], classes: Sequence[str]) -> Table:
+def _measures_table(summary: dict[str, Any], classes: Sequence[str]) -> Fitting:
     name = escape(label_of(summary["method"]))
     ending = "" if summary["rounds"] == 1 else "s"
     title = f"{name} after {summary['rounds']} round{ending}"
@@ -161,7 +175,7 @@ def _measures_table(summary: dict[str, Any], classes: Sequence[str]) -> Table:
         label = "[red]updates left out (see history.jsonl)[/red]"
         table.add_row(label, f"[red]{summary['rejected']}[/red]")
     table.add_row("seconds", f"{summary['seconds']['total']:.1f}")
-    return table
+    return Fitting(table)
 
 
 def _add_agreement(table: Table, summary: dict[str, Any]) -> None:

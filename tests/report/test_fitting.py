@@ -1,0 +1,124 @@
+"""In a terminal of 60 columns, no number is lost: not of a table, and not beside a bar."""
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from cadis.analysis import Comparison, read_results
+from cadis.cli.showing import presets
+from cadis.methods import CADIS, ServerState
+from cadis.report import Fitting, run_progress, show_tables, summary_table
+from cadis.report.formats import Sheet, to_rich
+from cadis.runs import RoundResult, RunState
+from fabricated import write_run, write_study
+
+SHEET = Sheet(
+    "A caption that is longer than its table is wide",
+    ["method", "best", "10-round mean", "95% interval", "client samples/s", "p"],
+    [
+        [
+            "CADIS without momentum",
+            "0.953±0.001",
+            "0.942±0.002",
+            "+0.1 to +0.2",
+            "12,345",
+            "< 0.001",
+        ],
+        [
+            "Averylongnamewithoutanyspaces",
+            "0.853±0.003",
+            "0.842±0.004",
+            "-0.1 to +0.3",
+            "67",
+            "0.5",
+        ],
+    ],
+    [(0, 1)],
+)
+
+
+def printed(what: object, width: int) -> str:
+    console = Console(width=width)
+    with console.capture() as text:
+        console.print(what)
+    lines = text.get().splitlines()
+    assert max(map(len, lines)) <= width
+    return text.get()
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 80, 120])
+def test_every_number_stays_whole(width: int) -> None:
+    text = printed(to_rich(SHEET), width)
+    for cell in [cell for row in SHEET.rows for cell in row[1:]]:
+        assert re.search(rf"(^|\s){re.escape(cell)}(\s|$)", text), (cell, text)
+    assert "…" not in text
+    assert all(word in text for title in SHEET.columns for word in title.split())
+    assert "Averylongname" in text
+
+
+def test_what_is_put_below_has_its_names_again() -> None:
+    assert printed(to_rich(SHEET), 200).count("CADIS without momentum") == 1
+    narrow = printed(to_rich(SHEET), 60)
+    parts = len(re.findall(r"^ *method", narrow, re.M))
+    assert parts > 1
+    assert narrow.count("CADIS") == parts
+    assert narrow.count("A caption that is longer than its table is wide\n") == 1
+
+
+@pytest.mark.parametrize("box", [None, SIMPLE_HEAD, Table().box])
+@pytest.mark.parametrize("edge", [True, False])
+def test_it_is_never_wider_than_the_terminal(box: object, edge: bool) -> None:
+    table = Table(box=box, pad_edge=edge)  # type: ignore[arg-type]
+    for number in range(9):
+        table.add_column(f"title {number}", justify="right")
+    table.add_row(*(f"{number}.12345678" for number in range(9)))
+    for width in range(30, 120, 7):
+        text = printed(Fitting(table), width)
+        assert all(f"{number}.12345678" in text for number in range(9))
+
+
+def test_the_tables_of_a_comparison_lose_nothing(tmp_path: Path) -> None:
+    levels = {"fedavg": 0.7, "cadis": 0.9, "scaffold": 0.8}
+    comparison = Comparison(read_results([write_study(tmp_path / "s", levels, seeds=3).path]))
+    wide, narrow = Console(width=200), Console(width=60)
+    for console in (wide, narrow):
+        with console.capture() as text:
+            show_tables(console, comparison)
+        numbers = set(re.findall(r"\d+\.\d+(?:±\d+\.\d+)?", text.get()))
+        if console is wide:
+            expected = numbers
+    assert len(expected) > 20
+    assert numbers == expected
+
+
+def test_presets_and_summaries_lose_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for width in ("60", "200"):
+        monkeypatch.setenv("COLUMNS", width)
+        presets(None)
+        found.append(sorted(re.findall(r"\d+\.\d+", capsys.readouterr().out)))
+    assert found[0] == found[1]
+    summary = write_run(tmp_path / "run", CADIS()).read_json("summary.json")
+    shown = printed(summary_table(summary, "abcde"), 40)
+    assert f"{summary['accuracy']:.3f}" in shown
+    assert f"{summary['rare_accuracy']:.3f}" in shown
+
+
+@pytest.mark.parametrize("width", [60, 70, 80, 100])
+def test_beside_a_bar_no_number_is_lost(width: int, tmp_path: Path) -> None:
+    record = write_run(tmp_path / "run", CADIS(), rounds=12).read_history()[11]
+    paper = io.StringIO()
+    with run_progress(Console(file=paper, force_terminal=True, width=width), 100) as shown:
+        on_round, callbacks = shown
+        callbacks.progress("testing on clients' data", 37, 100)
+        on_round(RoundResult(record, None, RunState(12, ServerState({}))))
+    last = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", paper.getvalue())[-8 * width :]
+    assert all(told in last for told in ("12/100", f"{record.accuracy:.3f}", "37%", "clusters"))
+    assert "…" not in last
