@@ -42,7 +42,7 @@ test-lowest:  ## Run the tests with the lowest versions that pyproject.toml allo
 	@$(PYTHON) -m venv .venv-lowest
 	@.ci/lowest > .venv-lowest/constraints.txt
 	@.venv-lowest/bin/pip install --quiet --disable-pip-version-check --constraint .venv-lowest/constraints.txt --editable '.[dev]'
-	@.venv-lowest/bin/pytest -n auto --dist worksteal
+	@.venv-lowest/bin/pytest -n auto --dist worksteal -W default  # old releases warn of newer ones
 
 torture: $(READY)  ## Attack all that is kept, thousands of times, and rewrite the table of docs/reliability.md.
 	@PYTHONPATH=tests $(BIN)/python -m torture --markdown docs/reliability.md

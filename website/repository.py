@@ -36,7 +36,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             done.add(path)
             text = _text_of(path)
             waiting += _outside(text, path)
-            page = File.generated(config, _page_of(path), content=_rewritten(text, path))
+            page = File.generated(config, _page_of(path), content=rewritten(text, path))
             page.inclusion = InclusionLevel.NOT_IN_NAV
             files.append(page)
     return files
@@ -48,7 +48,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         return markdown
     if page.is_homepage:
         page.meta["hide"] = ["navigation", "toc"]
-    return _rewritten(_with_lead(markdown), f"docs/{page.file.src_uri}")
+    return rewritten(_with_lead(markdown), f"docs/{page.file.src_uri}")
 
 
 def _with_lead(text: str) -> str:
@@ -99,7 +99,7 @@ def _page_of(path: str) -> str:
     return f"project/{name}.md"
 
 
-def _rewritten(text: str, path: str) -> str:
+def rewritten(text: str, path: str) -> str:
     """The same with links between pages of the site."""
     here = posixpath.dirname(_page_of(path))
 
