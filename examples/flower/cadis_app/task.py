@@ -88,10 +88,13 @@ def _at_sites(run: Mapping[str, Any], given: dict[str, Any]) -> Task:
         raise CadisError("Name the classes that the sites have, as in classes='aspirin,ibuprofen'.")
     size = int(run["image-size"])
     shape = tuple(int(side) for side in (run["shape"] or f"3x{size}x{size}").split("x"))
-    if len(shape) != 3 or prod(shape) < 1:
-        raise CadisError("Give the shape of one input as channels x height x width: '3x64x64'.")
+    if len(shape) not in (1, 3) or prod(shape) < 1:
+        raise CadisError(
+            "Give the shape of one input as channels x height x width: '3x64x64', or as the number "
+            "of its numbers: '20'."
+        )
     config = resolve({}, {name: value for name, value in given.items() if name != "dataset"})
-    settings = config.settings.settled(int(given["clients"]), (shape[0], shape[1]))
+    settings = config.settings.settled(int(given["clients"]), shape)
     outputs = outputs_for(config.algorithm.task, len(classes))
     model = build_model(settings, shape, outputs)
     return Task(replace(config, settings=settings), model, classes, None)

@@ -2,13 +2,13 @@
 
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any, NoReturn
 
 from cadis.core import CadisError
+from cadis.data.naming import natural
 from cadis.data.user_files import is_folder, read_object, shown
 
 _SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
@@ -81,7 +81,7 @@ def read_album(folder: Path) -> Album:
     links: list[Path] = []
     train = _read_tree(folder / "train" if split else folder, links)
     test = _read_tree(folder / "test", links) if split else []
-    classes = sorted({label for _, label, _ in train + test}, key=_natural)
+    classes = sorted({label for _, label, _ in train + test}, key=natural)
     numbers = {name: number for number, name in enumerate(classes)}
 
     def numbered(found: Iterable[tuple[Path, str, str | None]]) -> list[Picture]:
@@ -97,7 +97,7 @@ def _read_tree(folder: Path, links: list[Path]) -> list[tuple[Path, str, str | N
         folder: where they are.
         links: takes up links to folders, which are not followed: they may lead in circles.
     """
-    paths = sorted(_walk(folder, links), key=lambda path: _natural(str(path)))
+    paths = sorted(_walk(folder, links), key=lambda path: natural(str(path)))
     if not paths:
         raise CadisError(
             f"There are no pictures in {folder}; put them into one folder for each class, which "
@@ -143,12 +143,6 @@ def check_name(folder: Path) -> None:
     """Names of clients and classes are written and shown, so they must be text."""
     if shown(folder) != str(folder):
         raise CadisError(f"The name of the folder {shown(folder)} is not valid UTF-8; rename it.")
-
-
-def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
-    """Sorts 2 before 10; names that differ only in how a number is written, always alike."""
-    parts = re.split(r"(\d+)", name)
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts], name
 
 
 def are_pills(folder: Path) -> bool:

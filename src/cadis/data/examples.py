@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 import torch
 from torch import Tensor
@@ -120,44 +120,12 @@ def broken_sentence(owner: str, number: int, first: str) -> str:
     )
 
 
-def as_examples(data: object, owner: str) -> Examples:
-    """Examples of what a user has: inputs and labels, or batches of them such as a DataLoader's.
-
-    Args:
-        data: what the user has; examples are taken as they are.
-        owner: whose it is, for messages.
-    """
-    if isinstance(data, Examples):
-        return data
-    batches: Any = [data] if _is_pair(data) else data
-    try:
-        pairs = [tuple(map(torch.as_tensor, batch)) for batch in batches]
-        inputs, labels = (  # a single pair is not copied
-            parts[0] if len(parts) == 1 else torch.cat(parts) for parts in zip(*pairs, strict=True)
-        )
-    except (TypeError, ValueError, RuntimeError):  # whatever is neither a tensor nor like one
-        raise CadisError(
-            f"{owner} is not a pair of inputs and labels, nor an iterable of such batches; make "
-            "pairs of batches that are dicts: ((b['img'], b['label']) for b in loader)."
-        ) from None
-    return Examples(inputs, labels)
-
-
 def joined(parts: Sequence[Examples]) -> Examples:
     """Examples of several owners, one after the other; all are scaled alike."""
     if len(parts) == 1:
         return parts[0]
     inputs, labels = ([getattr(part, name) for part in parts] for name in ("inputs", "labels"))
     return Examples(torch.cat(inputs), torch.cat(labels), parts[0].scaling)
-
-
-def _is_pair(data: object) -> bool:
-    """Whether these are inputs and labels, and not two batches."""
-    if not isinstance(data, tuple | list) or len(data) != 2:
-        return False
-    return not any(
-        isinstance(part, tuple | list) and any(map(torch.is_tensor, part)) for part in data
-    )
 
 
 @dataclass(frozen=True)
@@ -210,6 +178,7 @@ class Dataset:
         owners: who owns which training examples, where the data say so.
         test_owners: from whom which test examples are, where the data say so.
         preprocessing: what makes a model's inputs of a raw one, where that is known.
+        client_tests: clients' test examples that are not in the test set, by client.
     """
 
     name: str
@@ -219,6 +188,7 @@ class Dataset:
     owners: Mapping[str, Tensor] = field(default_factory=dict)
     test_owners: Mapping[str, Tensor] = field(default_factory=dict)
     preprocessing: "Preprocessing | None" = None
+    client_tests: Mapping[str, Examples] = field(default_factory=dict)
 
     @property
     def num_classes(self) -> int:

@@ -1,21 +1,20 @@
 """``images:FOLDER``: a user's own pictures as a dataset."""
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from cadis.core import CadisError, generator_for
+from cadis.core import CadisError
 from cadis.data.album import Picture, are_pills, read_album, read_pills
 from cadis.data.callbacks import Callbacks
 from cadis.data.examples import Dataset, Examples, Scaling
+from cadis.data.holding_out import held_out
 from cadis.data.preprocessing import PicturePreprocessing
 from cadis.data.user_files import shown
 
 _IMAGENET = Scaling((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-_TEST_SHARE = 0.1
 _NAMED = 10
 
 
@@ -80,23 +79,6 @@ def hold_out(pictures: Sequence[Picture]) -> tuple[list[Picture], list[Picture]]
         [picture for n, picture in enumerate(pictures) if n not in held],
         [picture for n, picture in enumerate(pictures) if n in held],
     )
-
-
-def held_out(labels: Sequence[int], owners: Sequence[str | None]) -> set[int]:
-    """Which examples to set apart, by their labels and owners; see :func:`hold_out`."""
-    generator = generator_for(0, "hold out")
-    left = Counter(owners)
-    held: set[int] = set()
-    for label in dict.fromkeys(labels):
-        members = [n for n, other in enumerate(labels) if other == label]
-        wanted = max(1, round(_TEST_SHARE * len(members))) if len(members) > 1 else 0
-        for at in torch.randperm(len(members), generator=generator).tolist():
-            owner = owners[members[at]]
-            if wanted and left[owner] > 1:
-                wanted -= 1
-                left[owner] -= 1
-                held.add(members[at])
-    return held
 
 
 def _owners(pictures: Sequence[Picture]) -> dict[str, Tensor]:

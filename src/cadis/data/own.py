@@ -13,7 +13,8 @@ from torch import Tensor
 from cadis.core import CadisError
 from cadis.data.callbacks import NO_CALLBACKS, Callbacks
 from cadis.data.examples import Dataset, Examples, Scaling
-from cadis.data.images import held_out, load_images
+from cadis.data.holding_out import held_out
+from cadis.data.images import load_images
 from cadis.data.library import cache_folder
 from cadis.data.user_files import at_home, is_folder, shown
 

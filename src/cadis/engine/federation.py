@@ -100,6 +100,8 @@ class Federation:
         Their form is as it should be.
         """
         self.test.check_finite("The test set")
+        for client_id, own in self._own_tests():
+            own.check_finite(f"The test data of client {client_id}")
         if not isinstance(self.clients, Subsets):
             for client_id, client in zip(self.client_ids, self.clients, strict=True):
                 client.check_finite(f"Client {client_id}")
@@ -121,7 +123,16 @@ class Federation:
         else:
             for client_id, client in zip(self.client_ids, self.clients, strict=True):
                 yield f"Client {client_id}", client
+        for client_id, own in self._own_tests():
+            yield f"The test data of client {client_id}", own
         yield "The test set", self.test
+
+    def _own_tests(self) -> list[tuple[ClientId, Examples]]:
+        """What clients are tested on, where there is any that is not in the test set."""
+        if isinstance(self.client_tests, Subsets):
+            return []
+        pairs = zip(self.client_ids, self.client_tests, strict=False)
+        return [(client_id, own) for client_id, own in pairs if len(own)]
 
     def true_clusters_by_id(self) -> dict[ClientId, int] | None:
         """The true cluster of each client, if they are known."""

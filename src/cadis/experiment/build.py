@@ -1,6 +1,7 @@
 """From options to a dataset, a partition, a federation and a model."""
 
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 
 import torch
@@ -8,13 +9,29 @@ from torch import nn
 
 from cadis.core import CadisError, derive_seed, generator_for
 from cadis.core.user_code import is_user_code
-from cadis.data import NO_CALLBACKS, Callbacks, Dataset, Subsets, load
+from cadis.data import NO_CALLBACKS, Callbacks, Dataset, Subsets, TableColumns, load
+from cadis.data.loading import TABLES
 from cadis.engine import Federation
 from cadis.experiment.config import ExperimentConfig
 from cadis.experiment.settings import FederationSettings, Settings
 from cadis.models import MODELS, own_model
 from cadis.partition import MultiCluster, Partition, given_by_data, read_partition
 from cadis.tasks import Task
+
+_ANY_SHAPE = "mlp"
+"""Our model that takes inputs as a vector, whatever they are."""
+
+LOADED_BY = (
+    "dataset",
+    "data_dir",
+    "offline",
+    "image_size",
+    "client_column",
+    "label_column",
+    "ignore_columns",
+    "category_columns",
+)
+"""The settings that a dataset depends on."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +57,9 @@ def build_experiment(
     config = fitted(config, dataset)
     num_outputs = outputs_for(config.algorithm.task, dataset.num_classes)
     partition = build_partition(config, dataset)
-    channels, height, width = dataset.train.inputs.shape[1:]
-    settings = config.settings.settled(len(partition.indices), (channels, height))
+    settings = config.settings.settled(len(partition.indices), shape_of(dataset))
     federation = build_federation(dataset, partition)
-    model = build_model(settings, (channels, height, width), num_outputs)
+    model = build_model(settings, shape_of(dataset), num_outputs)
     return Built(replace(config, settings=settings), federation, model)
 
 
@@ -60,9 +76,30 @@ def outputs_for(task: Task, num_classes: int) -> int:
 
 def load_dataset(settings: FederationSettings, callbacks: Callbacks = NO_CALLBACKS) -> Dataset:
     """The dataset that the options name."""
-    return load(
-        settings.dataset, settings.data_dir, settings.offline, settings.image_size, callbacks
+    columns = TableColumns(
+        settings.client_column,
+        settings.label_column,
+        settings.ignore_columns,
+        settings.category_columns,
     )
+    if columns != TableColumns() and not settings.dataset.startswith(TABLES):
+        raise CadisError(
+            f"{settings.dataset} is no table, which alone has columns; leave the options of "
+            "columns out, or name a table by --dataset csv:PLACE."
+        )
+    return load(
+        settings.dataset,
+        settings.data_dir,
+        settings.offline,
+        settings.image_size,
+        callbacks,
+        columns,
+    )
+
+
+def shape_of(dataset: Dataset) -> tuple[int, ...]:
+    """Of one input: channels, height and width of a picture, or the numbers in a row."""
+    return tuple(dataset.train.inputs.shape[1:])
 
 
 def build_partition(config: ExperimentConfig, dataset: Dataset) -> Partition:
@@ -113,17 +150,25 @@ def build_federation(dataset: Dataset, partition: Partition) -> Federation:
     )
 
 
-def build_model(settings: Settings, picture: tuple[int, int, int], num_outputs: int) -> nn.Module:
+def build_model(settings: Settings, shape: tuple[int, ...], num_outputs: int) -> nn.Module:
     """The initial global model of settled settings.
 
     Args:
         settings: the model's name, and the seed.
-        picture: channels, height and width of the pictures.
+        shape: of an input: channels, height and width of a picture, or the numbers in a row.
         num_outputs: as many as the task wants: with most, one for each class.
     """
-    facts = dict(zip(("channels", "height", "width"), picture, strict=True))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(settings.seed, "model"))
         if is_user_code(settings.model):
+            sides = ("channels", "height", "width") if len(shape) == 3 else ()
+            facts = {**dict(zip(sides, shape, strict=False)), "num_features": prod(shape)}
             return own_model(settings.model, **facts, num_classes=num_outputs)
-        return MODELS[settings.model](*picture, num_outputs)
+        if len(shape) == 3:
+            return MODELS[settings.model](*shape, num_outputs)
+        if settings.model != _ANY_SHAPE:
+            raise CadisError(
+                f"{settings.model} is made for pictures, not for inputs of shape {shape}; choose "
+                f"{_ANY_SHAPE}, or one of your own."
+            )
+        return MODELS[settings.model](1, 1, prod(shape), num_outputs)
