@@ -156,7 +156,7 @@ def _of_columns(data: Any, owner: str) -> Examples:
             f"{owner} has inputs that are no numbers of one shape in: {', '.join(inputs)}; make "
             "them such by its map function, words as the numbers of their tokens."
         )
-    rows = parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
+    rows = parts[0] if len(parts) == 1 else np.stack(parts, axis=1).astype(np.float32)
     return Examples(torch.from_numpy(rows), _numbers(columns[label], owner))
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from cadis.core import CadisError
-from cadis.data.album import Picture, are_pills, read_album, read_pills
+from cadis.data.album import Album, Picture, are_pills, read_album, read_pills
 from cadis.data.callbacks import Callbacks
 from cadis.data.examples import Dataset, Examples, Scaling
 from cadis.data.holding_out import held_out
@@ -33,10 +33,7 @@ def load_images(
         classes: names of all classes that there are, if others have more of them.
     """
     album = read_pills(folder) if are_pills(folder) else read_album(folder)
-    for link in album.links:
-        callbacks.say(
-            f"Skipped {shown(link)}: it is a link to a folder, and these are not followed."
-        )
+    _tell_left_out(album, callbacks)
     if classes:
         album = album.numbered_as(classes, folder)
     train, test = (album.train, album.test) if album.test else hold_out(album.train)
@@ -51,6 +48,10 @@ def load_images(
         [picture for n, picture in enumerate(part, start) if n not in decoded.broken]
         for part, start in ((train, 0), (test, len(train)))
     )
+    left = {picture.client for picture in train}
+    for client in dict.fromkeys(picture.client for picture in album.train):
+        if client not in left:
+            callbacks.say(f"Left out {client}, which has no picture to train on that can be read.")
     for label in sorted({picture.label for picture in train} - {p.label for p in test}):
         callbacks.say(f"No picture of {album.classes[label]} is left for testing; add some.")
     if not train or not test:
@@ -65,6 +66,7 @@ def load_images(
         everything.take(slice(len(train), None)),
         album.classes,
         _owners(train),
+        _owners(test),
         preprocessing=PicturePreprocessing(3, size, size, _IMAGENET),
     )
 
@@ -88,6 +90,20 @@ def _owners(pictures: Sequence[Picture]) -> dict[str, Tensor]:
         if picture.client is not None:
             owners.setdefault(picture.client, []).append(number)
     return {client: torch.tensor(numbers) for client, numbers in owners.items()}
+
+
+def _tell_left_out(album: Album, callbacks: Callbacks) -> None:
+    for link in album.links:
+        callbacks.say(
+            f"Skipped {shown(link)}: it is a link to a folder, and these are not followed."
+        )
+    for folder in album.empty:
+        callbacks.say(f"Left out {shown(folder)}: there is no picture in it.")
+    if album.others:
+        callbacks.say(
+            f"Files left out, as they are no pictures: {len(album.others):,}, such as "
+            f"{shown(album.others[0])}."
+        )
 
 
 def _tell_broken(pictures: Sequence[Picture], broken: dict[int, str], callbacks: Callbacks) -> None:

@@ -10,6 +10,7 @@ from cadis.data.download import fetch
 from cadis.data.examples import Dataset
 from cadis.data.images import load_images
 from cadis.data.library import cache_folder, find, load_published, missing_files, roots
+from cadis.data.sites import tell_sites
 from cadis.data.tables import TableColumns, load_table
 from cadis.data.user_data import load_user_data
 from cadis.data.user_files import at_home
@@ -48,18 +49,25 @@ def load(
     """
     if name == "digits":
         return digits()
+    if name in CATALOGUE:
+        return _published(name, data_dir, offline, callbacks)
+    dataset = _own(name, image_size, callbacks, columns or TableColumns())
+    tell_sites(dataset, callbacks)
+    return dataset
+
+
+def _own(name: str, image_size: int, callbacks: Callbacks, columns: TableColumns) -> Dataset:
+    """Data of a user."""
     if name.startswith(OWN_PREFIXES):
         prefix, _, place = name.partition(":")
         if not place:
             raise CadisError(f"Name the place of your data, as in {prefix}:FOLDER.")
         if name.startswith(TABLES):
-            return load_table(name, at_home(place), columns or TableColumns(), callbacks)
+            return load_table(name, at_home(place), columns, callbacks)
         return load_images(at_home(place), image_size, cache_folder() / "pictures", callbacks)
     if _is_code(name):
         return load_user_data(name, callbacks)
-    if name not in CATALOGUE:
-        raise CadisError(f"There is no dataset '{name}'; there are: {', '.join(DATASETS)}.")
-    return _published(name, data_dir, offline, callbacks)
+    raise CadisError(f"There is no dataset '{name}'; there are: {', '.join(DATASETS)}.")
 
 
 def _is_code(name: str) -> bool:

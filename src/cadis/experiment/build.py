@@ -1,5 +1,6 @@
 """From options to a dataset, a partition, a federation and a model."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -7,9 +8,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from cadis.core import CadisError, derive_seed, generator_for
+from cadis.core import CadisError, ClientId, derive_seed, generator_for
 from cadis.core.user_code import is_user_code
-from cadis.data import NO_CALLBACKS, Callbacks, Dataset, Subsets, TableColumns, load
+from cadis.data import NO_CALLBACKS, Callbacks, Dataset, Examples, Subsets, TableColumns, load
 from cadis.data.loading import TABLES
 from cadis.engine import Federation
 from cadis.experiment.config import ExperimentConfig
@@ -57,10 +58,22 @@ def build_experiment(
     config = fitted(config, dataset)
     num_outputs = outputs_for(config.algorithm.task, dataset.num_classes)
     partition = build_partition(config, dataset)
+    if config.settings.model == "auto":
+        _check_numbers(dataset.train)
     settings = config.settings.settled(len(partition.indices), shape_of(dataset))
-    federation = build_federation(dataset, partition)
+    own = settings.own_tests and settings.partition == "clients"
+    federation = build_federation(dataset, partition, own)
     model = build_model(settings, shape_of(dataset), num_outputs)
     return Built(replace(config, settings=settings), federation, model)
+
+
+def _check_numbers(examples: Examples) -> None:
+    """Refuse to choose a model for tokens: ours take numbers that mean an amount."""
+    if examples.scaling is None and not examples.inputs.is_floating_point():
+        raise CadisError(
+            f"The inputs have type {examples.inputs.dtype}: if they are the numbers of tokens, "
+            "name a model with an embedding by --model FILE.py:FUNCTION, else make them float32."
+        )
 
 
 def outputs_for(task: Task, num_classes: int) -> int:
@@ -138,16 +151,35 @@ def fitted(config: ExperimentConfig, dataset: Dataset) -> ExperimentConfig:
     return replace(config, settings=replace(config.settings, partition=name), partitioner=dealer)
 
 
-def build_federation(dataset: Dataset, partition: Partition) -> Federation:
-    """A dataset in the hands of its clients."""
+def build_federation(dataset: Dataset, partition: Partition, own_tests: bool = False) -> Federation:
+    """A dataset in the hands of its clients.
+
+    Args:
+        dataset: what there is.
+        partition: who has which training examples.
+        own_tests: whether clients are tested on those test examples that are their own.
+    """
     return Federation(
         clients=Subsets(dataset.train, partition.indices),
         test=dataset.test,
         client_ids=partition.client_ids,
         true_clusters=partition.true_clusters,
         classes=dataset.classes,
+        client_tests=own_tests_of(dataset, partition.client_ids) if own_tests else (),
         preprocessing=dataset.preprocessing,
     )
+
+
+def own_tests_of(dataset: Dataset, client_ids: Sequence[ClientId]) -> Sequence[Examples]:
+    """Each client's own test examples, of which some may have none; empty if nobody has any."""
+    if dataset.client_tests:
+        nothing = dataset.test.take(slice(0, 0))
+        return [dataset.client_tests.get(str(client), nothing) for client in client_ids]
+    if not dataset.test_owners:
+        return ()
+    nobodys = torch.zeros(0, dtype=torch.int64)
+    owned = [dataset.test_owners.get(str(client), nobodys) for client in client_ids]
+    return Subsets(dataset.test, tuple(owned)) if any(map(len, owned)) else ()
 
 
 def build_model(settings: Settings, shape: tuple[int, ...], num_outputs: int) -> nn.Module:

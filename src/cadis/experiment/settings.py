@@ -89,6 +89,8 @@ class Settings(FederationSettings):
             for rounding.
         client_test: what share of each client's samples is held out: the client never trains on
             them, and is tested on them instead of on its training data.
+        own_tests: test clients on those test samples that are their own, where the data say whose
+            they are and no share is held out; else they are tested on their training data.
         speeds: samples a second that clients handle, for a simulated clock: LOW:HIGH, between
             which they are drawn, or a file FILE.json of {client: samples a second}; without it,
             everybody is equally fast.
@@ -109,6 +111,7 @@ class Settings(FederationSettings):
     eval_every: Annotated[int, Gt(0)] = 1
     stack: bool = True
     client_test: Annotated[float, Ge(0), Lt(1)] = 0.0
+    own_tests: bool = True
     speeds: str = ""
 
     def settled(self, num_clients: int, shape: tuple[int, ...]) -> "Settings":

@@ -25,6 +25,7 @@ ADDED_SETTINGS = {
     "stack": True,
     "client_test": 0.0,
     "speeds": "",
+    "own_tests": False,
     "client_column": "",
     "label_column": "",
     "ignore_columns": [],

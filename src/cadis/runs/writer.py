@@ -32,6 +32,7 @@ MAY_CHANGE = (
     "offline",
     "test_clients",
     "eval_every",
+    "own_tests",
 )
 """What may differ when a run is resumed: none of it changes the rounds themselves, but for
 rounding."""
