@@ -106,7 +106,9 @@ def task_at(node: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[Task, Data
     task = read_task(run, clients)
     place = node.get("images") or node.get("tensors")
     if place:
-        return task, load_own(Path(str(place)), task.classes, task.config.settings.image_size)
+        settings = task.config.settings
+        own = load_own(Path(str(place)), task.classes, settings.image_size, cache=settings.cache)
+        return task, own
     if task.federation is None:
         raise CadisError(
             "This site has no data: start it with --node-config 'images=\"FOLDER\"' or "
@@ -127,8 +129,9 @@ def task_at(node: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[Task, Data
 def server_data(task: Task, run: Mapping[str, Any]) -> Examples | None:
     """What the server tests the global model on, if it has anything."""
     if run["test"]:
-        size = task.config.settings.image_size
-        own = load_own(Path(str(run["test"])), task.classes, size)
+        settings = task.config.settings
+        place = Path(str(run["test"]))
+        own = load_own(place, task.classes, settings.image_size, cache=settings.cache)
         return Examples(
             torch.cat([own.train.inputs, own.test.inputs]),
             torch.cat([own.train.labels, own.test.labels]),

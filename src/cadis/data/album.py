@@ -8,6 +8,7 @@ from pathlib import Path, PurePath
 from typing import Any, NoReturn
 
 from cadis.core import CadisError
+from cadis.data.dicom import is_dicom
 from cadis.data.naming import natural
 from cadis.data.user_files import is_folder, read_object, shown
 
@@ -152,7 +153,7 @@ def _walk(folder: Path, aside: _Aside) -> Iterator[Path]:
         for name in files:
             if name.startswith("."):
                 continue
-            if Path(name).suffix.lower() in _SUFFIXES:
+            if Path(name).suffix.lower() in _SUFFIXES or is_dicom(Path(place, name)):
                 yield Path(place, name)
             else:
                 aside.others.append(Path(place, name))
@@ -191,7 +192,8 @@ def read_pills(folder: Path) -> Album:
     classes = tuple(names.get(number, "-") for number in range(max(names) + 1))
     test = []
     if is_folder(folder / "server_dataset"):
-        test = _read_side(folder / "server_dataset", numbers)
+        found = _read_side(folder / "server_dataset", numbers)
+        test = [replace(picture, client=None) for picture in found]  # the server's, not client 0's
     return Album(_read_side(folder / "client_dataset", numbers), test, classes)
 
 

@@ -83,7 +83,16 @@ class Examples:
     def check_finite(self, owner: str) -> None:
         """Refuse inputs that are infinite or not a number."""
         if len(broken := self.broken()):
-            raise CadisError(broken_sentence(owner, len(broken), f"sample {int(broken[0])}"))
+            first = int(broken[0])
+            told = f"sample {first}", self.first_broken(first)
+            raise CadisError(broken_sentence(owner, len(broken), *told))
+
+    def first_broken(self, sample: int) -> str:
+        """Where in a sample, and what, the first input is that is infinite or not a number."""
+        numbers = self.inputs[sample]
+        place = tuple(numbers.isfinite().logical_not().nonzero()[0].tolist())
+        what = "not a number" if numbers[place].isnan() else "infinite"
+        return f"{what} at position {', '.join(map(str, place))}" if place else what
 
     def broken(self) -> Tensor:
         """Positions of samples with an input that is infinite or not a number, (m,)."""
@@ -112,11 +121,11 @@ class Examples:
             raise CadisError(f"{owner} has a negative label; classes are numbered from 0.")
 
 
-def broken_sentence(owner: str, number: int, first: str) -> str:
+def broken_sentence(owner: str, number: int, first: str, where: str) -> str:
     """What to tell of samples that are infinite or not a number."""
     return (
         f"{owner} has {number} samples with inputs that are infinite or not a number, {first} "
-        "being the first; repair them or leave them out."
+        f"being the first ({where}); repair them or leave them out."
     )
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from cadis.core import CadisError
 from cadis.data.album import Album, Picture, are_pills, read_album, read_pills
 from cadis.data.callbacks import Callbacks
+from cadis.data.dicom import check_dicom_extra, is_dicom
 from cadis.data.examples import Dataset, Examples, Scaling
 from cadis.data.holding_out import held_out
 from cadis.data.preprocessing import PicturePreprocessing
@@ -19,7 +20,7 @@ _NAMED = 10
 
 
 def load_images(
-    folder: Path, size: int, cache: Path, callbacks: Callbacks, classes: Sequence[str] = ()
+    folder: Path, size: int, cache: Path | None, callbacks: Callbacks, classes: Sequence[str] = ()
 ) -> Dataset:
     """The pictures in a folder, as :func:`read_album` or :func:`read_pills` finds them.
 
@@ -28,7 +29,7 @@ def load_images(
     Args:
         folder: where they are.
         size: pixels a side to which they are resized.
-        cache: where decoded pictures are kept.
+        cache: where decoded pictures are kept; None is nowhere.
         callbacks: called as it goes on.
         classes: names of all classes that there are, if others have more of them.
     """
@@ -38,10 +39,12 @@ def load_images(
         album = album.numbered_as(classes, folder)
     train, test = (album.train, album.test) if album.test else hold_out(album.train)
     pictures = [*train, *test]
+    if any(is_dicom(picture.path) for picture in pictures):
+        check_dicom_extra()
     # Only now: what opens pictures takes a while to import, and no other dataset needs it.
     from cadis.data.picture_cache import decode  # noqa: PLC0415
 
-    decoded = decode([picture.path for picture in pictures], size, cache, callbacks)
+    decoded = decode([picture.path for picture in pictures], size, cache, callbacks, str(folder))
     _tell_broken(pictures, decoded.broken, callbacks)
     _tell_animated([pictures[number] for number in decoded.animated], callbacks)
     train, test = (

@@ -9,7 +9,7 @@ from cadis.data.digits import digits
 from cadis.data.download import fetch
 from cadis.data.examples import Dataset
 from cadis.data.images import load_images
-from cadis.data.library import cache_folder, find, load_published, missing_files, roots
+from cadis.data.library import find, load_published, missing_files, picture_cache, roots
 from cadis.data.sites import tell_sites
 from cadis.data.tables import TableColumns, load_table
 from cadis.data.user_data import load_user_data
@@ -35,6 +35,7 @@ def load(
     image_size: int = 224,
     callbacks: Callbacks = NO_CALLBACKS,
     columns: TableColumns | None = None,
+    cache: bool = True,
 ) -> Dataset:
     """A dataset by name.
 
@@ -46,17 +47,20 @@ def load(
         image_size: to which pictures of ``images:`` are resized.
         callbacks: called as it goes on.
         columns: what the columns of tables are.
+        cache: whether decoded pictures are kept in the user's cache.
     """
     if name == "digits":
         return digits()
     if name in CATALOGUE:
         return _published(name, data_dir, offline, callbacks)
-    dataset = _own(name, image_size, callbacks, columns or TableColumns())
+    dataset = _own(name, image_size, callbacks, columns or TableColumns(), cache)
     tell_sites(dataset, callbacks)
     return dataset
 
 
-def _own(name: str, image_size: int, callbacks: Callbacks, columns: TableColumns) -> Dataset:
+def _own(
+    name: str, image_size: int, callbacks: Callbacks, columns: TableColumns, cache: bool
+) -> Dataset:
     """Data of a user."""
     if name.startswith(OWN_PREFIXES):
         prefix, _, place = name.partition(":")
@@ -64,7 +68,7 @@ def _own(name: str, image_size: int, callbacks: Callbacks, columns: TableColumns
             raise CadisError(f"Name the place of your data, as in {prefix}:FOLDER.")
         if name.startswith(TABLES):
             return load_table(name, at_home(place), columns, callbacks)
-        return load_images(at_home(place), image_size, cache_folder() / "pictures", callbacks)
+        return load_images(at_home(place), image_size, picture_cache(cache), callbacks)
     if _is_code(name):
         return load_user_data(name, callbacks)
     raise CadisError(f"There is no dataset '{name}'; there are: {', '.join(DATASETS)}.")

@@ -6,6 +6,7 @@ from cadis.data.callbacks import Callbacks
 from cadis.data.examples import Dataset
 
 _NAMED = 10
+_LARGE = 1000.0
 _FEW = 30
 """Of fewer test samples, accuracy says little."""
 
@@ -17,6 +18,8 @@ def tell_sites(dataset: Dataset, callbacks: Callbacks) -> None:
         callbacks.say(
             f"The test set has {len(dataset.test)} samples: accuracy moves in steps of {step}."
         )
+    if dataset.train.inputs.is_floating_point():
+        _tell_large(dataset, callbacks)
     if not dataset.owners:
         return
     trained = {client: len(own) for client, own in dataset.owners.items()}
@@ -30,6 +33,16 @@ def tell_sites(dataset: Dataset, callbacks: Callbacks) -> None:
         )
     if tested:
         _tell_few({client: tested.get(client, 0) for client in trained}, callbacks)
+
+
+def _tell_large(dataset: Dataset, callbacks: Callbacks) -> None:
+    """What is far from 0 makes a model diverge at any usual learning rate."""
+    largest = float(dataset.train.inputs.abs().max())
+    if _LARGE < largest < float("inf"):
+        callbacks.say(
+            f"Inputs are as large as {largest:,.0f}, at which training may diverge; scale them to "
+            "around 1."
+        )
 
 
 def _tell_amounts(

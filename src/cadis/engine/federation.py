@@ -111,7 +111,8 @@ class Federation:
             own = indices[torch.isin(indices, broken)] if len(broken) else broken
             if len(own):
                 first = f"sample {int(own[0])} of the training set"
-                raise CadisError(broken_sentence(f"Client {client_id}", len(own), first))
+                where = self.clients.examples.first_broken(int(own[0]))
+                raise CadisError(broken_sentence(f"Client {client_id}", len(own), first, where))
 
     def _parts(self) -> Iterator[tuple[str, Examples]]:
         """Everybody's examples with a name; those that share one dataset as a whole."""

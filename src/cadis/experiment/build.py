@@ -27,6 +27,7 @@ LOADED_BY = (
     "data_dir",
     "offline",
     "image_size",
+    "cache",
     "client_column",
     "label_column",
     "ignore_columns",
@@ -107,6 +108,7 @@ def load_dataset(settings: FederationSettings, callbacks: Callbacks = NO_CALLBAC
         settings.image_size,
         callbacks,
         columns,
+        settings.cache,
     )
 
 

@@ -26,6 +26,8 @@ class FederationSettings:
             download them to.
         offline: never download anything.
         image_size: pixels a side to which pictures of images:FOLDER are resized.
+        cache: keep decoded pictures of images:FOLDER in the user's cache, so that they are decoded
+            once; "cadis data cache" lists and clears it.
         client_column: column of a table that says whose a row is; without it, each file is a
             client's.
         label_column: column of a table that says the class of a row; without it, "label".
@@ -45,6 +47,7 @@ class FederationSettings:
     data_dir: str = ""
     offline: bool = False
     image_size: Annotated[int, Ge(8), Le(1024)] = 224
+    cache: bool = True
     client_column: str = ""
     label_column: str = ""
     ignore_columns: tuple[str, ...] = ()

@@ -26,6 +26,7 @@ ADDED_SETTINGS = {
     "client_test": 0.0,
     "speeds": "",
     "own_tests": False,
+    "cache": True,
     "client_column": "",
     "label_column": "",
     "ignore_columns": [],

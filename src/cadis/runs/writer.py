@@ -33,6 +33,7 @@ MAY_CHANGE = (
     "test_clients",
     "eval_every",
     "own_tests",
+    "cache",
 )
 """What may differ when a run is resumed: none of it changes the rounds themselves, but for
 rounding."""
