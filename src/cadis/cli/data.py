@@ -32,6 +32,8 @@ def list_datasets(data_dir: Path | None) -> int:
             where, size = escape(str(found.folder)), f"{found.size / 1e6:,.0f}"
         table.add_row(name, str(len(published.classes)), where, size)
     table.add_row("images:FOLDER", "", "pictures of your own", "")
+    table.add_row("csv:PLACE", "", "tables of your own, Parquet by parquet:PLACE", "")
+    table.add_row("FILE.py:FUNCTION", "", "what a function of your own returns", "")
     console = Console()
     console.print(table)
     console.print(f"Searched: {', '.join(map(str, places))}.", soft_wrap=True, markup=False)

@@ -61,7 +61,8 @@ def load_table(name: str, place: Path, columns: TableColumns, callbacks: Callbac
             f"The column {columns.label or _LABEL} has {len(classes):,} classes; name a column "
             f"with 2 to {_MOST_CLASSES:,} of them by --label-column."
         )
-    labels = [classes.index(label) for label in names]
+    numbers = {each: number for number, each in enumerate(classes)}
+    labels = [numbers[each] for each in names]
     train, test = _split(rows, labels, callbacks, classes)
     how = _fitted(rows, train, columns, callbacks)
     inputs = how.encode(rows.columns)
