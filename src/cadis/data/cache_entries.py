@@ -141,7 +141,7 @@ def _entry(path: Path) -> CacheEntry:
     used = max(file.stat().st_mtime for file in [path, *files])
     size = sum(file.stat().st_size for file in files)
     told: dict[str, object] = {}
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, LookupError, RecursionError):
         told = json.loads((path / INDEX).read_text(encoding="utf-8").splitlines()[0])
     side, number, source = (
         told.get(name) if isinstance(told, dict) else None for name in ("side", "number", "source")
