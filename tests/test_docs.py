@@ -19,7 +19,10 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 
 
-@pytest.mark.parametrize("title", ["Your own pictures", "Partitions", "Your own model"])
+SHOWN = ["Your own pictures", "Your own tables", "Data from Python", "Partitions", "Your own model"]
+
+
+@pytest.mark.parametrize("title", SHOWN)
 def test_a_section_as_it_stands(
     title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """What a user may give to ``cadis.run``: it works, or it is one sentence before training."""
 
 import json
+import math
 import sys
 import tomllib
 from dataclasses import replace
@@ -52,8 +53,10 @@ def test_broken_inputs_are_named(value: float) -> None:
     """And not taken for a learning rate that is too large."""
     clients = [(inputs.clone(), labels) for inputs, labels in CLIENTS]
     clients[1][0][4, 0, 1, 1] = clients[1][0][7, 0, 0, 0] = value
+    what = "not a number" if math.isnan(value) else "infinite"
     sentence = (
-        "Client b has 2 samples with inputs that are infinite or not a number, sample 4 being the"
+        "Client b has 2 samples with inputs that are infinite or not a number, sample 4 being the "
+        rf"first \({what} at position 0, 1, 1\)"
     )
     with pytest.raises(CadisError, match=sentence):
         run(clients=clients, client_ids=["a", "b", "c"])

@@ -61,6 +61,13 @@ def test_data_verify_names_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Mon
     assert "toy: all 4 files in" in good("data", "verify", "toy", *where)
     assert "mnist: missing" in good("data", "verify", *where)
     assert cadis("data", "verify", "mnist", *where).exit_code == 1
+    lost = tmp_path / "data" / "toy" / "t10k-labels-idx1-ubyte"
+    content = lost.read_bytes()
+    lost.unlink()
+    result = cadis("data", *where, "verify")
+    assert result.exit_code == 1
+    assert f"toy: {lost.parent} lacks {lost.name}" in result.output
+    lost.write_bytes(content)
     damaged = tmp_path / "data" / "toy" / "train-labels-idx1-ubyte"
     damaged.write_bytes(damaged.read_bytes()[:-1])
     result = cadis("data", *where, "verify")
@@ -249,3 +256,17 @@ def test_a_real_download(real_data: Callable[[str], Path], monkeypatch: pytest.M
     text = good("data", "fetch", "mnist", "--data-dir", "fetched")
     assert "downloading train-images-idx3-ubyte.gz" in text
     assert "all 4 files" in good("data", "verify", "mnist", "--data-dir", "fetched")
+
+
+def test_the_cache_of_pictures_is_listed_and_cleared(tmp_path: Path) -> None:
+    pills = tmp_path / "pills"
+    draw_pills(pills, clients=3, beside=True)
+    shown = ("partition", "--dataset", f"images:{pills}", "--image-size", "8")
+    good(*shown, "--figure", str(tmp_path / "a.png"), "--no-cache")
+    assert not (tmp_path / "cache" / "cadis" / "pictures").exists()
+    good(*shown, "--figure", str(tmp_path / "a.png"))
+    listed = good("data", "cache")
+    assert str(pills) in listed
+    assert "at most 10 GB" in listed
+    assert "Removed" in good("data", "cache", "--clear")
+    assert str(pills) not in good("data", "cache")

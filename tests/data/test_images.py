@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -30,7 +31,13 @@ class Ear:
     def __init__(self) -> None:
         self.progress: list[tuple[str, int, int]] = []
         self.said: list[str] = []
-        self.callbacks = Callbacks(lambda *call: self.progress.append(call), self.said.append)
+        self.counted: list[str] = []
+        self.callbacks = Callbacks(lambda *call: self.progress.append(call), self._hear)
+
+    def _hear(self, sentence: str) -> None:
+        """Who has how much is told of each folder."""
+        counts = re.search(r"test set has|test samples|to train on|Files left out", sentence)
+        (self.counted if counts else self.said).append(sentence)
 
 
 def draw_classes(folder: Path, **pictures: int) -> Path:
@@ -360,3 +367,29 @@ def test_a_picture_that_vanishes_is_named(tmp_path: Path) -> None:
     load(f"images:{folder}", image_size=8, callbacks=Callbacks(remove, ear.said.append))
     assert any(line.endswith("more pictures that cannot be read.") for line in ear.said)
     assert "No such file or directory" in ear.said[0]
+
+
+def test_what_is_left_out_and_who_has_little_is_said(tmp_path: Path) -> None:
+    for client in ("ann", "bob"):
+        draw_classes(tmp_path / "in" / client, apple=10, pear=10)
+    draw_classes(tmp_path / "in" / "eve", pear=2)
+    (tmp_path / "in" / "fay" / "pear").mkdir(parents=True)
+    (tmp_path / "in" / "ann" / "notes.txt").write_text("no picture")
+    (tmp_path / "in" / "gil" / "pear").mkdir(parents=True)
+    (tmp_path / "in" / "gil" / "pear" / "x.png").write_bytes(b"no picture")
+    (tmp_path / "in" / "gil" / "pear" / "y.png").write_bytes(b"no picture")
+    ear = Ear()
+    dataset = load_folder(tmp_path / "in", ear)
+    notes = tmp_path / "in" / "ann" / "notes.txt"
+    amounts = {client: len(own) for client, own in dataset.owners.items()}
+    tests = {client: len(own) for client, own in dataset.test_owners.items()}
+    assert sum(amounts.values()) == len(dataset.train)
+    assert sum(tests.values()) == len(dataset.test)
+    assert f"Left out {tmp_path / 'in' / 'fay'}: there is no picture in it." in ear.said
+    assert any(each.startswith("Left out gil, which has no picture") for each in ear.counted)
+    each = ", ".join(f"{name} {amounts[name]} + {tests.get(name, 0)}" for name in amounts)
+    assert f"Files left out, as they are no pictures: 1, such as {notes}." in ear.counted
+    assert f"Samples to train on + to test on: {each}." in ear.counted
+    steps = f"accuracy moves in steps of {1 / len(dataset.test):.2g}."
+    assert f"The test set has {len(dataset.test)} samples: {steps}" in ear.counted
+    assert any("fewer than 30 test samples" in sentence for sentence in ear.counted)

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cadis.core import RunError
+from cadis.core import CadisError, RunError
 from cadis.data import NO_CALLBACKS, Callbacks
+from cadis.data.cache_entries import cache_entries, clear
 from cadis.data.picture_cache import Decoded, decode
 from support import draw_picture
 
@@ -149,3 +150,84 @@ def test_a_picture_that_may_be_read_at_last(pictures: list[Path], tmp_path: Path
     assert decode(pictures, SIZE, tmp_path / "cache", NO_CALLBACKS).broken[0] == "Permission denied"
     pictures[0].chmod(0o644)
     assert 0 not in decode(pictures, SIZE, tmp_path / "cache", NO_CALLBACKS).broken
+
+
+def test_only_the_owner_may_see_what_is_kept(pictures: list[Path], tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        decode(pictures, SIZE, tmp_path / "cache", NO_CALLBACKS)
+    finally:
+        os.umask(before)
+    for path in [tmp_path / "cache", *(tmp_path / "cache").rglob("*")]:
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
+
+
+def test_without_a_cache_nothing_is_left(pictures: list[Path], tmp_path: Path) -> None:
+    kept = decode(pictures, SIZE, tmp_path / "cache", NO_CALLBACKS)
+    before = sorted(tmp_path.rglob("*"))
+    count = Count()
+    assert same(decode(pictures, SIZE, None, count.callbacks()), kept)
+    assert count == list(range(1, 11))
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_entries_say_where_they_come_from(pictures: list[Path], tmp_path: Path) -> None:
+    decode(pictures, SIZE, tmp_path / "cache", NO_CALLBACKS, str(tmp_path / "in"))
+    (entry,) = cache_entries(tmp_path / "cache")
+    assert (entry.pictures, entry.side, entry.source) == (9, SIZE, str(tmp_path / "in"))
+    assert entry.size == 9 * SIZE * SIZE * 3 + (entry.path / "index.json").stat().st_size
+    assert abs(entry.used - time.time()) < 60
+
+
+def test_what_was_used_least_recently_goes_first(
+    pictures: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    for number, size in enumerate((10, 11, 12)):
+        decode(pictures, size, cache, NO_CALLBACKS)
+        for path in cache.iterdir():
+            if next(e for e in cache_entries(cache) if e.path == path).side == size:
+                for each in (path, *path.iterdir()):
+                    os.utime(each, (number, number))
+    decode(pictures, 10, cache, NO_CALLBACKS)  # is used again
+    (cache / "notes.txt").write_text("mine")
+    room = sum(9 * side * side * 3 + 1000 for side in (10, 13))
+    monkeypatch.setenv("CADIS_CACHE_GB", str(room / 1e9))
+    decode(pictures, 13, cache, NO_CALLBACKS)
+    assert {entry.side for entry in cache_entries(cache)} == {10, 13}
+    assert (cache / "notes.txt").exists()
+    said: list[str] = []
+    large = decode(pictures, 40, cache, Callbacks(say=said.append))
+    assert len(large.pixels) == 9
+    assert large.pixels[4, 0, 0].tolist() == [255, 0, 0]  # though its file is gone
+    assert 40 not in {entry.side for entry in cache_entries(cache)}
+    assert "are not kept" in said[0]
+
+
+def test_a_cache_of_no_size_keeps_nothing(
+    pictures: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CADIS_CACHE_GB", "0")
+    assert len(decode(pictures, SIZE, tmp_path / "cache", NO_CALLBACKS).pixels) == 9
+    assert not (tmp_path / "cache").exists()
+    monkeypatch.setenv("CADIS_CACHE_GB", "much")
+    with pytest.raises(CadisError, match="CADIS_CACHE_GB is 'much'"):
+        decode(pictures, SIZE, tmp_path / "cache", NO_CALLBACKS)
+
+
+def test_the_cache_is_cleared_but_for_what_is_not_ours(
+    pictures: list[Path], tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    decode(pictures, SIZE, cache, NO_CALLBACKS)
+    old = cache / "0123456789abcdef0123"  # as version 1 left it
+    other, making = cache / "mine", cache / ".draft-new"
+    for folder, name in ((old, "pixels.npy"), (other, "pixels.raw"), (making, "pixels.raw")):
+        folder.mkdir()
+        (folder / name).write_bytes(bytes(10))
+    assert len(cache_entries(cache)) == 3
+    gone, kept = clear(cache)
+    assert len(gone) == 2
+    assert [entry.path for entry in kept] == [making]
+    assert {path.name for path in cache.iterdir()} == {"mine", ".draft-new"}
+    assert (other / "pixels.raw").exists()

@@ -70,7 +70,7 @@ def trained_by_hand(given: dict[str, Any]) -> Tensor:
     """The first panel by bare torch: 100 samples of class 0, one epoch of SGD."""
     config = resolve({}, given)
     train = load_dataset(config.settings).train
-    model = build_model(config.settings.settled(5, (1, 8)), (1, 8, 8), 10)
+    model = build_model(config.settings.settled(5, (1, 8, 8)), (1, 8, 8), 10)
     before = deepcopy(model.state_dict())
     pool = (train.labels == 0).nonzero()[:, 0]
     pool = pool[torch.randperm(len(pool), generator=generator_for(given["seed"], "layer", 0))][:100]

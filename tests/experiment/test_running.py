@@ -209,7 +209,7 @@ def test_arrays_of_numpy_will_do() -> None:
     federation = small_federation()
     clients = ((client.inputs.numpy(), client.labels.numpy()) for client in federation.clients)
     test = federation.test.inputs.numpy(), federation.test.labels.numpy()
-    result = cadis.run(small_model(), clients, test, rounds=1, workers=1)  # type: ignore[arg-type]
+    result = cadis.run(small_model(), clients, test, rounds=1, workers=1)
     assert len(result.history) == 1
 
 

@@ -39,7 +39,7 @@ def test_a_model_of_ones_own(
     monkeypatch.setattr(sys, "path", list(sys.path))
     module = f"mine_{tmp_path.name}"
     (tmp_path / f"{module}.py").write_text(f"from torch import nn\n{body}\n")
-    facts = {"channels": 1, "height": 4, "width": 4, "num_classes": 7}
+    facts = {"channels": 1, "height": 4, "width": 4, "num_features": 16, "num_classes": 7}
     if not sentence:
         model = own_model(f"{module}:net", **facts)
         assert isinstance(model, nn.Linear)

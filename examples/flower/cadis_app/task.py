@@ -92,10 +92,13 @@ def _at_sites(run: Mapping[str, Any], given: dict[str, Any]) -> Task:
         raise CadisError("Name the classes that the sites have, as in classes='aspirin,ibuprofen'.")
     size = int(run["image-size"])
     shape = tuple(int(side) for side in (run["shape"] or f"3x{size}x{size}").split("x"))
-    if len(shape) != 3 or prod(shape) < 1:
-        raise CadisError("Give the shape of one input as channels x height x width: '3x64x64'.")
+    if len(shape) not in (1, 3) or prod(shape) < 1:
+        raise CadisError(
+            "Give the shape of one input as channels x height x width: '3x64x64', or as the number "
+            "of its numbers: '20'."
+        )
     config = resolve({}, {name: value for name, value in given.items() if name != "dataset"})
-    settings = config.settings.settled(int(given["clients"]), (shape[0], shape[1]))
+    settings = config.settings.settled(int(given["clients"]), shape)
     outputs = outputs_for(config.algorithm.task, len(classes))
     model = build_model(settings, shape, outputs)
     inputs = ModelInputs(shape, "float32")  # only the sites know how theirs are scaled
@@ -108,7 +111,9 @@ def task_at(node: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[Task, Data
     task = read_task(run, clients)
     place = node.get("images") or node.get("tensors")
     if place:
-        return task, load_own(Path(str(place)), task.classes, task.config.settings.image_size)
+        settings = task.config.settings
+        own = load_own(Path(str(place)), task.classes, settings.image_size, cache=settings.cache)
+        return task, own
     if task.federation is None:
         raise CadisError(
             "This site has no data: start it with --node-config 'images=\"FOLDER\"' or "
@@ -129,8 +134,9 @@ def task_at(node: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[Task, Data
 def server_data(task: Task, run: Mapping[str, Any]) -> Examples | None:
     """What the server tests the global model on, if it has anything."""
     if run["test"]:
-        size = task.config.settings.image_size
-        own = load_own(Path(str(run["test"])), task.classes, size)
+        settings = task.config.settings
+        place = Path(str(run["test"]))
+        own = load_own(place, task.classes, settings.image_size, cache=settings.cache)
         return Examples(
             torch.cat([own.train.inputs, own.test.inputs]),
             torch.cat([own.train.labels, own.test.labels]),

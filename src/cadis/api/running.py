@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from cadis.analysis import read_results
 from cadis.api.showing import shown_progress
 from cadis.api.tracking import Tracking
 from cadis.core import CadisError, ClientId, one_thread
-from cadis.data import Examples, Subsets, as_examples
+from cadis.data import Examples, Subsets, as_examples, by_name, joined, single
 from cadis.engine import Engine, EngineSettings, Federation
 from cadis.engine.speeds import speeds_by_client
 from cadis.experiment import OnRound, RunResult, execute
@@ -43,9 +43,10 @@ from cadis.transforms import Transform
 @one_thread()
 def run(
     model: nn.Module,
-    clients: Iterable[tuple[Tensor, Tensor] | Examples],
-    test: tuple[Tensor, Tensor] | Examples,
+    clients: Iterable[Any] | Mapping[ClientId, Any],
+    test: Any = None,
     *,
+    client_tests: Iterable[Any] | Mapping[ClientId, Any] = (),
     rounds: int,
     method: Method | str = "cadis",
     sampler: Sampler | str = "auto",
@@ -85,8 +86,12 @@ def run(
     Args:
         model: the initial global model, any module that makes one vector of logits of a sample; it
             is not changed. Some methods look at its classifier, which must be linear for them.
-        clients: inputs and labels of each client, or examples of a loaded dataset.
-        test: inputs and labels that the global model is tested on, likewise.
+        clients: the data of each client, in a list, or in a dict by its name. Data are a pair of
+            inputs and labels, a ``torch.utils.data.Dataset``, a DataLoader, a dataset of Hugging
+            Face's ``datasets``, or examples of a loaded dataset.
+        test: data that the global model is tested on; by default all of ``client_tests``.
+        client_tests: data of each client that it is tested on and never trains on, in a list or
+            a dict, as clients are; a client that has none may be left out of a dict.
         rounds: how many rounds.
         method: how to learn.
         sampler: who takes part in a round; "auto" is what the method goes with: for CADIS
@@ -113,7 +118,7 @@ def run(
         stack: train several clients at once where the model is small; the results are the same but
             for rounding.
         client_test: what share of each client's samples is held out: the client never trains on
-            them, and is tested on them instead of on its training data.
+            them, and is tested on them instead of on its training data or ``client_tests``.
         speeds: samples a second that clients handle, for the simulated clock: by client, or one
             after the other; "LOW:HIGH" to draw them from, or a file "FILE.json"; by default
             everybody is equally fast.
@@ -132,12 +137,9 @@ def run(
         raise CadisError("Give the folder of the run to resume as out.")
     if not isinstance(model, nn.Module):
         raise CadisError(f"The model must be a torch.nn.Module, not a {type(model).__name__}.")
-    federation = Federation(
-        clients=_clients(clients),
-        test=as_examples(test, "The test set"),
-        client_ids=tuple(client_ids),
-        true_clusters=None if true_clusters is None else _true_clusters(true_clusters),
-    )
+    federation = _federation(model, clients, test, client_tests, client_ids)
+    if true_clusters is not None:
+        federation = replace(federation, true_clusters=_true_clusters(true_clusters))
     local = {
         "epochs": epochs,
         "batch_size": batch_size,
@@ -192,15 +194,57 @@ def _warn(sentence: str) -> None:
     warnings.warn(sentence, stacklevel=2)
 
 
-def _clients(clients: Iterable[tuple[Tensor, Tensor] | Examples]) -> Sequence[Examples]:
+def _federation(
+    model: nn.Module,
+    clients: Iterable[Any] | Mapping[ClientId, Any],
+    test: Any,
+    client_tests: Iterable[Any] | Mapping[ClientId, Any],
+    client_ids: Sequence[ClientId],
+) -> Federation:
+    """Who has what; inputs of 64 bits are made such as the model takes."""
+    if isinstance(clients, Mapping) and not client_ids:
+        client_ids = tuple(clients)
+    own = _everybodys(clients, "Client")
+    double = any(parameter.dtype == torch.float64 for parameter in model.parameters())
+    fitting = (lambda examples: examples) if double else single
+    tests = _tests_of(client_tests, tuple(client_ids) or tuple(range(len(own))))
+    if test is None and not any(map(len, tests)):
+        raise CadisError("Give data that the global model is tested on, as test.")
+    whole = as_examples(test, "The test set") if test is not None else joined([*filter(len, tests)])
+    return Federation(
+        clients=own if isinstance(own, Subsets) else [fitting(each) for each in own],
+        test=fitting(whole),
+        client_ids=tuple(client_ids),
+        client_tests=[fitting(each if len(each) else whole.take(slice(0, 0))) for each in tests],
+    )
+
+
+def _everybodys(data: Any, what: str) -> Sequence[Examples]:
     """Everybody's examples; a client without a name yet is called by its position."""
-    if isinstance(clients, Subsets):  # which are in memory once
-        return clients
-    if not isinstance(clients, Iterable):
+    if isinstance(data, Subsets):  # which are in memory once
+        return data
+    if not isinstance(data, Iterable):
         raise CadisError(
-            f"The clients must be a list of inputs and labels, not a {type(clients).__name__}."
+            f"The clients must be a list of inputs and labels, not a {type(data).__name__}."
         )
-    return [as_examples(client, f"Client {n}") for n, client in enumerate(clients)]
+    return [*by_name(data, what).values()]
+
+
+def _tests_of(data: Any, ids: Sequence[ClientId]) -> Sequence[Examples]:
+    """Each client's own test data, some of which may be empty; nothing if none has any."""
+    if isinstance(data, Mapping):
+        named = by_name(data, "The test data of")
+        if strange := named.keys() - set(map(str, ids)):
+            raise CadisError(f"There are test data of {min(strange)}, which is no client.")
+        nothing = Examples(torch.zeros(0), torch.zeros(0, dtype=torch.int64))
+        return [named.get(str(client), nothing) for client in ids] if named else ()
+    tests = _everybodys(data, "The test data of")
+    if len(tests) not in (0, len(ids)):
+        raise CadisError(
+            f"There are test data of {len(tests)} clients, but {len(ids)} clients; give some for "
+            "each, or name them in a dict."
+        )
+    return tests
 
 
 def _speeds(

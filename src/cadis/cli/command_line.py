@@ -219,6 +219,13 @@ def verify(ctx: click.Context, names: tuple[str, ...], data_dir: Path | None) ->
     call("data", "verify_datasets", names, data_dir or ctx.obj)
 
 
+@data.command()
+@click.option("--clear", is_flag=True, help="Remove all of it.")
+def cache(clear: bool) -> None:
+    """List the decoded pictures that are kept, or remove them."""
+    call("data", "show_cache", clear)
+
+
 @click.group()
 def deploy() -> None:
     """Run a federation on machines of its own, with Flower."""

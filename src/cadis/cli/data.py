@@ -1,6 +1,7 @@
 """``cadis data``: which datasets are there, fetching and checking them."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -8,6 +9,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from cadis.data import CATALOGUE, fetch, find, missing_files, problems, roots
+from cadis.data.cache_entries import cache_entries, cache_limit
+from cadis.data.cache_entries import clear as clear_cache
+from cadis.data.library import cache_folder
 from cadis.options import check_names
 from cadis.report import Fitting, loading
 
@@ -28,6 +32,8 @@ def list_datasets(data_dir: Path | None) -> int:
             where, size = escape(str(found.folder)), f"{found.size / 1e6:,.0f}"
         table.add_row(name, str(len(published.classes)), where, size)
     table.add_row("images:FOLDER", "", "pictures of your own", "")
+    table.add_row("csv:PLACE", "", "tables of your own, Parquet by parquet:PLACE", "")
+    table.add_row("FILE.py:FUNCTION", "", "what a function of your own returns", "")
     console = Console()
     console.print(Fitting(table))
     console.print(f"Searched: {', '.join(map(str, places))}.", soft_wrap=True, markup=False)
@@ -50,6 +56,33 @@ def fetch_datasets(names: Sequence[str], data_dir: Path | None) -> int:
     return 0
 
 
+def show_cache(clear: bool) -> int:
+    """List what is kept of users' pictures, or remove it."""
+    folder, console = cache_folder() / "pictures", Console()
+    if clear:
+        gone, kept = clear_cache(folder)
+        told = f"Removed {sum(e.size for e in gone) / 1e6:,.1f} MB of decoded pictures"
+        left = f"; {len(kept)} more are in use or cannot be removed" if kept else ""
+        console.print(f"{told} from {folder}{left}.", soft_wrap=True, markup=False)
+        return 1 if kept else 0
+    entries = cache_entries(folder)
+    table = Table(title="Decoded pictures", title_justify="left")
+    for column in ("from", "pictures", "side", "MB", "last used"):
+        table.add_column(column, overflow="fold", justify="left" if column == "from" else "right")
+    for entry in entries:
+        numbers = ("?" if n is None else f"{n:,}" for n in (entry.pictures, entry.side))
+        used = datetime.fromtimestamp(entry.used).strftime("%Y-%m-%d %H:%M")
+        source = escape(entry.source or entry.path.name)
+        table.add_row(source, *numbers, f"{entry.size / 1e6:,.1f}", used)
+    if entries:
+        console.print(table)
+    total = f"{sum(entry.size for entry in entries) / 1e6:,.1f} MB"
+    limit = f"at most {cache_limit() / 1e9:g} GB (CADIS_CACHE_GB)"
+    console.print(f"{folder} has {total}, {limit}.", soft_wrap=True, markup=False)
+    console.print("Remove it by: cadis data cache --clear    Keep nothing by: --no-cache")
+    return 0
+
+
 def verify_datasets(names: Sequence[str], data_dir: Path | None) -> int:
     """Compare what is there with what was published; 1 if anything is wrong."""
     check_names("dataset to verify", names, CATALOGUE)
@@ -57,8 +90,9 @@ def verify_datasets(names: Sequence[str], data_dir: Path | None) -> int:
     for name in names or CATALOGUE:
         found = find(CATALOGUE[name], places)
         if found is None:
-            wrong += bool(names)
-            lack = missing_files(CATALOGUE[name], places) or "missing"
+            lacking = missing_files(CATALOGUE[name], places)
+            wrong += bool(names or lacking)  # one that nobody has asked for need not be there
+            lack = lacking or "missing"
             console.print(
                 f"{name}: {lack}; fetch it by: cadis data fetch {name}",
                 soft_wrap=True,

@@ -69,7 +69,8 @@ def compare_options(own: Sequence[Part] = (), taken: Collection[str] = ()) -> li
 
 def layer_options(*_: object) -> list[GeneratedOption]:
     """Those that matter to the training of single clients."""
-    names = {"dataset", "data_dir", "offline", "image_size", "seed", "model", "head"}
+    names = {"dataset", "data_dir", "offline", "image_size", "cache", "seed", "model", "head"}
+    names |= {"client_column", "label_column", "ignore_columns", "category_columns"}
     names |= {"epochs", "batch_size", "lr", "workers", "device"}
     return [option for option in run_options() if option.name in names]
 

@@ -81,7 +81,8 @@ def file_options(experiment: Path | None, preset: str | None) -> dict[str, Any]:
 
 def plain_name(*parts: str) -> str:
     """What was asked for, such as a method and a dataset, as one name; of paths their last part."""
-    names = (Path(part.removeprefix("images:")).resolve().name for part in parts)
+    places = (re.sub(r"^(images|csv|parquet):", "", part) for part in parts)
+    names = (re.sub(r"\.(csv|tsv|parquet)$", "", Path(place).resolve().name) for place in places)
     return re.sub(r"[^\w.-]+", "-", "-".join(names))
 
 

@@ -16,6 +16,7 @@ from cadis.experiment import (
     fitted,
     load_dataset,
     observe_layer,
+    own_tests_of,
     paper_figures,
     preset_names,
     preset_text,
@@ -52,7 +53,8 @@ def partition(
         dataset = load_dataset(config.settings, callbacks)
     config = fitted(config, dataset)
     name, dealt = config.settings.partition, build_partition(config, dataset)
-    census = Census.take(f"{dataset.name}, {name}", dataset, dealt)
+    own = own_tests_of(dataset, dealt.client_ids) if name == "clients" else ()
+    census = Census.take(f"{dataset.name}, {name}", dataset, dealt, own)
     console.print(group_table(census))
     console.print(census_table(census))
     default = Path("runs") / f"partition-{plain_name(dataset.name, name)}.png"

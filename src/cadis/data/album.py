@@ -2,13 +2,14 @@
 
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any, NoReturn
 
 from cadis.core import CadisError
+from cadis.data.dicom import is_dicom
+from cadis.data.naming import natural
 from cadis.data.user_files import is_folder, read_object, shown
 
 _SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
@@ -41,12 +42,16 @@ class Album:
         test: that no client sees; empty if the folder has no such part.
         classes: names of the classes.
         links: to other folders, in which no picture was looked for.
+        others: files that are not named as pictures are.
+        empty: folders of clients or classes in which there is no picture.
     """
 
     train: list[Picture]
     test: list[Picture]
     classes: tuple[str, ...]
     links: tuple[Path, ...] = ()
+    others: tuple[Path, ...] = ()
+    empty: tuple[Path, ...] = ()
 
     def numbered_as(self, classes: Sequence[str], folder: Path) -> "Album":
         """With numbers for classes of which this folder may have only some."""
@@ -78,26 +83,37 @@ def read_album(folder: Path) -> Album:
         )
     check_name(folder)
     split = is_folder(folder / "train") and is_folder(folder / "test")
-    links: list[Path] = []
-    train = _read_tree(folder / "train" if split else folder, links)
-    test = _read_tree(folder / "test", links) if split else []
-    classes = sorted({label for _, label, _ in train + test}, key=_natural)
+    aside = _Aside()
+    train = _read_tree(folder / "train" if split else folder, aside)
+    test = _read_tree(folder / "test", aside) if split else []
+    classes = sorted({label for _, label, _ in train + test}, key=natural)
     numbers = {name: number for number, name in enumerate(classes)}
 
     def numbered(found: Iterable[tuple[Path, str, str | None]]) -> list[Picture]:
         return [Picture(path, numbers[label], client) for path, label, client in found]
 
-    return Album(numbered(train), numbered(test), tuple(classes), tuple(links))
+    left = (tuple(aside.links), tuple(aside.others), tuple(aside.empty))
+    return Album(numbered(train), numbered(test), tuple(classes), *left)
 
 
-def _read_tree(folder: Path, links: list[Path]) -> list[tuple[Path, str, str | None]]:
-    """Path, class and client of each picture, as the folders that it is in say.
+@dataclass
+class _Aside:
+    """What is left out of a folder, to be told.
 
-    Args:
-        folder: where they are.
-        links: takes up links to folders, which are not followed: they may lead in circles.
+    Attributes:
+        links: to folders, which are not followed: they may lead in circles.
+        others: files that are not named as pictures are.
+        empty: folders of clients or classes without any picture.
     """
-    paths = sorted(_walk(folder, links), key=lambda path: _natural(str(path)))
+
+    links: list[Path] = field(default_factory=list)
+    others: list[Path] = field(default_factory=list)
+    empty: list[Path] = field(default_factory=list)
+
+
+def _read_tree(folder: Path, aside: _Aside) -> list[tuple[Path, str, str | None]]:
+    """Path, class and client of each picture, as the folders that it is in say."""
+    paths = sorted(_walk(folder, aside), key=lambda path: natural(str(path)))
     if not paths:
         raise CadisError(
             f"There are no pictures in {folder}; put them into one folder for each class, which "
@@ -118,22 +134,34 @@ def _read_tree(folder: Path, links: list[Path]) -> list[tuple[Path, str, str | N
             )
     for place in {path.parent for path in paths}:
         check_name(place)
+    aside.empty += _empty_folders(folder, {names[0] for _, names in found}, aside.links)
     return [(path, parts[-2], parts[0] if len(parts) == 3 else None) for path, parts in found]
 
 
-def _walk(folder: Path, links: list[Path]) -> Iterator[Path]:
+def _empty_folders(folder: Path, filled: set[str], links: Sequence[Path]) -> list[Path]:
+    """Folders of clients, or of classes, in which no picture was found."""
+    folders = [path for path in folder.iterdir() if path.is_dir() and path not in links]
+    empty = [path for path in folders if path.name not in filled and path.name[0] != "."]
+    return sorted(empty, key=lambda path: natural(path.name))
+
+
+def _walk(folder: Path, aside: _Aside) -> Iterator[Path]:
     """All files that are named as pictures are, but hidden ones."""
     for place, folders, files in os.walk(folder, onerror=_refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        links += [Path(place, name) for name in folders if Path(place, name).is_symlink()]
+        aside.links += [Path(place, name) for name in folders if Path(place, name).is_symlink()]
         for name in files:
-            if Path(name).suffix.lower() in _SUFFIXES and not name.startswith("."):
+            if name.startswith("."):
+                continue
+            if Path(name).suffix.lower() in _SUFFIXES or is_dicom(Path(place, name)):
                 yield Path(place, name)
+            else:
+                aside.others.append(Path(place, name))
 
 
 def find_pictures(folder: Path) -> list[Path]:
     """All pictures in a folder and the folders within, but hidden ones; 2 comes before 10."""
-    return sorted(_walk(folder, []), key=lambda path: _natural(str(path)))
+    return sorted(_walk(folder, _Aside()), key=lambda path: natural(str(path)))
 
 
 def _refuse(error: OSError) -> NoReturn:
@@ -148,12 +176,6 @@ def check_name(folder: Path) -> None:
     """Names of clients and classes are written and shown, so they must be text."""
     if shown(folder) != str(folder):
         raise CadisError(f"The name of the folder {shown(folder)} is not valid UTF-8; rename it.")
-
-
-def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
-    """Sorts 2 before 10; names that differ only in how a number is written, always alike."""
-    parts = re.split(r"(\d+)", name)
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts], name
 
 
 def are_pills(folder: Path) -> bool:
@@ -175,7 +197,8 @@ def read_pills(folder: Path) -> Album:
     classes = tuple(names.get(number, "-") for number in range(max(names) + 1))
     test = []
     if is_folder(folder / "server_dataset"):
-        test = _read_side(folder / "server_dataset", numbers)
+        found = _read_side(folder / "server_dataset", numbers)
+        test = [replace(picture, client=None) for picture in found]  # the server's, not client 0's
     return Album(_read_side(folder / "client_dataset", numbers), test, classes)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 import torch
 from torch import Tensor
@@ -85,7 +85,16 @@ class Examples:
     def check_finite(self, owner: str) -> None:
         """Refuse inputs that are infinite or not a number."""
         if len(broken := self.broken()):
-            raise CadisError(broken_sentence(owner, len(broken), f"sample {int(broken[0])}"))
+            first = int(broken[0])
+            told = f"sample {first}", self.first_broken(first)
+            raise CadisError(broken_sentence(owner, len(broken), *told))
+
+    def first_broken(self, sample: int) -> str:
+        """Where in a sample, and what, the first input is that is infinite or not a number."""
+        numbers = self.inputs[sample]
+        place = tuple(numbers.isfinite().logical_not().nonzero()[0].tolist())
+        what = "not a number" if numbers[place].isnan() else "infinite"
+        return f"{what} at position {', '.join(map(str, place))}" if place else what
 
     def broken(self) -> Tensor:
         """Positions of samples with an input that is infinite or not a number, (m,)."""
@@ -114,35 +123,12 @@ class Examples:
             raise CadisError(f"{owner} has a negative label; classes are numbered from 0.")
 
 
-def broken_sentence(owner: str, number: int, first: str) -> str:
+def broken_sentence(owner: str, number: int, first: str, where: str) -> str:
     """What to tell of samples that are infinite or not a number."""
     return (
         f"{owner} has {number} samples with inputs that are infinite or not a number, {first} "
-        "being the first; repair them or leave them out."
+        f"being the first ({where}); repair them or leave them out."
     )
-
-
-def as_examples(data: object, owner: str) -> Examples:
-    """Examples of what a user has: inputs and labels, or batches of them such as a DataLoader's.
-
-    Args:
-        data: what the user has; examples are taken as they are.
-        owner: whose it is, for messages.
-    """
-    if isinstance(data, Examples):
-        return data
-    batches: Any = [data] if _is_pair(data) else data
-    try:
-        pairs = [tuple(map(torch.as_tensor, batch)) for batch in batches]
-        inputs, labels = (  # a single pair is not copied
-            parts[0] if len(parts) == 1 else torch.cat(parts) for parts in zip(*pairs, strict=True)
-        )
-    except (TypeError, ValueError, RuntimeError):  # whatever is neither a tensor nor like one
-        raise CadisError(
-            f"{owner} is not a pair of inputs and labels, nor an iterable of such batches; make "
-            "pairs of batches that are dicts: ((b['img'], b['label']) for b in loader)."
-        ) from None
-    return Examples(inputs, labels)
 
 
 def joined(parts: Sequence[Examples]) -> Examples:
@@ -151,15 +137,6 @@ def joined(parts: Sequence[Examples]) -> Examples:
         return parts[0]
     inputs, labels = ([getattr(part, name) for part in parts] for name in ("inputs", "labels"))
     return Examples(torch.cat(inputs), torch.cat(labels), parts[0].scaling)
-
-
-def _is_pair(data: object) -> bool:
-    """Whether these are inputs and labels, and not two batches."""
-    if not isinstance(data, tuple | list) or len(data) != 2:
-        return False
-    return not any(
-        isinstance(part, tuple | list) and any(map(torch.is_tensor, part)) for part in data
-    )
 
 
 @dataclass(frozen=True, repr=False)
@@ -214,6 +191,7 @@ class Dataset:
         owners: who owns which training examples, where the data say so.
         test_owners: from whom which test examples are, where the data say so.
         preprocessing: what makes a model's inputs of a raw one, where that is known.
+        client_tests: clients' test examples that are not in the test set, by client.
     """
 
     name: str
@@ -223,6 +201,7 @@ class Dataset:
     owners: Mapping[str, Tensor] = field(default_factory=dict)
     test_owners: Mapping[str, Tensor] = field(default_factory=dict)
     preprocessing: "Preprocessing | None" = None
+    client_tests: Mapping[str, Examples] = field(default_factory=dict)
 
     __repr__ = short_repr
 

@@ -1,26 +1,26 @@
 """``images:FOLDER``: a user's own pictures as a dataset."""
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from cadis.core import CadisError, generator_for
-from cadis.data.album import Picture, are_pills, read_album, read_pills
+from cadis.core import CadisError
+from cadis.data.album import Album, Picture, are_pills, read_album, read_pills
 from cadis.data.callbacks import Callbacks
+from cadis.data.dicom import check_dicom_extra, is_dicom
 from cadis.data.examples import Dataset, Examples, Scaling
+from cadis.data.holding_out import held_out
 from cadis.data.preprocessing import PicturePreprocessing
 from cadis.data.user_files import shown
 
 _IMAGENET = Scaling((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-_TEST_SHARE = 0.1
 _NAMED = 10
 
 
 def load_images(
-    folder: Path, size: int, cache: Path, callbacks: Callbacks, classes: Sequence[str] = ()
+    folder: Path, size: int, cache: Path | None, callbacks: Callbacks, classes: Sequence[str] = ()
 ) -> Dataset:
     """The pictures in a folder, as :func:`read_album` or :func:`read_pills` finds them.
 
@@ -29,29 +29,32 @@ def load_images(
     Args:
         folder: where they are.
         size: pixels a side to which they are resized.
-        cache: where decoded pictures are kept.
+        cache: where decoded pictures are kept; None is nowhere.
         callbacks: called as it goes on.
         classes: names of all classes that there are, if others have more of them.
     """
     album = read_pills(folder) if are_pills(folder) else read_album(folder)
-    for link in album.links:
-        callbacks.say(
-            f"Skipped {shown(link)}: it is a link to a folder, and these are not followed."
-        )
+    _tell_left_out(album, callbacks)
     if classes:
         album = album.numbered_as(classes, folder)
     train, test = (album.train, album.test) if album.test else hold_out(album.train)
     pictures = [*train, *test]
+    if any(is_dicom(picture.path) for picture in pictures):
+        check_dicom_extra()
     # Only now: what opens pictures takes a while to import, and no other dataset needs it.
     from cadis.data.picture_cache import decode  # noqa: PLC0415
 
-    decoded = decode([picture.path for picture in pictures], size, cache, callbacks)
+    decoded = decode([picture.path for picture in pictures], size, cache, callbacks, str(folder))
     _tell_broken(pictures, decoded.broken, callbacks)
     _tell_animated([pictures[number] for number in decoded.animated], callbacks)
     train, test = (
         [picture for n, picture in enumerate(part, start) if n not in decoded.broken]
         for part, start in ((train, 0), (test, len(train)))
     )
+    left = {picture.client for picture in train}
+    for client in dict.fromkeys(picture.client for picture in album.train):
+        if client not in left:
+            callbacks.say(f"Left out {client}, which has no picture to train on that can be read.")
     for label in sorted({picture.label for picture in train} - {p.label for p in test}):
         callbacks.say(f"No picture of {album.classes[label]} is left for testing; add some.")
     if not train or not test:
@@ -66,6 +69,7 @@ def load_images(
         everything.take(slice(len(train), None)),
         album.classes,
         _owners(train),
+        _owners(test),
         preprocessing=PicturePreprocessing(3, size, size, _IMAGENET),
     )
 
@@ -82,23 +86,6 @@ def hold_out(pictures: Sequence[Picture]) -> tuple[list[Picture], list[Picture]]
     )
 
 
-def held_out(labels: Sequence[int], owners: Sequence[str | None]) -> set[int]:
-    """Which examples to set apart, by their labels and owners; see :func:`hold_out`."""
-    generator = generator_for(0, "hold out")
-    left = Counter(owners)
-    held: set[int] = set()
-    for label in dict.fromkeys(labels):
-        members = [n for n, other in enumerate(labels) if other == label]
-        wanted = max(1, round(_TEST_SHARE * len(members))) if len(members) > 1 else 0
-        for at in torch.randperm(len(members), generator=generator).tolist():
-            owner = owners[members[at]]
-            if wanted and left[owner] > 1:
-                wanted -= 1
-                left[owner] -= 1
-                held.add(members[at])
-    return held
-
-
 def _owners(pictures: Sequence[Picture]) -> dict[str, Tensor]:
     """The pictures of each client; nothing if nobody is said to own any."""
     owners: dict[str, list[int]] = {}
@@ -106,6 +93,20 @@ def _owners(pictures: Sequence[Picture]) -> dict[str, Tensor]:
         if picture.client is not None:
             owners.setdefault(picture.client, []).append(number)
     return {client: torch.tensor(numbers) for client, numbers in owners.items()}
+
+
+def _tell_left_out(album: Album, callbacks: Callbacks) -> None:
+    for link in album.links:
+        callbacks.say(
+            f"Skipped {shown(link)}: it is a link to a folder, and these are not followed."
+        )
+    for folder in album.empty:
+        callbacks.say(f"Left out {shown(folder)}: there is no picture in it.")
+    if album.others:
+        callbacks.say(
+            f"Files left out, as they are no pictures: {len(album.others):,}, such as "
+            f"{shown(album.others[0])}."
+        )
 
 
 def _tell_broken(pictures: Sequence[Picture], broken: dict[int, str], callbacks: Callbacks) -> None:

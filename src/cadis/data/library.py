@@ -54,6 +54,11 @@ def cache_folder() -> Path:
     return user_cache_path("cadis", appauthor=False)
 
 
+def picture_cache(kept: bool = True) -> Path | None:
+    """Where decoded pictures are kept, if they are."""
+    return cache_folder() / "pictures" if kept else None
+
+
 def find(published: Published, places: Sequence[Path]) -> Found | None:
     """The first complete copy, in whichever form; None if there is none."""
     for root in places:

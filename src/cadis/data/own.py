@@ -13,8 +13,10 @@ from torch import Tensor
 from cadis.core import CadisError
 from cadis.data.callbacks import NO_CALLBACKS, Callbacks
 from cadis.data.examples import Dataset, Examples, Scaling
-from cadis.data.images import held_out, load_images
-from cadis.data.library import cache_folder
+from cadis.data.holding_out import held_out
+from cadis.data.images import load_images
+from cadis.data.library import picture_cache
+from cadis.data.table_files import TABLE_SUFFIXES
 from cadis.data.user_files import at_home, is_folder, shown
 
 _WHITE = {torch.uint8: 255, torch.uint16: 65535}
@@ -22,7 +24,11 @@ _WHITE = {torch.uint8: 255, torch.uint16: 65535}
 
 
 def load_own(
-    place: Path, classes: Sequence[str], image_size: int = 224, callbacks: Callbacks = NO_CALLBACKS
+    place: Path,
+    classes: Sequence[str],
+    image_size: int = 224,
+    callbacks: Callbacks = NO_CALLBACKS,
+    cache: bool = True,
 ) -> Dataset:
     """An owner's data; no more than the names of the classes is known elsewhere.
 
@@ -36,10 +42,11 @@ def load_own(
         classes: names of all classes, in the order of their numbers.
         image_size: pixels a side to which pictures are resized.
         callbacks: called as it goes on.
+        cache: whether decoded pictures are kept in the user's cache.
     """
     place = at_home(place)
     if is_folder(place):
-        return load_images(place, image_size, cache_folder() / "pictures", callbacks, classes)
+        return load_images(place, image_size, picture_cache(cache), callbacks, classes)
     tensors = _read(place)
     everything = _examples(tensors, "", shown(place), len(classes))
     if "test_inputs" in tensors or "test_labels" in tensors:
@@ -88,6 +95,11 @@ def _scaled(inputs: Tensor, labels: Tensor) -> Examples:
 
 def _read(place: Path) -> dict[str, Tensor]:
     """Named tensors, without running anything that a file may contain."""
+    if place.suffix in TABLE_SUFFIXES:
+        raise CadisError(
+            f"{shown(place)} is a table, which every site would scale otherwise; make tensors of "
+            "all sites' tables in one way, and save them as .safetensors or .npz."
+        )
     if place.suffix not in (".npz", ".safetensors"):
         raise CadisError(
             f"{shown(place)} is neither a folder of pictures nor a .safetensors or .npz file."

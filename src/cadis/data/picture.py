@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from cadis.data.dicom import DicomError, is_dicom, read_dicom
 from cadis.data.user_files import shown
 
 _PLAIN = {"1", "L", "P", "RGB", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"}
@@ -47,14 +48,19 @@ def read_picture(path: Path, size: int) -> Frame:
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe might never end
             raise PictureError("it is not an ordinary file")
+        if is_dicom(path):
+            shades, several = read_dicom(path)
+            upright = Image.fromarray(shades).convert("RGB")
+            return Frame(_squeezed(upright, size), several)
         with Image.open(path) as image:
             _check_transparent_colour(image)
             image.draft("RGB", (2 * size, 2 * size))  # a large JPEG need not be decoded whole
             upright = to_rgb(ImageOps.exif_transpose(image), image)
-            pixels = np.asarray(upright.resize((size, size), Image.Resampling.BILINEAR))
-            return Frame(pixels, _has_more_frames(image))
+            return Frame(_squeezed(upright, size), _has_more_frames(image))
     except PictureError:
         raise
+    except DicomError as error:
+        raise PictureError(str(error)) from None
     except UnidentifiedImageError:
         raise PictureError("it is not a picture that can be read") from None
     except Image.DecompressionBombError:
@@ -63,6 +69,10 @@ def read_picture(path: Path, size: int) -> Frame:
     except Exception as error:  # whatever a broken file may raise
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise PictureError(shown(" ".join(why.split()).rstrip("."))) from error
+
+
+def _squeezed(upright: Image.Image, size: int) -> NDArray[np.uint8]:
+    return np.asarray(upright.resize((size, size), Image.Resampling.BILINEAR))
 
 
 def to_rgb(image: Image.Image, source: Image.Image) -> Image.Image:

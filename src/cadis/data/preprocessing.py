@@ -62,12 +62,9 @@ class NumberColumn:
         return torch.stack(parts, dim=1).float()
 
     def _number(self, value: str) -> float:
-        try:
-            number = math.nan if is_missing(value) else float(value)
-        except ValueError:
-            raise CadisError(
-                f"The column {self.name} has {value!r} where a number belongs."
-            ) from None
+        number = math.nan if is_missing(value) else number_in(value)
+        if number is None:
+            raise CadisError(f"The column {self.name} has {value!r} where a number belongs.")
         if math.isinf(number):
             raise CadisError(f"The column {self.name} has {value!r}, which is infinite.")
         return number
@@ -87,9 +84,13 @@ class CategoryColumn:
 
     def encode(self, values: Sequence[str]) -> Tensor:
         """The column as inputs, (n, categories)."""
+        numbers = {category: number for number, category in enumerate(self.categories)}
         words = ["" if is_missing(value) else value.strip() for value in values]
-        rows = [[float(word == category) for category in self.categories] for word in words]
-        return torch.tensor(rows).reshape(len(words), len(self.categories))
+        inputs = torch.zeros(len(words), len(self.categories))
+        known = [(row, numbers[word]) for row, word in enumerate(words) if word in numbers]
+        rows, places = torch.tensor(known, dtype=torch.int64).view(-1, 2).unbind(dim=1)
+        inputs[rows, places] = 1.0
+        return inputs
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,14 @@ Preprocessing: TypeAlias = PicturePreprocessing | TablePreprocessing
 def is_missing(value: str) -> bool:
     """Whether a cell of a table says that there is no value."""
     return value.strip().lower() in _MISSING
+
+
+def number_in(value: str) -> float | None:
+    """The number that a cell of a table says, if it is one; 1_000 is none."""
+    try:
+        return None if "_" in value else float(value)
+    except ValueError:
+        return None
 
 
 def to_json(preprocessing: Preprocessing) -> dict[str, Any]:

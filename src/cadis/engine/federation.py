@@ -102,16 +102,19 @@ class Federation:
         Their form is as it should be.
         """
         self.test.check_finite("The test set")
+        for client_id, own in self._own_tests():
+            own.check_finite(f"The test data of client {client_id}")
         if not isinstance(self.clients, Subsets):
             for client_id, client in zip(self.client_ids, self.clients, strict=True):
                 client.check_finite(f"Client {client_id}")
             return
         broken = self.clients.examples.broken()
         for client_id, indices in zip(self.client_ids, self.clients.indices, strict=True):
-            own = indices[torch.isin(indices, broken)] if len(broken) else broken
-            if len(own):
-                first = f"sample {int(own[0])} of the training set"
-                raise CadisError(broken_sentence(f"Client {client_id}", len(own), first))
+            found = indices[torch.isin(indices, broken)] if len(broken) else broken
+            if len(found):
+                first = f"sample {int(found[0])} of the training set"
+                where = self.clients.examples.first_broken(int(found[0]))
+                raise CadisError(broken_sentence(f"Client {client_id}", len(found), first, where))
 
     def _parts(self) -> Iterator[tuple[str, Examples]]:
         """Everybody's examples with a name; those that share one dataset as a whole."""
@@ -123,7 +126,16 @@ class Federation:
         else:
             for client_id, client in zip(self.client_ids, self.clients, strict=True):
                 yield f"Client {client_id}", client
+        for client_id, own in self._own_tests():
+            yield f"The test data of client {client_id}", own
         yield "The test set", self.test
+
+    def _own_tests(self) -> list[tuple[ClientId, Examples]]:
+        """What clients are tested on, where there is any that is not in the test set."""
+        if isinstance(self.client_tests, Subsets):
+            return []
+        pairs = zip(self.client_ids, self.client_tests, strict=False)
+        return [(client_id, own) for client_id, own in pairs if len(own)]
 
     def true_clusters_by_id(self) -> dict[ClientId, int] | None:
         """The true cluster of each client, if they are known."""

@@ -9,6 +9,7 @@ from cadis.experiment.build import (
     fitted,
     load_dataset,
     outputs_for,
+    own_tests_of,
 )
 from cadis.experiment.census import Census, describe_federation
 from cadis.experiment.comparing import (
@@ -59,6 +60,7 @@ __all__ = [
     "method_variants",
     "observe_layer",
     "outputs_for",
+    "own_tests_of",
     "paper_figures",
     "parse_grid",
     "planned_runs",

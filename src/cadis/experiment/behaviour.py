@@ -19,7 +19,7 @@ from cadis.core import (
 )
 from cadis.data import NO_CALLBACKS, Callbacks, Dataset, Subsets
 from cadis.engine import Engine, Federation
-from cadis.experiment.build import build_model, load_dataset
+from cadis.experiment.build import build_model, load_dataset, shape_of
 from cadis.experiment.config import ExperimentConfig
 from cadis.experiment.settings import Settings
 from cadis.methods import FedAvg, ServerRound, ServerState, Weighing
@@ -153,9 +153,8 @@ def observe_layer(
         client_ids=tuple(plan.title for plan in plans),
         classes=dataset.classes,
     )
-    channels, height, width = dataset.train.inputs.shape[1:]
-    settings = config.settings.settled(len(plans), (channels, height))
-    model = build_model(settings, (channels, height, width), dataset.num_classes)
+    settings = config.settings.settled(len(plans), shape_of(dataset))
+    model = build_model(settings, shape_of(dataset), dataset.num_classes)
     updates, has_bias = _train(model, settings, federation, callbacks)
     panels = tuple(
         Panel(plan.title, plan.trained, len(indices), update)

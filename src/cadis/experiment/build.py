@@ -1,19 +1,37 @@
 """From options to a dataset, a partition, a federation and a model."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from cadis.core import CadisError, derive_seed, generator_for
-from cadis.data import NO_CALLBACKS, Callbacks, Dataset, Subsets, load
+from cadis.core import CadisError, ClientId, derive_seed, generator_for
+from cadis.data import NO_CALLBACKS, Callbacks, Dataset, Examples, Subsets, TableColumns, load
+from cadis.data.loading import TABLES
 from cadis.engine import Federation
 from cadis.experiment.config import ExperimentConfig
 from cadis.experiment.settings import FederationSettings, Settings
 from cadis.models import build_network
 from cadis.partition import MultiCluster, Partition, given_by_data, read_partition
 from cadis.tasks import Task
+
+_ANY_SHAPE = "mlp"
+"""Our model that takes inputs as a vector, whatever they are."""
+
+LOADED_BY = (
+    "dataset",
+    "data_dir",
+    "offline",
+    "image_size",
+    "cache",
+    "client_column",
+    "label_column",
+    "ignore_columns",
+    "category_columns",
+)
+"""The settings that a dataset depends on."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +57,22 @@ def build_experiment(
     config = fitted(config, dataset)
     num_outputs = outputs_for(config.algorithm.task, dataset.num_classes)
     partition = build_partition(config, dataset)
-    channels, height, width = dataset.train.inputs.shape[1:]
-    settings = config.settings.settled(len(partition.indices), (channels, height))
-    federation = build_federation(dataset, partition)
-    model = build_model(settings, (channels, height, width), num_outputs)
+    if config.settings.model == "auto":
+        _check_numbers(dataset.train)
+    settings = config.settings.settled(len(partition.indices), shape_of(dataset))
+    own = settings.own_tests and settings.partition == "clients"
+    federation = build_federation(dataset, partition, own)
+    model = build_model(settings, shape_of(dataset), num_outputs)
     return Built(replace(config, settings=settings), federation, model)
+
+
+def _check_numbers(examples: Examples) -> None:
+    """Refuse to choose a model for tokens: ours take numbers that mean an amount."""
+    if examples.scaling is None and not examples.inputs.is_floating_point():
+        raise CadisError(
+            f"The inputs have type {examples.inputs.dtype}: if they are the numbers of tokens, "
+            "name a model with an embedding by --model FILE.py:FUNCTION, else make them float32."
+        )
 
 
 def outputs_for(task: Task, num_classes: int) -> int:
@@ -59,9 +88,31 @@ def outputs_for(task: Task, num_classes: int) -> int:
 
 def load_dataset(settings: FederationSettings, callbacks: Callbacks = NO_CALLBACKS) -> Dataset:
     """The dataset that the options name."""
-    return load(
-        settings.dataset, settings.data_dir, settings.offline, settings.image_size, callbacks
+    columns = TableColumns(
+        settings.client_column,
+        settings.label_column,
+        settings.ignore_columns,
+        settings.category_columns,
     )
+    if columns != TableColumns() and not settings.dataset.startswith(TABLES):
+        raise CadisError(
+            f"{settings.dataset} is no table, which alone has columns; leave the options of "
+            "columns out, or name a table by --dataset csv:PLACE."
+        )
+    return load(
+        settings.dataset,
+        settings.data_dir,
+        settings.offline,
+        settings.image_size,
+        callbacks,
+        columns,
+        settings.cache,
+    )
+
+
+def shape_of(dataset: Dataset) -> tuple[int, ...]:
+    """Of one input: channels, height and width of a picture, or the numbers in a row."""
+    return tuple(dataset.train.inputs.shape[1:])
 
 
 def build_partition(config: ExperimentConfig, dataset: Dataset) -> Partition:
@@ -100,26 +151,45 @@ def fitted(config: ExperimentConfig, dataset: Dataset) -> ExperimentConfig:
     return replace(config, settings=replace(config.settings, partition=name), partitioner=dealer)
 
 
-def build_federation(dataset: Dataset, partition: Partition) -> Federation:
-    """A dataset in the hands of its clients."""
+def build_federation(dataset: Dataset, partition: Partition, own_tests: bool = False) -> Federation:
+    """A dataset in the hands of its clients.
+
+    Args:
+        dataset: what there is.
+        partition: who has which training examples.
+        own_tests: whether clients are tested on those test examples that are their own.
+    """
     return Federation(
         clients=Subsets(dataset.train, partition.indices),
         test=dataset.test,
         client_ids=partition.client_ids,
         true_clusters=partition.true_clusters,
         classes=dataset.classes,
+        client_tests=own_tests_of(dataset, partition.client_ids) if own_tests else (),
         preprocessing=dataset.preprocessing,
     )
 
 
-def build_model(settings: Settings, picture: tuple[int, int, int], num_outputs: int) -> nn.Module:
+def own_tests_of(dataset: Dataset, client_ids: Sequence[ClientId]) -> Sequence[Examples]:
+    """Each client's own test examples, of which some may have none; empty if nobody has any."""
+    if dataset.client_tests:
+        nothing = dataset.test.take(slice(0, 0))
+        return [dataset.client_tests.get(str(client), nothing) for client in client_ids]
+    if not dataset.test_owners:
+        return ()
+    nobodys = torch.zeros(0, dtype=torch.int64)
+    owned = [dataset.test_owners.get(str(client), nobodys) for client in client_ids]
+    return Subsets(dataset.test, tuple(owned)) if any(map(len, owned)) else ()
+
+
+def build_model(settings: Settings, shape: tuple[int, ...], num_outputs: int) -> nn.Module:
     """The initial global model of settled settings.
 
     Args:
         settings: the model's name, and the seed.
-        picture: channels, height and width of the pictures.
+        shape: of an input: channels, height and width of a picture, or the numbers in a row.
         num_outputs: as many as the task wants: with most, one for each class.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(settings.seed, "model"))
-        return build_network(settings.model, picture, num_outputs)
+        return build_network(settings.model, shape, num_outputs)

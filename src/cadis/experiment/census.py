@@ -1,5 +1,6 @@
 """Who has what: a partition in numbers, and what ``federation.json`` tells of it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,9 +8,9 @@ import torch
 from torch import Tensor
 
 from cadis.core import ClientId, short_repr
-from cadis.data import Dataset
+from cadis.data import Dataset, Examples
 from cadis.engine import Federation
-from cadis.engine.federation import labels_of
+from cadis.engine.federation import labels_of, sizes_of
 from cadis.partition import Partition
 
 
@@ -26,6 +27,7 @@ class Census:
         available: samples of the training set, dealt out or not.
         tested: samples of the test set.
         held_out: samples that clients have besides, to be tested on.
+        own_tests: how many samples each client is tested on, where the data say; else empty.
     """
 
     title: str
@@ -36,11 +38,18 @@ class Census:
     available: int
     tested: int
     held_out: int = 0
+    own_tests: tuple[int, ...] = ()
 
     __repr__ = short_repr
 
     @classmethod
-    def take(cls, title: str, dataset: Dataset, partition: Partition) -> "Census":
+    def take(
+        cls,
+        title: str,
+        dataset: Dataset,
+        partition: Partition,
+        own_tests: Sequence[Examples] = (),
+    ) -> "Census":
         """Count the samples of each client and class in a partition of a dataset."""
         return cls(
             title,
@@ -50,6 +59,7 @@ class Census:
             partition.true_clusters,
             len(dataset.train),
             len(dataset.test),
+            own_tests=tuple(sizes_of(own_tests)),
         )
 
     @property

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from cadis.core import RunError
 from cadis.data import NO_CALLBACKS, Callbacks, Dataset
-from cadis.experiment.build import load_dataset
+from cadis.experiment.build import LOADED_BY, load_dataset
 from cadis.experiment.config import ExperimentConfig, resolve
 from cadis.experiment.running import OnRound, run_experiment
 from cadis.runs import DamagedError, RoundRecord, RunFolder, Study, StudyFolder, Variant
@@ -82,7 +82,7 @@ class Datasets:
     def of(self, config: ExperimentConfig) -> Dataset:
         """The dataset of an experiment."""
         settings = config.settings
-        key = (settings.dataset, settings.data_dir, settings.offline, settings.image_size)
+        key = tuple(getattr(settings, name) for name in LOADED_BY)
         if self._dataset is None or key != self._key:
             self._key, self._dataset = key, load_dataset(settings, self.callbacks)
         return self._dataset

@@ -7,7 +7,7 @@ from typing import Any
 from cadis.algorithm import Algorithm
 from cadis.core import CadisError
 from cadis.core.user_code import is_user_code
-from cadis.data import DATASETS
+from cadis.data import DATASETS, is_dataset_name
 from cadis.engine.speeds import check_speeds
 from cadis.experiment.settings import Settings
 from cadis.methods import Method
@@ -139,7 +139,7 @@ def _check_transforms(tables: Mapping[str, Any], named: Iterable[Any]) -> None:
 
 def _check_choices(settings: Settings) -> None:
     """Refuse names of datasets, models, partitions and augmentations that there are not."""
-    if not settings.dataset.startswith("images:"):
+    if not is_dataset_name(settings.dataset):
         check_names("dataset", [settings.dataset], DATASETS)
     if not is_user_code(settings.model):
         check_names("model", [settings.model], ["auto", *MODELS, "FILE.py:FUNCTION"])

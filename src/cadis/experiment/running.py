@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,6 +16,7 @@ from cadis.experiment.census import describe_federation
 from cadis.experiment.config import ExperimentConfig
 from cadis.experiment.left_out import LeftOut
 from cadis.methods import label_of
+from cadis.options import ADDED_SETTINGS
 from cadis.runs import ModelInputs, RoundRecord, RoundResult, RunFolder, RunWriter
 
 OnRound: TypeAlias = Callable[[RoundResult], None]
@@ -79,8 +80,11 @@ def run_experiment(
         callbacks: called as it goes on.
         dataset: the one that the options name, if it is loaded already.
     """
+    folder = RunFolder(out)
+    if resume:
+        config = _as_begun(config, folder)
     built = build_experiment(config, callbacks, dataset)
-    folder, settings = RunFolder(out), built.config.settings
+    settings = built.config.settings
     engine = Engine(
         built.model,
         built.federation,
@@ -90,6 +94,15 @@ def run_experiment(
         settings.head or None,
     )
     return execute(engine, built.config.to_dict(), folder, resume, on_round, callbacks)
+
+
+def _as_begun(config: ExperimentConfig, folder: RunFolder) -> ExperimentConfig:
+    """With clients tested on what they were tested on before: numbers of a run stay comparable.
+
+    Runs that do not say were begun when clients were tested on their training data.
+    """
+    own = bool(folder.read_config().get("own_tests", ADDED_SETTINGS["own_tests"]))
+    return replace(config, settings=replace(config.settings, own_tests=own))
 
 
 def execute(

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
+from cadis.core import CadisError
 from cadis.engine import EngineSettings
 from cadis.models import MODELS, auto_lr
 from cadis.training import Device, LocalSettings, Precision
@@ -18,12 +19,21 @@ class FederationSettings:
     """What is learned, and who has which part of it.
 
     Attributes:
-        dataset: what is learned: digits, mnist, fashion-mnist, cifar10, cifar100, or images:FOLDER
-            for pictures of your own.
+        dataset: what is learned: digits, mnist, fashion-mnist, cifar10, cifar100; images:FOLDER
+            for pictures of your own, csv:PLACE or parquet:PLACE for tables; or file.py:function
+            for what a function of yours returns.
         data_dir: folder to look for datasets in before $CADIS_DATA and the user's cache, and to
             download them to.
         offline: never download anything.
         image_size: pixels a side to which pictures of images:FOLDER are resized.
+        cache: keep decoded pictures of images:FOLDER in the user's cache, so that they are decoded
+            once; "cadis data cache" lists and clears it.
+        client_column: column of a table that says whose a row is; without it, each file is a
+            client's.
+        label_column: column of a table that says the class of a row; without it, "label".
+        ignore_columns: columns of a table that are no inputs, with commas.
+        category_columns: columns of a table that are categories, though they look like numbers,
+            with commas.
         partition: who has what: mc, bc, uc, pa, iid, dirichlet, clients (as the data say), or a
             file FILE.json of {client: [training indices]}; "auto" is clients if the data say so,
             else mc.
@@ -37,6 +47,11 @@ class FederationSettings:
     data_dir: str = ""
     offline: bool = False
     image_size: Annotated[int, Ge(8), Le(1024)] = 224
+    cache: bool = True
+    client_column: str = ""
+    label_column: str = ""
+    ignore_columns: tuple[str, ...] = ()
+    category_columns: tuple[str, ...] = ()
     partition: str = "auto"
     clients: Annotated[int, Gt(0)] | Literal["auto"] = "auto"
     min_samples: Annotated[int, Gt(0)] = 2
@@ -55,7 +70,8 @@ class Settings(FederationSettings):
 
     Attributes:
         model: what learns it: small-cnn, cnn, mlp, resnet9, resnet18, or file.py:function or
-            module:function for one of your own; "auto" chooses by the size of the pictures.
+            module:function for one of your own; "auto" chooses by the size of the pictures, and
+            mlp for tables.
         head: name of the model's classifier layer; without it, the one that is found.
         per_round: clients that take part in a round, k; "auto" is 10, or all if there are fewer.
         rounds: number of rounds.
@@ -76,6 +92,8 @@ class Settings(FederationSettings):
             for rounding.
         client_test: what share of each client's samples is held out: the client never trains on
             them, and is tested on them instead of on its training data.
+        own_tests: test clients on those test samples that are their own, where the data say whose
+            they are and no share is held out; else they are tested on their training data.
         speeds: samples a second that clients handle, for a simulated clock: LOW:HIGH, between
             which they are drawn, or a file FILE.json of {client: samples a second}; without it,
             everybody is equally fast.
@@ -96,16 +114,17 @@ class Settings(FederationSettings):
     eval_every: Annotated[int, Gt(0)] = 1
     stack: bool = True
     client_test: Annotated[float, Ge(0), Lt(1)] = 0.0
+    own_tests: bool = True
     speeds: str = ""
 
-    def settled(self, num_clients: int, picture: tuple[int, int]) -> "Settings":
+    def settled(self, num_clients: int, shape: tuple[int, ...]) -> "Settings":
         """Without "auto", once the data are known.
 
         Args:
             num_clients: how many there are.
-            picture: channels and height of the pictures.
+            shape: of an input: channels, height and width of a picture, or the numbers in a row.
         """
-        model = _fitting_model(*picture) if self.model == "auto" else self.model
+        model = _fitting_model(shape) if self.model == "auto" else self.model
         few = min(_DEFAULT_PER_ROUND, num_clients)
         return replace(
             self,
@@ -135,8 +154,16 @@ class Settings(FederationSettings):
         )
 
 
-def _fitting_model(channels: int, height: int) -> str:
-    """The paper's models for its datasets, and whatever is like them."""
+def _fitting_model(shape: tuple[int, ...]) -> str:
+    """The paper's models for its datasets, and whatever is like them; for rows, the simplest."""
+    if len(shape) == 1:
+        return "mlp"
+    if len(shape) != 3:
+        raise CadisError(
+            f"No model of ours is made for inputs of shape {shape}; name one of your own by "
+            "--model FILE.py:FUNCTION."
+        )
+    channels, height, _ = shape
     if height < 16:
         return "small-cnn"
     if height < 64:

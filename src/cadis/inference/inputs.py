@@ -1,6 +1,5 @@
 """What a model is to predict on: pictures, rows of a table, or tensors; in batches."""
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from cadis.core import CadisError
 from cadis.data import Callbacks, PicturePreprocessing, TablePreprocessing
+from cadis.data.table_files import read_table
 from cadis.data.user_files import at_home, is_file, is_folder, shown
 from cadis.runs import ModelDescription
 
@@ -54,46 +54,12 @@ def raw_batches(
     if isinstance(inputs, str | Path):
         place = at_home(inputs)
         if place.suffix.lower() in _TABLES:
-            return _of_table(read_table(place), description, label)
+            return _of_table(read_table(place).columns, description, label)
         return _of_pictures(*_pictures_at(place), description, callbacks)
     if isinstance(inputs, Mapping) or hasattr(inputs, "columns"):
         return _of_table(_columns(inputs), description, label)
     paths = [at_home(path) for path in inputs]
     return _of_pictures(paths, [str(path) for path in paths], description, callbacks)
-
-
-def read_table(path: Path) -> dict[str, list[str]]:
-    """The columns of a CSV or Parquet file by title, as they are written."""
-    if not is_file(path):
-        raise CadisError(f"There is no file {shown(path)}.")
-    if path.suffix.lower() == ".parquet":
-        return _read_parquet(path)
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = [row for row in csv.reader(file) if row]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise CadisError(f"{shown(path)} cannot be read as CSV: {error}.") from None
-    if len(rows) < 2:
-        raise CadisError(f"{shown(path)} has no rows under its titles.")
-    for number, row in enumerate(rows):
-        if len(row) != len(rows[0]):
-            raise CadisError(
-                f"Row {number} of {shown(path)} has {len(row)} values, but there are "
-                f"{len(rows[0])} titles."
-            )
-    titles, *values = rows
-    columns = zip(*values, strict=True)
-    return {title: list(column) for title, column in zip(titles, columns, strict=True)}
-
-
-def _read_parquet(path: Path) -> dict[str, list[str]]:
-    try:
-        from pyarrow import parquet  # noqa: PLC0415
-    except ImportError:
-        raise CadisError(
-            "Reading Parquet needs pyarrow; install it with: pip install 'cadis[tables]'."
-        ) from None
-    return _columns(parquet.read_table(path).to_pydict())
 
 
 def _columns(table: Any) -> dict[str, list[str]]:

@@ -15,14 +15,15 @@ from cadis.core.user_code import load_user_code, one_line
 def own_model(name: str, **facts: int) -> nn.Module:
     """Load and call what makes a model, such as ``mymodels:Net`` or ``models/mine.py:net``.
 
-    It is called with those of the facts (channels, height, width, num_classes) that it has a
-    parameter for.
+    It is called with those of the facts (channels, height and width of pictures, num_features,
+    the numbers in one input, and num_classes) that it has a parameter for.
     """
     build = _builder(name)
     try:
         model = build(**_wanted(build, facts))
         if isinstance(model, nn.Module) and any(map(is_lazy, model.parameters())):
-            model(torch.zeros(2, facts["channels"], facts["height"], facts["width"]))
+            sides = [facts[side] for side in ("channels", "height", "width") if side in facts]
+            model(torch.zeros(2, *(sides or [facts["num_features"]])))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # whatever a user's code may raise, SystemExit too

@@ -25,6 +25,12 @@ ADDED_SETTINGS = {
     "stack": True,
     "client_test": 0.0,
     "speeds": "",
+    "own_tests": False,
+    "cache": True,
+    "client_column": "",
+    "label_column": "",
+    "ignore_columns": [],
+    "category_columns": [],
 }
 """Settings that older runs do not name, and what these runs did."""
 _typed_names: dict[type, str] = {}

@@ -18,7 +18,7 @@ def given_by_data(owners: Mapping[str, Tensor], minimum: int) -> Partition:
     if not owners:
         raise CadisError(
             "The data do not say which client owns what; choose another partition than 'clients', "
-            "or put the pictures into <client>/<class>/<picture>."
+            "put pictures into <client>/<class>/<picture>, or name a table's --client-column."
         )
     for client, owned in owners.items():
         if len(owned) < minimum:

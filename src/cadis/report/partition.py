@@ -27,6 +27,8 @@ def group_table(census: Census) -> Fitting:
     table = Table(title=escape(census.title), title_justify="left")
     for title in ("cluster", "clients", "samples of each") if clustered else ("client", "samples"):
         table.add_column(title, justify="left" if title.startswith("cl") else "right")
+    if census.own_tests:
+        table.add_column("to test on", justify="right")
     table.add_column("classes")
     if not clustered:
         table.add_column("most of", justify="right")
@@ -35,7 +37,8 @@ def group_table(census: Census) -> Fitting:
         counts, sizes = census.counts[group].sum(dim=0), census.sizes[group]
         who = [str(number), str(len(group))] if clustered else [str(census.client_ids[group[0]])]
         names = [name for name, count in zip(census.classes, counts, strict=True) if count]
-        cells = [*who, _range(sizes), listed(names, limit=5)]
+        tests = [_range(torch.tensor(census.own_tests)[group])] if census.own_tests else []
+        cells = [*who, _range(sizes), *tests, listed(names, limit=5)]
         if not clustered:
             most = int(counts.argmax())
             cells.append(f"{census.classes[most]} {counts[most] / counts.sum():.0%}")

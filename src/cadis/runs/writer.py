@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from cadis.algorithm import Algorithm
 from cadis.core import CadisError, ClientId, RunError
 from cadis.data import NO_CALLBACKS
+from cadis.data.loading import OWN_PREFIXES
 from cadis.data.user_files import object_text, parse_toml, to_toml
 from cadis.models import Layout
 from cadis.options import normalised
@@ -34,6 +35,8 @@ MAY_CHANGE = (
     "offline",
     "test_clients",
     "eval_every",
+    "own_tests",
+    "cache",
 )
 """What may differ when a run is resumed: none of it changes the rounds themselves, but for
 rounding."""
@@ -193,7 +196,7 @@ class RunWriter:
         before, given = _flat(before), _flat(given)
         for key in [*before, *(key for key in given if key not in before)]:
             was, now = before.get(key), given.get(key)
-            moved = key == "dataset" and all(str(v).startswith("images:") for v in (was, now))
+            moved = key == "dataset" and all(str(v).startswith(OWN_PREFIXES) for v in (was, now))
             if key not in MAY_CHANGE and was != now and not moved:
                 raise CadisError(
                     f"The run in {place} has {key} = {was}, not {now}; "

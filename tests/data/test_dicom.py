@@ -1,0 +1,172 @@
+"""DICOM files that the test writes, of four pixels each."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from cadis.core import CadisError
+from cadis.data import Callbacks, load
+from cadis.data.dicom import is_dicom
+from cadis.data.picture import PictureError, read_picture
+
+pydicom = pytest.importorskip("pydicom")
+
+
+def write(path: Path, stored: Any, kind: str = "MONOCHROME2", bits: int = 12, **tags: Any) -> Path:
+    from pydicom.dataset import Dataset, FileMetaDataset
+    from pydicom.uid import ExplicitVRLittleEndian, SecondaryCaptureImageStorage, generate_uid
+
+    pixels: NDArray[Any] = np.asarray(stored)
+    content = Dataset()
+    content.file_meta = FileMetaDataset()
+    content.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
+    content.file_meta.MediaStorageSOPClassUID = SecondaryCaptureImageStorage
+    content.file_meta.MediaStorageSOPInstanceUID = generate_uid()
+    content.SOPClassUID = SecondaryCaptureImageStorage
+    content.PhotometricInterpretation = kind
+    frames = tags.pop("frames", None)
+    shape = pixels.shape[1:] if frames else pixels.shape
+    content.Rows, content.Columns = shape[:2]
+    content.SamplesPerPixel = shape[2] if len(shape) == 3 else 1
+    if content.SamplesPerPixel > 1:
+        content.PlanarConfiguration = 0
+    if frames:
+        content.NumberOfFrames = frames
+    content.BitsAllocated, content.BitsStored = 8 * pixels.dtype.itemsize, bits
+    content.HighBit, content.PixelRepresentation = bits - 1, int(pixels.dtype.kind == "i")
+    for name, value in tags.items():
+        setattr(content, name, value)
+    content.PixelData = pixels.tobytes()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content.save_as(path, enforce_file_format=True)
+    return path
+
+
+def shades(path: Path) -> list[list[int]]:
+    frame = read_picture(path, 2).pixels  # which is as large as the file's
+    assert (frame == frame[..., :1]).all()
+    return frame[..., 0].tolist()  # type: ignore[no-any-return]
+
+
+STORED = np.array([[0, 1000], [1024, 4095]], np.uint16)
+
+
+def test_without_a_window_all_bits_are_between_black_and_white(tmp_path: Path) -> None:
+    expected = [[0, round(1000 / 4095 * 255)], [round(1024 / 4095 * 255), 255]]
+    assert shades(write(tmp_path / "x.dcm", STORED)) == expected
+    rescaled = write(tmp_path / "y.dcm", STORED, RescaleSlope="2", RescaleIntercept="-1024")
+    assert shades(rescaled) == expected
+
+
+def test_numbers_with_a_sign(tmp_path: Path) -> None:
+    stored = np.array([[-2048, 0], [1, 2047]], np.int16)
+    assert shades(write(tmp_path / "x.dcm", stored)) == [[0, 128], [128, 255]]
+
+
+def test_the_window_is_of_what_was_measured(tmp_path: Path) -> None:
+    """Of Hounsfield units -1024, -24, 0 and 3071, a window of 40 +- 200."""
+    tags: dict[str, Any] = {"RescaleIntercept": "-1024", "RescaleSlope": "1"}
+    window: dict[str, Any] = {"WindowCenter": "40", "WindowWidth": "400"}
+    found = shades(write(tmp_path / "x.dcm", STORED, **tags, **window))
+    expected = [round(((hu - 39.5) / 399 + 0.5) * 255) for hu in (-24, 0)]
+    assert found == [[0, expected[0]], [expected[1], 255]]
+    several: dict[str, Any] = {"WindowCenter": ["40", "600"], "WindowWidth": ["400", "2000"]}
+    assert shades(write(tmp_path / "y.dcm", STORED, **tags, **several)) == found
+
+
+def test_other_windows(tmp_path: Path) -> None:
+    window: dict[str, Any] = {"WindowCenter": "1000", "WindowWidth": "400"}
+    exact = write(tmp_path / "x.dcm", STORED, **window, VOILUTFunction="LINEAR_EXACT")
+    assert shades(exact) == [[0, 128], [round((24 / 400 + 0.5) * 255), 255]]
+    curve = write(tmp_path / "y.dcm", STORED, **window, VOILUTFunction="SIGMOID")
+    at_24 = round(255 / (1 + np.exp(-4 * 24 / 400)))
+    assert shades(curve) == [[0, 128], [at_24, 255]]
+
+
+def test_white_may_be_zero(tmp_path: Path) -> None:
+    plain, inverted = (
+        shades(write(tmp_path / f"{kind}.dcm", STORED, kind))
+        for kind in ("MONOCHROME2", "MONOCHROME1")
+    )
+    assert inverted == [[255 - shade for shade in row] for row in plain]
+
+
+@pytest.mark.parametrize("kind", ["RGB", "YBR_FULL"])
+def test_colours(kind: str, tmp_path: Path) -> None:
+    red = [76, 85, 255] if kind == "YBR_FULL" else [255, 0, 0]
+    stored = np.tile(np.array(red, np.uint8), (2, 2, 1))
+    found = read_picture(write(tmp_path / "x.dcm", stored, kind, 8), 2).pixels
+    assert np.abs(found.astype(int) - [255, 0, 0]).max() <= 2
+
+
+def test_of_several_frames_the_first(tmp_path: Path) -> None:
+    stored = np.stack([STORED, np.zeros_like(STORED)])
+    path = write(tmp_path / "x.dcm", stored, frames=2)
+    assert shades(path)[1][1] == 255
+    assert read_picture(path, 2).animated
+
+
+@pytest.mark.parametrize(
+    ("tags", "sentence"),
+    [
+        ({"kind": "HSV"}, "photometric interpretation HSV, which is unusual"),
+        ({"WindowCenter": "1", "WindowWidth": "-3"}, "window of width -3"),
+        ({"WindowCenter": "1", "WindowWidth": "9", "VOILUTFunction": "CURVE"}, "function CURVE"),
+    ],
+)
+def test_what_is_unusual_is_named(tags: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(PictureError, match=sentence):
+        read_picture(write(tmp_path / "x.dcm", STORED, **tags), 2)
+
+
+def test_what_cannot_be_decoded_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.dcm", STORED)
+    content = pydicom.dcmread(path)
+    content.file_meta.TransferSyntaxUID = pydicom.uid.JPEG2000Lossless
+    content.PixelData = pydicom.encaps.encapsulate([b"nothing of the kind"])
+    content["PixelData"].VR = "OB"
+    content.save_as(path, enforce_file_format=True)
+    with pytest.raises(PictureError, match=r"stored as JPEG 2000.*cannot be decoded"):
+        read_picture(path, 2)
+    del content.PixelData
+    content.save_as(path, enforce_file_format=True)
+    with pytest.raises(PictureError, match="there is no picture in it"):
+        read_picture(path, 2)
+    path.write_bytes(b"nothing")
+    with pytest.raises(PictureError, match="it is not DICOM, though it is named so"):
+        read_picture(path, 2)
+
+
+def export(folder: Path) -> Path:
+    """Two sites' pictures, named as hospitals name them."""
+    for site in ("north", "south"):
+        for number in range(10):
+            kind = ("ill", "well")[number % 2]
+            name = f"1.2.840.{number}" if site == "north" else f"IM{number}"
+            write(folder / site / kind / name, STORED + number)
+        (folder / site / "README").write_text("no picture")
+    return folder
+
+
+def test_files_without_a_suffix_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    said: list[str] = []
+    folder = export(tmp_path / "in")
+    data = load(f"images:{folder}", image_size=8, callbacks=Callbacks(say=said.append))
+    assert list(data.owners) == ["north", "south"]
+    assert len(data.train) + len(data.test) == 20
+    assert any("no pictures: 2, such as" in sentence for sentence in said)
+    assert not is_dicom(folder / "north" / "README")
+
+
+def test_without_pydicom_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = export(tmp_path / "in")
+    monkeypatch.setitem(sys.modules, "pydicom", None)
+    with pytest.raises(CadisError, match=r"pip install 'cadis\[medical\]'"):
+        load(f"images:{folder}", image_size=8)
