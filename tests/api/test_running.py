@@ -110,8 +110,8 @@ class Unused(nn.Module):
     ("given", "sentence"),
     [
         ({"model": PerWord(pooled=True)}, r"is given \(2, 4, 6\) for 2 samples, not one vector"),
-        ({"model": PerWord(pooled=False)}, r"has shape \(4, 5\), which none of its nn.Linear"),
-        ({"model": PerWord(pooled=False), "head": "head"}, r"is given \(2, 4, 6\) for 2 samples"),
+        ({"model": PerWord(pooled=False)}, r"returns \(2, 4, 5\) for 2 samples"),
+        ({"model": PerWord(pooled=False), "head": "head"}, r"returns \(2, 4, 5\) for 2 samples"),
         ({"model": Unused(), "head": "unused"}, "does not use its classifier layer"),
         ({"model": "resnet"}, "The model must be a torch.nn.Module, not a str"),
         ({"model": nn.Linear}, "The model must be a torch.nn.Module, not a type"),

@@ -113,3 +113,10 @@ def test_models_that_cannot_be_trained() -> None:
     mixed.get_submodule("7").double()
     with pytest.raises(CadisError, match="several types"):
         FlatModel(mixed)
+
+
+def test_a_lone_linear_layer_is_its_own_classifier() -> None:
+    model = FlatModel(nn.Linear(4, 3), head="")
+    assert model.layout.head is not None
+    assert model.num_outputs == 3
+    assert FlatModel(nn.Sequential(nn.Conv2d(1, 2, 3)), head="").layout.head is None

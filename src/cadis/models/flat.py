@@ -28,7 +28,7 @@ class FlatModel:
         Args:
             module: the model.
             head: name of its classifier layer, by default its last linear one, if it has any; ""
-                is none.
+                is none, or the model itself if that is a linear layer.
             num_outputs: how many it has, by default as many as the classifier layer.
         """
         self.module = module

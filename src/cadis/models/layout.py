@@ -67,7 +67,8 @@ class Layout:
             if n not in trained and t.numel() and t.data_ptr() in names
         }
         linear = linear_layers(module)
-        found = None if head == "" else find_head(_shapes(tensors), head, linear)
+        none = head == "" and "" not in linear  # a lone linear layer has no other name
+        found = None if none else find_head(_shapes(tensors), head, linear)
         layout = cls._of(tensors, tuple(trained), aliases, found)
         if layout.head is not None and not layout.head_slices:
             raise CadisError("The model's classifier layer is frozen; it must be trainable.")
