@@ -19,6 +19,7 @@ from cadis.runs.history import HistoryWriter, check_history, mark_after, read_re
 from cadis.runs.lock import Lock
 from cadis.runs.measures import summarise
 from cadis.runs.record import Member, RoundRecord, RunState
+from cadis.runs.resuming import differ, difference
 from cadis.runs.storage import DamagedError, digest_of, read_file
 from cadis.training import Evaluation
 
@@ -176,12 +177,8 @@ class RunWriter:
         before, given = _flat(before), _flat(given)
         for key in [*before, *(key for key in given if key not in before)]:
             was, now = before.get(key), given.get(key)
-            moved = key == "dataset" and all(str(v).startswith("images:") for v in (was, now))
-            if key not in MAY_CHANGE and was != now and not moved:
-                raise CadisError(
-                    f"The run in {place} has {key} = {was}, not {now}; "
-                    "resume it with the same options, or start a new one."
-                )
+            if key not in MAY_CHANGE and differ(key, was, now):
+                raise CadisError(difference(place, key, was, now))
         if manifest.files.get(_FEDERATION) not in (None, digest_of(self._who_has_what(state))):
             raise CadisError(
                 f"The run in {place} has other clients or data; put back what it began with, or "
