@@ -67,7 +67,7 @@ def test_whoever_is_rejected_is_waited_for() -> None:
     federation = small_federation()
     broken = federation.clients[4].inputs.clone().fill_(1e30)  # its model becomes infinite
     clients = [*federation.clients[:4], replace(federation.clients[4], inputs=broken)]
-    with pytest.warns(UserWarning, match="without client 4"):
+    with pytest.warns(UserWarning, match="Round 1 is without client 4"):
         result = cadis.run(
             small_model(), clients, federation.test, rounds=1, method="fedavg", epochs=2, lr=0.1,
             speeds=[1, 1, 1, 1, 0.5], workers=1,

@@ -1,12 +1,17 @@
 """Our SGD against that of torch, step by step."""
 
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+import cadis
 from cadis.local_optimizers import SGD
+from support import small_federation, small_model
 
 seeds = st.integers(0, 10**6)
 momenta = st.sampled_from([0.0, 0.5, 0.9])
@@ -111,3 +116,64 @@ def test_the_gradient_may_lie_in_the_same_memory_at_every_step() -> None:
     for number in (1.0, 2.0):
         SGD(momentum=0.5).step(weight, buffer.fill_(number), 0.25, memory)
     assert weight.item() == 1 - 0.25 * 1 - 0.25 * (0.5 * 1 + 2)
+
+
+@dataclass(frozen=True)
+class Halved(SGD):
+    """A step of a user's own, derived from ours."""
+
+    name: ClassVar[str] = "halved"
+
+    def step(
+        self, parameters: Tensor, gradient: Tensor, lr: float, memory: dict[str, Tensor]
+    ) -> None:
+        super().step(parameters, gradient / 2, lr, memory)
+
+
+def test_a_step_of_a_derived_class_is_taken() -> None:
+    assert SGD().is_plain
+    assert not Halved().is_plain
+    federation = small_federation()
+    options: dict[str, Any] = {"rounds": 1, "epochs": 1, "workers": 1, "method": "fedavg"}
+
+    def trained(optimizer: SGD, lr: float) -> Tensor:
+        found = cadis.run(
+            small_model(),
+            federation.clients,
+            federation.test,
+            lr=lr,
+            local_optimizer=optimizer,
+            **options,
+        )
+        return torch.cat([p.flatten() for p in found.model.parameters()]).detach()
+
+    assert torch.allclose(trained(Halved(), 0.2), trained(SGD(), 0.1), atol=1e-6)
+
+
+@dataclass(frozen=True)
+class Returned(SGD):
+    """One that forgets to change anything in place."""
+
+    name: ClassVar[str] = "returned"
+
+    def step(
+        self,
+        parameters: Tensor,
+        gradient: Tensor,
+        lr: float,
+        memory: dict[str, Tensor],  # noqa: ARG002
+    ) -> Any:
+        return parameters - lr * gradient
+
+
+def test_a_step_that_changes_nothing_is_told() -> None:
+    federation = small_federation()
+    with pytest.raises(cadis.RunError, match=r"returned.step must change .* in place.* not a Tens"):
+        cadis.run(
+            small_model(),
+            federation.clients,
+            federation.test,
+            rounds=1,
+            workers=1,
+            local_optimizer=Returned(),
+        )

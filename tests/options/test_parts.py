@@ -216,7 +216,7 @@ def test_functions_that_can_be_called_are_accepted(parameters: str, here: Path) 
         (
             "local_optimizer",
             "own.py:Mine",
-            "Mine lacks is_plain, lr_in_round and step; cadis.local",
+            "Mine lacks is_plain, lr_in_round and step; derive it from cadis.local_optimizers.SGD",
         ),
     ],
 )

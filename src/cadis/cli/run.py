@@ -15,7 +15,7 @@ from cadis.cli.guard import say
 from cadis.cli.interrupting import STOPPED
 from cadis.core import CadisError
 from cadis.experiment import ExperimentConfig, read_preset, resolve, run_experiment
-from cadis.runs import RunFolder, read_toml
+from cadis.runs import RunFolder, check_named, read_toml
 
 
 def run(
@@ -66,7 +66,9 @@ def _config(
             raise CadisError(
                 "--resume wants the folder of the run by --out, and no file or preset."
             )
-        return resolve(RunFolder(out).read_config(), given)
+        before = RunFolder(out).read_config()
+        check_named(out, before, given)
+        return resolve(before, given)
     return resolve(file_options(experiment, preset), given)
 
 

@@ -27,8 +27,8 @@ class SGD:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a step is just ``w - lr * gradient``."""
-        return not (self.momentum or self.weight_decay)
+        """Whether a step is just ``w - lr * gradient``; one of a class derived from this is not."""
+        return type(self).step is SGD.step and not (self.momentum or self.weight_decay)
 
     def lr_in_round(self, lr: float, number: int) -> float:
         """Lr * lr_decay ** (t - 1)."""

@@ -37,6 +37,14 @@ _typed_names: dict[type, str] = {}
 """How a user's own classes were named, such as ``mine.py:Mine``: they are stored by that."""
 
 
+_TO_DERIVE_FROM = {
+    "method": "cadis.methods.Defaults",
+    "task": "cadis.tasks.Classification",
+    "local_optimizer": "cadis.local_optimizers.SGD",
+}
+"""What a part of one's own may leave most things to, by kind."""
+
+
 def names_in(value: object) -> list[Any]:
     """The entries of a list, which may be typed with commas."""
     if isinstance(value, str):
@@ -270,8 +278,8 @@ def _check_members(kind: Kind, part: type[Any], holder: Any) -> None:
         _check_parameters(kind, part, where)
         return
     rest = (
-        "derive it from cadis.methods.Defaults, which has all but a name"
-        if kind.key == "method"
+        f"derive it from {_TO_DERIVE_FROM[kind.key]}, which has all but a name"
+        if kind.key in _TO_DERIVE_FROM
         else f"{where}.{kind.protocol.__name__} says what a {kind.noun} has"
     )
     raise CadisError(f"{part.__name__} lacks {listed(lacking)}; {rest}.")

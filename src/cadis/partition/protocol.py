@@ -6,10 +6,10 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from cadis.core import ClientId
+from cadis.core import ClientId, short_repr
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Partition:
     """Who owns what.
 
@@ -22,6 +22,8 @@ class Partition:
     indices: tuple[Tensor, ...]
     true_clusters: Tensor | None = None
     client_ids: tuple[ClientId, ...] = ()
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         if not self.client_ids:

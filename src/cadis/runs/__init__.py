@@ -25,6 +25,7 @@ from cadis.runs.record import (
     RunState,
     Seconds,
 )
+from cadis.runs.resuming import check_named
 from cadis.runs.storage import DamagedError, StoredFile, replace_text, sync_folder
 from cadis.runs.study import Study, StudyFolder, Variant
 from cadis.runs.writer import MAY_CHANGE, RunWriter
@@ -53,6 +54,7 @@ __all__ = [
     "Variant",
     "agreement",
     "cannot_be_written",
+    "check_named",
     "cluster_agreement",
     "is_locked",
     "lock",

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 from cadis.algorithm import Algorithm
 from cadis.core import CadisError, ClientId, RunError
 from cadis.data import NO_CALLBACKS
-from cadis.data.loading import OWN_PREFIXES
 from cadis.data.user_files import object_text, parse_toml, to_toml
 from cadis.models import Layout
 from cadis.options import normalised
@@ -23,6 +22,7 @@ from cadis.runs.measures import summarise
 from cadis.runs.model_card import CARD, model_card
 from cadis.runs.model_file import model_bytes
 from cadis.runs.record import Member, RoundRecord, RunState
+from cadis.runs.resuming import differ, difference
 from cadis.runs.storage import DamagedError, digest_of, read_file
 from cadis.training import Evaluation
 
@@ -196,12 +196,8 @@ class RunWriter:
         before, given = _flat(before), _flat(given)
         for key in [*before, *(key for key in given if key not in before)]:
             was, now = before.get(key), given.get(key)
-            moved = key == "dataset" and all(str(v).startswith(OWN_PREFIXES) for v in (was, now))
-            if key not in MAY_CHANGE and was != now and not moved:
-                raise CadisError(
-                    f"The run in {place} has {key} = {was}, not {now}; "
-                    "resume it with the same options, or start a new one."
-                )
+            if key not in MAY_CHANGE and differ(key, was, now):
+                raise CadisError(difference(place, key, was, now))
         if manifest.files.get(_FEDERATION) not in (None, digest_of(self._who_has_what(state))):
             raise CadisError(
                 f"The run in {place} has other clients or data; put back what it began with, or "

@@ -10,7 +10,15 @@ from annotated_types import Gt
 from torch import Tensor
 
 from cadis.algorithm import Algorithm
-from cadis.core import CadisError, ClientId, Message, ModelState, TensorState, generator_for
+from cadis.core import (
+    CadisError,
+    ClientId,
+    Message,
+    ModelState,
+    RunError,
+    TensorState,
+    generator_for,
+)
 from cadis.data import Examples
 from cadis.local_optimizers import LocalOptimizer
 from cadis.methods import (
@@ -219,7 +227,7 @@ class _Stepper:
             with torch.no_grad():
                 if drift is not None:
                     gradient = gradient.add_(drift)
-                self.optimizer.step(self.model.vector, gradient, self.lr, self.memory)
+                take_step(self.optimizer, self.model.vector, gradient, self.lr, self.memory)
             return
         leaves = self.model.parameters
         if penalty is not None:
@@ -234,6 +242,22 @@ class _Stepper:
             self._linears.step(self.lr)
 
 
+def take_step(
+    optimizer: LocalOptimizer,
+    parameters: Tensor,
+    gradient: Tensor,
+    lr: float,
+    memory: dict[str, Tensor],
+) -> None:
+    """A step; one that returns new parameters instead of changing them would learn nothing."""
+    returned: object = optimizer.step(parameters, gradient, lr, memory)  # type: ignore[func-returns-value]
+    if returned is not None:
+        raise RunError(
+            f"{optimizer.name}.step must change the parameters in place, as by parameters.sub_, "
+            f"and return nothing, not a {type(returned).__name__}."
+        )
+
+
 def effective_steps(optimizer: LocalOptimizer, steps: int, lr: float) -> float:
     """How many plain steps go as far, along a constant gradient, as these do.
 
@@ -243,7 +267,7 @@ def effective_steps(optimizer: LocalOptimizer, steps: int, lr: float) -> float:
         return float(steps)
     parameter, memory = torch.zeros(1, dtype=torch.float64), dict[str, Tensor]()
     for _ in range(steps):
-        optimizer.step(parameter, torch.ones(1, dtype=torch.float64), lr, memory)
+        take_step(optimizer, parameter, torch.ones(1, dtype=torch.float64), lr, memory)
     return -float(parameter) / lr
 
 

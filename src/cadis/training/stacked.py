@@ -18,7 +18,14 @@ from cadis.data import Examples, joined
 from cadis.data.examples import Scaling
 from cadis.methods import Defaults, LocalView, Penalty, Prepared, Reply, Step, Training
 from cadis.tasks import Task
-from cadis.training.local import Client, batch_sizes, effective_steps, mean_loss, view_of
+from cadis.training.local import (
+    Client,
+    batch_sizes,
+    effective_steps,
+    mean_loss,
+    take_step,
+    view_of,
+)
 from cadis.training.stacked_model import StackedModel
 
 _MOST = 10
@@ -341,7 +348,7 @@ class _Run:
         if by_parameters is not None:
             gradient += by_parameters
         for row, slope, memory in zip(parameters, gradient, self.memories, strict=False):
-            self.optimizer.step(row, slope, self.lr, memory)
+            take_step(self.optimizer, row, slope, self.lr, memory)
 
     def _training(self, place: int, client: Client) -> Training:
         settings, parameters = client.settings, self.models.memory[place].clone()
