@@ -24,14 +24,14 @@ def steady(
     the true one that it shares most with, if there are true ones.
 
     Args:
-        rounds: the clusters after some rounds, at least one.
+        rounds: the clusters after some rounds.
         true_clusters: of all clients, None where they are not known.
     """
     known = {client: label for client, label in true_clusters.items() if label is not None}
     free = count(1 + max(known.values(), default=-1))
-    found = [_renamed(rounds[-1], known, free)]
-    for labels in reversed(rounds[:-1]):
-        found.append(_renamed(labels, found[-1], free))
+    found: list[dict[ClientId, int]] = []
+    for labels in reversed(rounds):
+        found.append(_renamed(labels, found[-1] if found else known, free))
     return found[::-1]
 
 

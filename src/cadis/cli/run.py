@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from cadis.cli.tracking import Tracking
 from cadis.core import CadisError
 from cadis.experiment import ExperimentConfig, read_preset, resolve, run_experiment
 from cadis.runs import RunFolder, read_toml
+
+_LONGEST_NAME = 100
 
 
 def run(
@@ -82,6 +85,13 @@ def plain_name(*parts: str) -> str:
     """What was asked for, such as a method and a dataset, as one name; of paths their last part."""
     names = (Path(part.removeprefix("images:")).resolve().name for part in parts)
     return re.sub(r"[^\w.-]+", "-", "-".join(names))
+
+
+def short_name(name: str) -> str:
+    """A name that file systems take; of a long one the beginning, and what tells it from others."""
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{name[:_LONGEST_NAME]}-{sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _run(config: ExperimentConfig, folder: RunFolder, resume: bool, tracking: Tracking) -> None:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from cadis.report.page import (
         Watched,
         is_report,
+        is_report_of_others,
         page_data,
         serving,
         wait_for_end,
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     )
     from cadis.report.partition import census_table, draw_partition, group_table
     from cadis.report.study_display import study_progress
+    from cadis.report.style import is_picture
     from cadis.report.terminal import (
         loading,
         run_progress,
@@ -33,7 +35,9 @@ _HOMES = {
     "draw_layer": "layer",
     "draw_partition": "partition",
     "group_table": "partition",
+    "is_picture": "style",
     "is_report": "page",
+    "is_report_of_others": "page",
     "layer_table": "layer",
     "loading": "terminal",
     "page_data": "page",
@@ -60,7 +64,9 @@ __all__ = [
     "draw_layer",
     "draw_partition",
     "group_table",
+    "is_picture",
     "is_report",
+    "is_report_of_others",
     "layer_table",
     "loading",
     "page_data",
