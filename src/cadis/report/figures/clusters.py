@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 
 from cadis.analysis import Results, RunData, frames, steady
 from cadis.core import ClientId, rescale
-from cadis.report.figures.curves import label_of, legend_of_lines, seed_named
+from cadis.report.figures.labels import label_of, legend_of_lines, seed_named
 from cadis.report.style import (
     UNKNOWN,
     Place,
@@ -106,6 +106,8 @@ def draw_flow(results: Results, place: Place) -> Path | None:
     if run_data is None or len(run_data.history) < 2:
         return None
     rounds, found = flow(run_data)
+    if not rounds:
+        return None
     clients = run_data.ordered_clients
     colours = [
         [to_rgb(cluster_colour(own[c]) if c in own else UNKNOWN) for own in found] for c in clients

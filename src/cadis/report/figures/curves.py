@@ -7,7 +7,6 @@ from statistics import fmean
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
 from numpy.typing import NDArray
 
@@ -20,13 +19,13 @@ from cadis.analysis import (
     clocks_of,
     time_axis,
 )
+from cadis.report.figures.labels import label_of, legend_of_lines
 from cadis.report.style import (
     DASHES,
     Look,
     Place,
     figure,
     head,
-    legend_below,
     looks,
     round_axis,
     shown,
@@ -37,7 +36,6 @@ from cadis.runs.observations import scalar_of, told_scalars
 Curve = NDArray[np.float64]
 SHARES = (0.0, 1.0)
 """Between which shares lie, and so their deviations."""
-_LONGEST_LABEL = 44
 _PANELS = 12
 """Of what methods report, so many numbers are drawn at most."""
 
@@ -218,18 +216,6 @@ def dress(axes: Axes, rounds: int, label: str) -> None:
     axes.grid(alpha=0.3)
 
 
-def label_of(group: Group) -> str:
-    """What a legend calls a group; it has room for the values of a sweep."""
-    return shown(group.label, _LONGEST_LABEL)
-
-
-def legend_of_lines(drawing: Figure) -> None:
-    """A legend of all lines that have a label, below them."""
-    lines = [line for axes in drawing.axes for line in axes.get_lines()]
-    handles = {str(line.get_label()): line for line in lines}
-    legend_below(drawing, {text: h for text, h in handles.items() if not text.startswith("_child")})
-
-
 def _draw(
     results: Results,
     path: Path,
@@ -318,8 +304,3 @@ def _over_seeds(results: Results) -> str:
     """What lines and bands are, if there are several seeds."""
     seeds = max(len(group.runs) for group in results.groups)
     return f"\nmean and standard deviation of {seeds} seeds" if seeds > 1 else ""
-
-
-def seed_named(run_data: RunData, results: Results) -> str:
-    """The seed that a picture of one run is of, in a title, where there are other runs too."""
-    return f", seed {run_data.seed}" if len(results.runs) > 1 else ""

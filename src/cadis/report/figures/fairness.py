@@ -6,7 +6,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from cadis.analysis import Group, Results, RunData
-from cadis.report.figures.curves import Curve, dress, label_of, legend_of_lines
+from cadis.report.figures.curves import Curve, dress
+from cadis.report.figures.labels import label_of, legend_of_lines
 from cadis.report.figures.sites import draw_sites, named_sites
 from cadis.report.style import DASHES, Place, figure, head, heat_map, looks, shown
 

@@ -7,7 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from cadis.analysis import Results, RunData
-from cadis.report.figures.curves import Curve, dress, seed_named
+from cadis.report.figures.curves import Curve, dress
+from cadis.report.figures.labels import seed_named
 from cadis.report.style import (
     DASHES,
     Place,

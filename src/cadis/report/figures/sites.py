@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 
 from cadis.analysis import Group, Results
 from cadis.core import ClientId
-from cadis.report.figures.curves import Curve, label_of, legend_of_lines
+from cadis.report.figures.curves import Curve
+from cadis.report.figures.labels import label_of, legend_of_lines
 from cadis.report.style import Look, figure, head, looks, shown
 
 _MOST = 12

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from cadis.analysis import Group, Results, RunData
-from cadis.report.figures.curves import label_of
+from cadis.report.figures.labels import label_of
 from cadis.report.style import Place, figure, head, legend_below, looks
 
 _LEAST_WIDTH = 6.4

@@ -119,7 +119,7 @@ def _accuracy(results: Results) -> dict[str, Any] | None:
         for place, run_data in runs_of(results)
     ]
     told = {"rare": results.rare_in_words, "smoothing": _SMOOTHING, "measures": names}
-    return {"runs": runs, "times": _times(results), **told}
+    return {"runs": runs, "times": _times(results), "decides": HEADLINE.title, **told}
 
 
 def _times(results: Results) -> dict[str, Any] | None:

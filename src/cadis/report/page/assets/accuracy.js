@@ -137,8 +137,8 @@
     const clock = times() ? " A round ends when its slowest participant is done; of FedAT, a tier's." : "";
     return (
       `${words(further() ?? "Accuracy")} of the global model on the test set, ` +
-      "mean of a round and those before it, as many as chosen above; " +
-      "ten, of the last round, decide who wins." +
+      "mean of a round and those before it, as many as chosen above. " +
+      `What decides who wins: ${part.decides}.` +
       `${clock}${bands}${rare} To zoom, drag the handles below the plot, or hold Ctrl and turn the wheel.`
     );
   }
