@@ -256,7 +256,7 @@ def test_the_classifier_layer_is_drawn(tmp_path: Path, monkeypatch: pytest.Monke
     result = cadis("layer", "--epochs", "1", "--workers", "1")
     assert result.exit_code == 0, result.output
     assert "client 3" in result.output
-    assert (tmp_path / "runs" / "layer-digits-small-cnn.png").stat().st_size > 8000
+    assert (tmp_path / "runs" / "layer-digits-small-cnn-epochs-1.png").stat().st_size > 8000
 
 
 def test_commands_do_not_wait_for_what_they_may_not_need() -> None:

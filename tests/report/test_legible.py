@@ -172,8 +172,10 @@ def test_a_legend_has_as_many_columns_as_there_is_room(tmp_path: Path) -> None:
 
 def split_late(record: RoundRecord) -> RoundRecord:
     """A round of a method that tells clusters only, and splits the one that there is."""
-    labels = [int(number) % 2 * (record.round > 5) for number in record.participants]
-    return replace(record, report={"clusters": [*labels]})
+    told: dict[str, Any] = {
+        "clusters": [int(number) % 2 * (record.round > 5) for number in record.participants]
+    }
+    return replace(record, report=told)
 
 
 @pytest.mark.parametrize("case", ["similarities", "labels"])

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from cadis.core import ClientId
 
@@ -37,6 +36,8 @@ def steady(
 
 def _renamed(labels: Labels, model: Labels, free: "count[int]") -> dict[ClientId, int]:
     """The clusters under the names of those in ``model`` that they are, else under free ones."""
+    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415
+
     own = list(dict.fromkeys(labels.values()))  # in the clients' order, whatever their labels
     theirs = sorted(set(model.values()))
     shared = Counter((labels[client], model[client]) for client in labels if client in model)

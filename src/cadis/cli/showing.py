@@ -124,7 +124,7 @@ def presets(name: str | None) -> int:
     return 0
 
 
-_IN_NAME = ("dataset", "partition", "model", "data_dir", "offline")
+_IN_NAME = ("dataset", "partition", "model", "data_dir", "offline", "workers", "device")
 """Options that the name of a picture tells anyway, or that change nothing in it."""
 
 
