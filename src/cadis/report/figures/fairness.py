@@ -48,7 +48,7 @@ def _columns(panels: int) -> int:
 
 def _confusion_title(results: Results, run_data: RunData) -> str:
     seed = f", seed {run_data.seed}" if len(results.runs) > len(results.groups) else ""
-    rare = "; *: class of a smallest cluster" if run_data.rare else ""
+    rare = "\n*: class of a smallest cluster" if run_data.rare else ""
     return f"What the last models make of each class{seed}{rare}"
 
 
