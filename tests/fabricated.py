@@ -62,23 +62,26 @@ def write_run(
     further: Callable[[RoundRecord], RoundRecord] = lambda record: record,
     headline: str = "accuracy",
     held_out: int = 0,
+    describe: Callable[[dict[str, Any]], dict[str, Any]] = lambda described: described,
     **changed: Any,
 ) -> RunFolder:
     """A run whose accuracy rises to about ``level``, with some noise that depends on the seed.
 
-    What else there is to tell of a round is added by ``further``.
+    What else there is to tell of a round is added by ``further``; the federation is what
+    ``describe`` makes of it.
     """
     folder, described = RunFolder(path), federation(clients, held_out)
     folder.claim().close()
     options = {"dataset": "digits", "rounds": rounds, "epochs": 2, "seed": seed}
     options["per_round"] = per_round
     replace_text(path / "config.toml", to_toml(options_of(Algorithm(method), options | changed)))
-    folder.write_json("federation.json", described)
     random = np.random.default_rng([seed, sum(method.name.encode())])
     history = [
         further(_record(number, method, described, level, random, per_round))
         for number in range(1, rounds + 1)
     ]
+    described = describe(described)
+    folder.write_json("federation.json", described)
     writer = HistoryWriter(folder.history_path)
     for record in history:
         writer.append(record)

@@ -6,9 +6,10 @@ from playwright.sync_api import Browser, Page
 
 from browser_support import pixels, settled, shown
 from cadis.analysis import read_results
+from cadis.experiment import grid_variants, parse_grid
 from cadis.methods import CADIS
 from cadis.report import write_report
-from cadis.runs import RoundRecord
+from cadis.runs import RoundRecord, Study, StudyFolder
 from fabricated import with_clock, with_measures, write_run, write_study
 
 CHARTS = ["accuracy", "federation", "matrix", "weights", "flow", "confusion-0", "confusion-1",
@@ -102,7 +103,7 @@ def test_measures_of_the_task_can_be_chosen(browser: Browser, tmp_path: Path) ->
         assert pixels(page, "chart-accuracy") != accuracy
         label = page.locator("#chart-accuracy").get_attribute("aria-label") or ""
         assert label.startswith("Measure auc over 12 rounds. At the end: FedAvg 0.")
-        assert "Further measures" in page.locator("#answer").inner_text()
+        assert "Further measures" in page.locator("#tables").inner_text()
 
 
 def test_accuracy_is_shown_over_simulated_time(browser: Browser, tmp_path: Path) -> None:
@@ -183,3 +184,43 @@ def test_a_single_run_has_a_page_too(browser: Browser, tmp_path: Path) -> None:
     with shown(browser, page.as_uri()) as opened:
         assert opened.locator("#answer").inner_text().count("CADIS") >= 1
         assert opened.locator("#chart-matrix").count() == 1
+
+
+def order_of(page: Page) -> list[str]:
+    """The sections that are shown, from top to bottom."""
+    found: list[str] = page.evaluate(
+        "[...document.querySelectorAll('section')].filter(one => !one.hidden).map(one => one.id)"
+    )
+    return found
+
+
+def test_first_come_the_answer_and_one_chart_then_the_tables(browser: Browser, report: str) -> None:
+    with shown(browser, report) as page:
+        assert order_of(page)[:3] == ["answer", "accuracy", "tables"]
+        assert page.locator("#answer table").count() == 0
+        assert page.locator("#tables table").count() > 1
+        links = page.locator("#sections li:visible").all_inner_texts()
+        assert links[:3] == ["Answer", "Accuracy", "Tables"]
+
+
+def test_of_a_sweep_the_one_chart_is_over_its_parameters(browser: Browser, tmp_path: Path) -> None:
+    folder = StudyFolder(tmp_path / "sweep")
+    variants = grid_variants(parse_grid(["threshold=0.6,0.7"]), {}, {"rounds": 2})
+    folder.write(Study("sweep", variants, (0,), "cadis sweep", parameters=("threshold",)))
+    for variant in variants:
+        write_run(folder.run_folder(variant, 0).path, CADIS(), rounds=2)
+    path = write_report(read_results([folder.path]), tmp_path / "report.html")
+    with shown(browser, path.as_uri()) as page:
+        assert order_of(page)[:4] == ["answer", "sweep", "tables", "accuracy"]
+
+
+def test_the_axis_says_what_is_measured(browser: Browser, report: str) -> None:
+    axis = "Cadis.charts['chart-accuracy'].getOption()"
+    with shown(browser, report) as page:
+        page.wait_for_selector("#chart-accuracy canvas")
+        assert page.evaluate(f"{axis}.yAxis[0].name") == "accuracy, mean of 10 rounds"
+        assert page.evaluate(f"{axis}.xAxis[0].min") == 1  # the first that was measured
+        page.select_option("#measure", "rare")
+        page.locator("#smoothing").fill("1")
+        settled(page)
+        assert page.evaluate(f"{axis}.yAxis[0].name") == "accuracy on rare classes"

@@ -119,6 +119,25 @@ def test_a_report_of_runs_and_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (tmp_path / "folder" / "report.html").exists()
 
 
+def test_a_report_replaces_none_of_other_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for seed in range(3):
+        write_run(tmp_path / f"run-{seed}", FedAvg(), seed, rounds=2)
+    assert cadis("report", "run-0", "run-1").exit_code == 0
+    assert cadis("report", "run-0", "run-2").exit_code == 0
+    assert (tmp_path / "runs" / "report-run-0-run-1" / "report.html").exists()
+    assert (tmp_path / "runs" / "report-run-0-run-2" / "report.html").exists()
+    assert cadis("report", "run-0", "run-1", "--out", "both").exit_code == 0
+    assert cadis("report", "run-1", "run-0", "--out", "both").exit_code == 0  # the same ones
+    page = (tmp_path / "both" / "report.html").read_text()
+    other = cadis("report", "run-2", "--out", "both")
+    assert other.exit_code == 2
+    assert "both holds the report of other runs; choose another by --out" in other.stderr
+    assert (tmp_path / "both" / "report.html").read_text() == page
+
+
 def test_a_copy_of_a_run_is_no_further_seed(tmp_path: Path) -> None:
     for name in ("one", "copy"):
         write_run(tmp_path / name, CADIS(), rounds=2)
@@ -237,7 +256,7 @@ def test_the_classifier_layer_is_drawn(tmp_path: Path, monkeypatch: pytest.Monke
     result = cadis("layer", "--epochs", "1", "--workers", "1")
     assert result.exit_code == 0, result.output
     assert "client 3" in result.output
-    assert (tmp_path / "runs" / "layer-digits-small-cnn.png").stat().st_size > 8000
+    assert (tmp_path / "runs" / "layer-digits-small-cnn-epochs-1.png").stat().st_size > 8000
 
 
 def test_commands_do_not_wait_for_what_they_may_not_need() -> None:

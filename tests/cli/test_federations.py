@@ -115,11 +115,34 @@ def test_presets_are_listed_and_shown() -> None:
     assert 'model = "cnn"' in good("presets", "mnist-mc-10")
 
 
+def test_no_picture_replaces_another_one() -> None:
+    names = set()
+    for given in ([], ["--clients", "30"], ["--seed", "1"], ["--preset", "mnist-bc-10"]):
+        dataset = ["--dataset", "digits"] if "--preset" in given else []
+        names.add(good("partition", *given, *dataset).split()[-1])
+    assert len(names) == 4
+    before = Path("runs/partition-digits-mc.png").read_bytes()
+    assert "runs/partition-digits-mc.png" in good("partition")  # the same command may
+    assert Path("runs/partition-digits-mc.png").read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", ["png", "pdf", "svg"])
+def test_a_picture_replaces_none_but_ours(kind: str) -> None:
+    mine = Path(f"mine.{kind}")
+    good("partition", "--figure", str(mine))
+    good("partition", "--figure", str(mine), "--seed", "1")
+    mine.write_text("precious")
+    result = cadis("partition", "--figure", str(mine))
+    assert result.exit_code == 2
+    assert f"{mine} is there already, and not drawn by cadis" in result.stderr
+    assert mine.read_text() == "precious"
+
+
 def test_partition_shows_draws_and_writes() -> None:
     text = good("partition", "--out", "mc.json", "--seed", "3")
     assert "label skew" in text
     assert "clusters" in text
-    assert Path("runs/partition-digits-mc.png").read_bytes().startswith(b"\x89PNG")
+    assert Path("runs/partition-digits-mc-seed-3.png").read_bytes().startswith(b"\x89PNG")
     good("run", *QUICK, "--partition", "mc.json", "--seed", "3", "--out", "from-file")
     good("run", *QUICK, "--seed", "3", "--out", "dealt")
     one, other = (

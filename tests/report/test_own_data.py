@@ -123,6 +123,7 @@ def test_pictures_and_the_page_tell_how_much_is_held_out(
         for axes in self.axes:
             words.extend([axes.get_xlabel(), axes.get_ylabel(), axes.get_title(loc="left")])
             words.append(axes.get_title())
+        words.append(self.get_suptitle())
         save(self, *given, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Figure, "savefig", listening)
@@ -130,7 +131,7 @@ def test_pictures_and_the_page_tell_how_much_is_held_out(
     draw_figures(results, tmp_path / "figures", pdf=False)
     text = "\n".join(words)
     assert "accuracy of the last global model on a client's own test data" in text
-    assert "accuracy on clients' own test data" in text
+    assert "Accuracy of the global model on clients' own test data" in text
     held = 2 * (6 * 2 + 4 + 2 * 2)  # two of each of the classes that the clusters have
     assert f"samples to train on, and {held} held out" in text
     (seed,) = page_data(results)["federation"]["seeds"]

@@ -13,7 +13,7 @@ from cadis.analysis import RunData, frames, read_results
 from cadis.methods import CADIS
 from cadis.report import page_data, write_report
 from cadis.report.page.assembly import SCRIPTS
-from cadis.runs import replay
+from cadis.runs import agreement, replay
 from fabricated import with_clock, with_few_tests, with_measures, write_run, write_study
 
 MEGABYTE = 1_000_000
@@ -131,7 +131,7 @@ def test_the_matrix_of_a_frame_is_the_servers(tmp_path: Path) -> None:
             else:
                 assert byte == 255
         found = [run["found"][place][order.index(int(c))] for c in frame.clients]
-        assert found == frame.found.tolist()
+        assert agreement(found, frame.found.tolist()) == 1  # the numbers may be others
         weights = {order[int(at)]: weight for at, weight, _ in run["weights"][place]}
         told = dict(zip(frame.record.participants, frame.record.weights, strict=True))
         assert weights == pytest.approx(told, abs=1e-4)

@@ -151,10 +151,21 @@ def test_clusters_alone_are_summarised_whatever_the_method_is_called() -> None:
     summary = summarise("mine", history, described(a=0, b=0, c=1, d=1), None)
     assert summary["method"] == "mine"
     assert summary["round_agreement"] == 1
-    assert summary["clusters_found"] == 3  # nobody knows whether c and d belong together
-    undecided = [told(1, "ab", clusters=[0, 0]), told(2, "ab", clusters=[0, 1])]
-    apart = summarise("mine", undecided, described(a=0, b=1), None)
-    assert apart["clusters_found"] == 2  # together in no more than half of their rounds
+    assert summary["clusters_found"] == 3  # 3: a and b, 1: c, 4: d
+
+
+def test_clusters_alone_are_those_that_clients_were_in_last() -> None:
+    """A method that has split a cluster after many rounds has found its parts."""
+    whole = [told(number, "abcd", clusters=[0, 0, 0, 0]) for number in range(1, 10)]
+    split = [*whole, told(10, "abc", clusters=[1, 2, 2])]
+    summary = summarise("cfl", split, described(a=0, b=1, c=1, d=0), None)
+    assert summary["clusters_found"] == 3  # 1: a, 2: b and c, 0: d, who was not there
+    assert summary["cluster_agreement"] == pytest.approx(4 / 7)  # by scikit-learn
+    rejoined = [*split, told(11, "d", clusters=[1])]
+    assert summarise("cfl", rejoined, described(a=0, b=1, c=1, d=0), None)["clusters_found"] == 2
+
+
+def test_nothing_is_said_of_clusters_where_none_are_told() -> None:
     without = summarise("mine", [told()], described(a=0, b=0, c=1), None)
     assert "clusters_found" not in without
     assert "round_agreement" not in without

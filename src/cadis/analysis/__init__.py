@@ -4,6 +4,7 @@ from cadis.analysis.answer import answer, details
 from cadis.analysis.checking import naming
 from cadis.analysis.clock import at_times, clocks_of, time_axis
 from cadis.analysis.comparison import HEADLINE, Comparison, RoundsTo
+from cadis.analysis.identity import steady
 from cadis.analysis.matrices import (
     Convergence,
     Frame,
@@ -14,6 +15,7 @@ from cadis.analysis.matrices import (
     some_of,
     spread_rounds,
 )
+from cadis.analysis.ordering import natural
 from cadis.analysis.own_data import OWN_TEST_DATA, OWN_TRAINING_DATA
 from cadis.analysis.reading import read_results
 from cadis.analysis.results import Group, Results
@@ -57,10 +59,12 @@ __all__ = [
     "growing",
     "holm",
     "naming",
+    "natural",
     "paired_test",
     "read_results",
     "sample",
     "some_of",
     "spread_rounds",
+    "steady",
     "time_axis",
 ]

@@ -112,7 +112,8 @@ def frames(
     numbers = {record.round for record in wanted}
     for record, matrix in zip(wanted, growing(history, numbers, gamma, clients), strict=True):
         q = rescale(matrix.mean, matrix.known)
-        yield Frame(record, matrix.client_ids, q, grouped(matrix, record))
+        until = [r for r in history if r.round <= record.round]
+        yield Frame(record, matrix.client_ids, q, grouped(matrix, until))
 
 
 def error(matrix: SimilarityMatrix, final: SimilarityMatrix) -> float:

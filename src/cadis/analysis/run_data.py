@@ -24,6 +24,7 @@ from cadis.analysis.matrices import (
     some_of,
     spread_rounds,
 )
+from cadis.analysis.ordering import natural
 from cadis.analysis.own_data import accuracy_by_client, in_words, test_sizes
 from cadis.core import CadisError, ClientId, SimilarityMatrix
 from cadis.methods import METHODS, CADISPaper, label_of
@@ -194,15 +195,16 @@ class RunData:
         """The cluster that was found for each client looked at, among these, at the end."""
         if self.matrix is None:
             return {}
-        labels = grouped(self.matrix, self.history[-1]).tolist()
+        labels = grouped(self.matrix, self.history).tolist()
         return dict(zip(self.matrix.client_ids, labels, strict=True))
 
     @cached_property
     def ordered_clients(self) -> list[ClientId]:
         """Clients looked at, those of a true (else a found) cluster side by side."""
         true_clusters, found = self.true_clusters, self.found_clusters
-        shown = [client for client in true_clusters if client in found]  # the federation's order
-        return sorted(shown, key=lambda client: (true_clusters[client] or 0, found[client]))
+        return sorted(
+            found, key=lambda client: (true_clusters[client] or 0, found[client], natural(client))
+        )
 
     @cached_property
     def convergence(self) -> Convergence | None:

@@ -1,5 +1,6 @@
 """``cadis report``: one page about runs."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from rich.console import Console
 
 from cadis import report as reports
 from cadis.analysis import Comparison, Results, read_results
+from cadis.cli.run import short_name
 from cadis.core import CadisError
 from cadis.runs import RunFolder, StudyFolder
 
@@ -14,13 +16,17 @@ from cadis.runs import RunFolder, StudyFolder
 def report(paths: Sequence[Path], out: Path | None) -> int:
     """Show what there is in these folders."""
     page = _page_of(paths, out)
-    _check_place(page)
-    show_results(read_results(paths), page, Console())
+    _check_place(page, paths)
+    show_results(read_results(paths), page, Console(), of=paths)
     return 0
 
 
 def show_results(
-    results: Results, page: Path, console: Console, failures: Sequence[str] = ()
+    results: Results,
+    page: Path,
+    console: Console,
+    failures: Sequence[str] = (),
+    of: Sequence[Path] = (),
 ) -> None:
     """Tables in the terminal, the page, files and figures beside it, and the answer.
 
@@ -29,6 +35,7 @@ def show_results(
         page: where to write the page.
         console: the terminal.
         failures: sentences about runs that are missing.
+        of: the folders that are shown; unless told, that of the page.
     """
     comparison = Comparison(results)
     reports.show_tables(console, comparison)
@@ -36,7 +43,7 @@ def show_results(
         reports.tell(console, sentence)
     try:
         with console.status("Drawing ..."):
-            reports.write_report(results, page)
+            reports.write_report(results, page, of or [page.parent])
             reports.write_results(comparison, page.parent)
             reports.draw_figures(results, page.parent / "figures")
     except OSError as error:
@@ -45,9 +52,12 @@ def show_results(
     reports.tell(console, f"Open {page}; tables and pictures are beside it.")
 
 
-def _check_place(page: Path) -> None:
-    """Refuse to write over files that are not ours; results of runs and reports are."""
+def _check_place(page: Path, paths: Sequence[Path]) -> None:
+    """Refuse to write over files that are not ours, and over the report of other runs."""
     folder = page.parent
+    same = folder.resolve() in [path.resolve() for path in paths]
+    if not same and any(reports.is_report_of_others(old, paths) for old in folder.glob("*.html")):
+        raise CadisError(f"{folder} holds the report of other runs; choose another by --out.")
     pages = any(map(reports.is_report, folder.glob("*.html")))
     ours = RunFolder(folder).is_ours() or StudyFolder(folder).holds_study() or pages
     there = [path for path in (page, *(folder / n for n in reports.RESULT_FILES)) if path.exists()]
@@ -61,4 +71,10 @@ def _page_of(paths: Sequence[Path], out: Path | None) -> Path:
         return out
     if out is not None and out.suffix and not out.is_dir():
         raise CadisError(f"The page is written as HTML; call it {out.stem}.html.")
-    return (out or (paths[0] if len(paths) == 1 else Path("runs") / "report")) / "report.html"
+    return (out or (paths[0] if len(paths) == 1 else _common_folder(paths))) / "report.html"
+
+
+def _common_folder(paths: Sequence[Path]) -> Path:
+    """Where the report of several goes: its name tells of which, so that no other has it."""
+    names = (re.sub(r"[^\w.-]+", "-", str(path)).strip("-.") for path in paths)
+    return Path("runs") / short_name("-".join(["report", *names]))

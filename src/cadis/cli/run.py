@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from cadis.cli.interrupting import STOPPED
 from cadis.core import CadisError
 from cadis.experiment import ExperimentConfig, read_preset, resolve, run_experiment
 from cadis.runs import RunFolder, check_named, read_toml
+
+_LONGEST_NAME = 100
 
 
 def run(
@@ -86,6 +89,13 @@ def plain_name(*parts: str) -> str:
     places = (re.sub(r"^(images|csv|parquet):", "", part) for part in parts)
     names = (re.sub(r"\.(csv|tsv|parquet)$", "", Path(place).resolve().name) for place in places)
     return re.sub(r"[^\w.-]+", "-", "-".join(names))
+
+
+def short_name(name: str) -> str:
+    """A name that file systems take; of a long one the beginning, and what tells it from others."""
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{name[:_LONGEST_NAME]}-{sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _run(config: ExperimentConfig, folder: RunFolder, resume: bool, tracking: Tracking) -> None:

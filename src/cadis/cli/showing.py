@@ -1,14 +1,15 @@
 """What ``cadis partition``, ``layer``, ``watch`` and ``presets`` show."""
 
 import webbrowser
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from cadis.cli.run import plain_name
+from cadis.cli.run import plain_name, short_name
 from cadis.core import CadisError
 from cadis.experiment import (
     Census,
@@ -32,6 +33,7 @@ from cadis.report import (
     draw_layer,
     draw_partition,
     group_table,
+    is_picture,
     layer_table,
     loading,
     serving,
@@ -57,7 +59,7 @@ def partition(
     census = Census.take(f"{dataset.name}, {name}", dataset, dealt, own)
     console.print(group_table(census))
     console.print(census_table(census))
-    default = Path("runs") / f"partition-{plain_name(dataset.name, name)}.png"
+    default = _picture("partition", [dataset.name, name], preset, given)
     drawn = draw_partition(census, _writable(figure or default))
     console.print(f"The picture is {drawn}.", soft_wrap=True, markup=False)
     if out is not None:
@@ -80,7 +82,7 @@ def layer(preset: str | None, figure: Path | None, given: Mapping[str, Any]) -> 
     with loading(console) as callbacks:
         behaviour = observe_layer(config, given.get("classes", ""), callbacks)
     console.print(layer_table(behaviour))
-    default = Path("runs") / f"layer-{plain_name(behaviour.dataset, behaviour.model)}.png"
+    default = _picture("layer", [behaviour.dataset, behaviour.model], preset, given)
     drawn = draw_layer(behaviour, _writable(figure or default))
     console.print(f"The picture is {drawn}.", soft_wrap=True, markup=False)
     return 0
@@ -125,6 +127,19 @@ def presets(name: str | None) -> int:
     return 0
 
 
+_IN_NAME = ("dataset", "partition", "model", "data_dir", "offline", "workers", "device")
+"""Options that the name of a picture tells anyway, or that change nothing in it."""
+
+
+def _picture(what: str, of: Sequence[str], preset: str | None, given: Mapping[str, Any]) -> Path:
+    """Where a picture goes: its name tells all that was asked for, so that no other has it."""
+    asked = [f"{name}-{value}" for name, value in sorted(given.items()) if name not in _IN_NAME]
+    files = [str(value) for value in given.values() if "/" in str(value)]  # the name has their ends
+    told = [sha256("\n".join(files).encode()).hexdigest()[:8]] if files else []
+    name = plain_name(what, *of, *([preset] if preset else []), *asked, *told)
+    return Path("runs") / f"{short_name(name)}.png"
+
+
 def _check_picture(path: Path | None) -> None:
     """Refuse a picture of a kind that is not drawn."""
     if path is not None and path.suffix not in (".png", ".pdf", ".svg"):
@@ -132,7 +147,11 @@ def _check_picture(path: Path | None) -> None:
 
 
 def _writable(path: Path) -> Path:
-    """A file that can be written, in a folder that is there."""
+    """A file that can be written, in a folder that is there; a picture of ours may be replaced."""
+    if path.is_file() and path.stat().st_size and not is_picture(path):
+        raise CadisError(
+            f"{path} is there already, and not drawn by cadis; choose another name by --figure."
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from cadis.report.page import (
         Watched,
         is_report,
+        is_report_of_others,
         page_data,
         serving,
         wait_for_end,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     )
     from cadis.report.partition import census_table, draw_partition, group_table
     from cadis.report.study_display import study_progress
+    from cadis.report.style import is_picture
     from cadis.report.terminal import (
         loading,
         run_progress,
@@ -35,7 +37,9 @@ _HOMES = {
     "draw_partition": "partition",
     "group_table": "partition",
     "Fitting": "fitting",
+    "is_picture": "style",
     "is_report": "page",
+    "is_report_of_others": "page",
     "layer_table": "layer",
     "loading": "terminal",
     "page_data": "page",
@@ -63,7 +67,9 @@ __all__ = [
     "draw_layer",
     "draw_partition",
     "group_table",
+    "is_picture",
     "is_report",
+    "is_report_of_others",
     "layer_table",
     "loading",
     "page_data",

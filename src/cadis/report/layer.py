@@ -63,7 +63,7 @@ def draw_layer(behaviour: Behaviour, path: Path) -> Path:
 def size_of(behaviour: Behaviour) -> tuple[float, float]:
     """Width and height in inches that give all names room."""
     longest = max(len(shown(name)) for name in behaviour.classes)
-    width = len(behaviour.panels) * (2.8 + 0.06 * longest) + 0.8
+    width = len(behaviour.panels) * (3.1 + 0.06 * longest) + 0.8
     return width, min(7.5, max(3.6, 2.2 + 0.2 * len(behaviour.classes)))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 
 import numpy as np
 import torch
@@ -10,13 +11,15 @@ from rich.markup import escape
 from rich.table import Table
 from torch import Tensor
 
-from cadis.analysis import Results, RunData, sample, some_of
+from cadis.analysis import Results, RunData, natural, sample, some_of
 from cadis.experiment import Census
 from cadis.report.fitting import Fitting
 from cadis.report.formats import listed
-from cadis.report.style import ALONE, OKABE_ITO, Place, figure, shown
+from cadis.report.style import ALONE, Place, cluster_colour, figure, head, shown
 
 _ROWS = 12
+_NAMES = 40
+"""So many clients are named; of more, every tenth is, or fewer."""
 _MARGIN = 0.9
 """The widest point, as a part of the distance to the next."""
 
@@ -72,21 +75,24 @@ def draw_partition(census: Census, path: Path) -> Path:
     order = _shown(census)
     counts = census.counts[order].numpy()  # (clients, classes)
     clients, classes = counts.shape
-    width, height = min(12.0, max(5.5, 3.2 + 0.28 * clients)), min(9.0, 2.2 + 0.26 * classes)
+    names = [shown(census.client_ids[n]) for n in order]
+    longest = max(map(len, names))
+    width = min(12.0, max(6.0, 3.2 + 0.28 * clients))
+    height = min(9.0, 1.5 + 0.26 * classes + (0.07 * longest if longest > 2 else 0))
     with figure(path, width, height) as drawing:
         axes = drawing.subplots()
         axes.set(xlim=(-0.7, clients - 0.3), ylim=(classes - 0.3, -0.7))
-        step = -(-clients // 40)
-        names = [shown(census.client_ids[n]) for n in order]
-        turned = 90 if max(map(len, names)) > 2 else 0
-        axes.set_xticks(range(0, clients, step), names[::step], size=8, rotation=turned)
+        step = 1 if clients <= _NAMES else 10 * -(-clients // (10 * _NAMES))
+        places = range(0, clients, step)
+        turned = 90 if max(len(names[n]) for n in places) > 2 and step == 1 else 0
+        axes.set_xticks(places, [names[n] for n in places], size=8, rotation=turned)
         step = -(-classes // 30)
         axes.set_yticks(range(0, classes, step), list(map(shown, census.classes[::step])), size=8)
         some = some_of(clients, len(census.client_ids))
         who = f"client{_order_note(census)}{some and f'; {some} are shown'}"
-        axes.set(xlabel=who, ylabel="class")
+        axes.set(xlabel=fill(who, int(11 * width)), ylabel="class")
         largest = f"largest point: {counts.max():,} of one class"
-        axes.set_title(f"{shown(census.title)}\n{_amount(census)}; {largest}")
+        head(drawing, f"{shown(census.title, 60)}\n{_amount(census)}; {largest}")
         axes.grid(alpha=0.15)
         axes.set_axisbelow(True)
         drawing.draw_without_rendering()  # only now it is known how large a cell is
@@ -120,11 +126,12 @@ def _order_note(census: Census) -> str:
 
 def _colours(census: Census, order: Sequence[int]) -> NDArray[np.str_]:
     """A colour for each client in the picture's order: that of its cluster; grey if alone in it."""
-    if census.true_clusters is None:
-        return np.array([OKABE_ITO[0]] * len(order))
+    labels = census.true_clusters
+    if labels is None:
+        return np.array([cluster_colour(0)] * len(order))
     colour_of = {
-        client: OKABE_ITO[number % 6] if len(group) > 1 else ALONE
-        for number, group in enumerate(census.groups())
+        client: cluster_colour(int(labels[client])) if len(group) > 1 else ALONE
+        for group in census.groups()
         for client in group
     }
     return np.array([colour_of[client] for client in order])
@@ -132,7 +139,10 @@ def _colours(census: Census, order: Sequence[int]) -> NDArray[np.str_]:
 
 def _shown(census: Census) -> list[int]:
     """Positions of the clients in the picture's order; of very many, an even choice."""
-    order: list[int] = census.ordered().tolist()
+    ids = census.client_ids
+    everybody = list(range(len(ids)))
+    groups = [everybody] if census.true_clusters is None else census.groups()
+    order = [n for group in groups for n in sorted(group, key=lambda n: natural(ids[n]))]
     if census.true_clusters is None:
         return sample(order, dict.fromkeys(order))
     return sample(order, dict(enumerate(census.true_clusters.tolist())))

@@ -1,21 +1,24 @@
 """One look for all figures: colour-blind safe, the same colour for the same thing."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from colorsys import hls_to_rgb
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeAlias
+from textwrap import fill
+from typing import Any, Literal, TypeAlias
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib import colormaps
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from cadis.methods import METHODS
@@ -40,6 +43,9 @@ _MORE = ("#8E63C7", "#9A5B33", "#4C9A2A", "#CC6677", "#6699CC", "#888888")
 _GOLDEN = 0.618034
 """The part of the colour circle from one made-up colour to the next: none comes twice."""
 
+_BRIGHTEST = 0.6
+"""How bright a made-up colour may be, so that it is seen on white: yellow and lime are not."""
+
 DASHES: Any = {"solid": "-", "dashed": (0, (4, 1.5)), "dotted": (0, (1, 1.3))}
 """What matplotlib calls lines that are solid, dashed and dotted."""
 
@@ -47,9 +53,20 @@ UNKNOWN = "#d9d9d9"
 ALONE = "#777777"
 _LONGEST = 20
 """A figure has room for so many letters of a name."""
+_LETTER = 0.58
+"""The mean width of a letter, as a part of its height."""
+_LINE = 1.5
+"""The height of a line, as a part of that of its letters."""
+_HANDLE = 44
+"""Points that a legend takes for each entry besides its letters."""
+
+_SIGNATURE, _SIGNED = "drawn by cadis", {".png": "Software"}
+"""What tells our pictures from others, and where kinds of files have room for it."""
 
 _STYLE: Any = {
     "figure.dpi": 150,
+    "figure.constrained_layout.h_pad": 0.08,
+    "figure.constrained_layout.w_pad": 0.08,
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -60,10 +77,11 @@ _STYLE: Any = {
 }
 
 
-def shown(name: object) -> str:
+def shown(name: object, longest: int = _LONGEST) -> str:
     """A name for a figure: its beginning and end if it is long, and no meaning but its own."""
     text = str(name)
-    short = text if len(text) <= _LONGEST else f"{text[:11]}…{text[-8:]}"
+    end = longest * 2 // 5
+    short = text if len(text) <= longest else f"{text[: longest - 1 - end]}…{text[-end:]}"
     return shown_text(short)
 
 
@@ -117,7 +135,15 @@ def _further_look(number: int) -> Look:
 def _made_up(number: int) -> str:
     """A colour of another hue than those before it; its lightness differs from theirs, too."""
     rgb = hls_to_rgb(number * _GOLDEN % 1, (0.38, 0.48, 0.58)[number % 3], 0.75)
-    return "#" + "".join(f"{round(255 * part):02X}" for part in rgb)
+    brightness = 0.30 * rgb[0] + 0.59 * rgb[1] + 0.11 * rgb[2]
+    seen = 255 * min(1, _BRIGHTEST / brightness)
+    return "#" + "".join(f"{round(seen * part):02X}" for part in rgb)
+
+
+def cluster_colour(number: int) -> str:
+    """The colour of a cluster, the same in all figures; on the page the first ones are the same."""
+    few = (*OKABE_ITO[:6], *_MORE)
+    return few[number] if number < len(few) else _made_up(number)
 
 
 Place: TypeAlias = Callable[[str], Path]
@@ -125,20 +151,87 @@ Place: TypeAlias = Callable[[str], Path]
 
 
 @contextmanager
-def figure(path: Path, width: float, height: float) -> Iterator[Figure]:
-    """A figure to draw on, of so many inches, saved when done. No screen is needed.
+def figure(
+    path: Path,
+    width: float,
+    height: float,
+    layout: Literal["constrained", "compressed"] = "constrained",
+) -> Iterator[Figure]:
+    """A figure to draw on, saved when done. No screen is needed.
 
-    Without a suffix in its name it is saved both as PNG and as PDF.
+    Args:
+        path: where; without a suffix in its name it is saved both as PNG and as PDF.
+        width: in inches.
+        height: likewise.
+        layout: "compressed" puts several panels of a fixed shape next to each other.
     """
     with mpl.rc_context(_STYLE):
-        drawing = Figure(figsize=(width, height), layout="constrained")
+        drawing = Figure(figsize=(width, height), layout=layout)
         FigureCanvasAgg(drawing)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph")  # no font has all the names of the world
             yield drawing
             for suffix in [path.suffix] if path.suffix else [".png", ".pdf"]:
-                drawing.savefig(path.with_suffix(suffix))
+                file = path.with_suffix(suffix)
+                drawing.savefig(file, metadata={_SIGNED.get(suffix, "Creator"): _SIGNATURE})
                 drawing.set_layout_engine("none")  # all is in its place now
+
+
+def is_picture(path: Path) -> bool:
+    """Whether a file is a picture that was drawn here."""
+    try:
+        return _SIGNATURE.encode() in path.read_bytes()
+    except OSError:
+        return False
+
+
+def head(drawing: Figure, text: str, size: float = 10) -> None:
+    """Say above everything what a figure shows; it becomes higher by what that takes."""
+    letters = int((72 * drawing.get_figwidth() - 12) / (_LETTER * size))
+    lines = [fill(line, letters) for line in text.split("\n")]
+    wrapped = "\n".join(lines)
+    drawing.suptitle(wrapped, x=0.01, ha="left", size=size)
+    _heighten(drawing, size * _LINE * (wrapped.count("\n") + 1))
+
+
+def legend_below(drawing: Figure, handles: Mapping[str, Artist], caption: str = "") -> None:
+    """A legend below everything, where it lies on nothing, in as many columns as there is room.
+
+    The figure becomes higher by what it takes.
+
+    Args:
+        drawing: the figure.
+        handles: by name, something that looks like what is meant.
+        caption: what is explained above the legend.
+    """
+    room = 72 * drawing.get_figwidth() - 12
+    widest = _HANDLE + 8 * _LETTER * max(map(len, handles))
+    columns = max(1, min(int(room / widest), len(handles)))
+    explained = fill(caption, int(room / (8 * _LETTER)))
+    drawing.legend(
+        list(handles.values()),
+        list(handles),
+        loc="outside lower left",
+        fontsize=8,
+        ncols=columns,
+        title=explained or None,
+        title_fontsize=8,
+        alignment="left",
+    )
+    lines = -(-len(handles) // columns) + (explained.count("\n") + 1 if explained else 0)
+    _heighten(drawing, 8 * _LINE * lines)
+
+
+def _heighten(drawing: Figure, points: float) -> None:
+    drawing.set_figheight(drawing.get_figheight() + points / 72)
+
+
+def round_axis(axes: Axes, rounds: int) -> None:
+    """An axis of rounds from the first to the last, whole numbers only."""
+    axes.set_xlabel("round")
+    axes.set_xlim((1, rounds) if rounds > 1 else (0.5, 1.5))
+    ticks = MaxNLocator(integer=True, steps=[1, 2, 5, 10], min_n_ticks=1)
+    axes.xaxis.set_major_locator(ticks)
 
 
 def heat_map(axes: Axes, values: NDArray[np.float64]) -> AxesImage:

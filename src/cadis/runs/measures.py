@@ -194,7 +194,7 @@ def _summarise_clusters(
     looked_at = sample(ordered, true_clusters, _EXACT, _LOOKED_AT)
     matrix = replay(history, looked_at if len(looked_at) < len(seen) else None)
     assert matrix is not None
-    found = grouped(matrix, last)
+    found = grouped(matrix, history)
     return {
         "clusters_found": len(found.unique()),
         "cluster_agreement": cluster_agreement(matrix, found, described),

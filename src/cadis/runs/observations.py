@@ -4,8 +4,9 @@ A method tells it by arrays of these names, whatever method it is: ``clusters``,
 participant, (k,); ``similarity``, how alike they are, (k, k), or ``profile``, the class profile of
 each, (k, classes); ``threshold``, how alike neighbours in the Q-matrix must be, or ``cut``, how
 alike the clients of a cluster are on the average, with its ``confidence``; ``gamma``, the largest
-deviation of a transitive estimate. What has one of these names but is something else is passed
-over.
+deviation of a transitive estimate. Where it tells clusters and not how alike clients are, a number
+must mean the same cluster in all rounds. What has one of these names but is something else is
+passed over.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -39,7 +40,7 @@ _COSINE = 1.001
 _KNOWN = ("threshold", "cut", "confidence", "gamma")
 """The single numbers that are known here."""
 _MAJORITY = 0.501
-"""The threshold where the method tells none: together in more than half of the common rounds."""
+"""The threshold in the Q-matrix where the method tells similarities, but no threshold."""
 
 
 def clusters_of(record: RoundRecord) -> list[int] | None:
@@ -187,12 +188,20 @@ def _together(record: RoundRecord) -> Tensor | None:
     return (labels[:, None] == labels).float()
 
 
-def grouped(matrix: SimilarityMatrix, record: RoundRecord) -> Tensor:
-    """The clusters of clients as alike as this, cut as the method did in this round, (n,).
+def grouped(matrix: SimilarityMatrix, history: Sequence[RoundRecord]) -> Tensor:
+    """The clusters of clients as alike as this, as the method told them by the last round, (n,).
 
-    At the similarity that it told, else at its threshold in the Q-matrix, else with whom they were
-    together in more than half of the rounds.
+    Where it tells clusters only, those that clients were in when they took part last: what they
+    were in before, a method such as CFL may have split since. Else cut at the similarity that it
+    told, or at its threshold in the Q-matrix.
+
+    Args:
+        matrix: how alike the clients are.
+        history: the rounds up to the one that is looked at.
     """
+    record = history[-1]
+    if alikeness(history) is _together:
+        return _last_told(matrix.client_ids, history)
     cut = scalar_of(record, "cut")
     if cut is not None:
         return join(torch.where(matrix.known, matrix.mean, -1), cut)
@@ -200,6 +209,16 @@ def grouped(matrix: SimilarityMatrix, record: RoundRecord) -> Tensor:
     return cluster(
         rescale(matrix.mean, matrix.known), _MAJORITY if threshold is None else threshold
     )
+
+
+def _last_told(clients: Sequence[ClientId], history: Sequence[RoundRecord]) -> Tensor:
+    """The cluster that each client was in when it took part last, counted from 0, (n,)."""
+    told: dict[ClientId, int] = {}
+    for record in history:
+        labels = clusters_of(record)
+        told.update(zip(record.participants, labels or (), strict=labels is not None))
+    number = {label: place for place, label in enumerate(sorted(set(told.values())))}
+    return torch.tensor([number[told[client]] for client in clients], dtype=torch.long)
 
 
 class SeenProfiles:

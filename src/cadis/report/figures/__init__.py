@@ -9,7 +9,6 @@ from cadis.report.figures.clusters import (
     draw_convergence,
     draw_flow,
     draw_similarity,
-    draw_voice,
 )
 from cadis.report.figures.curves import (
     draw_accuracy,
@@ -23,6 +22,7 @@ from cadis.report.figures.curves import (
 from cadis.report.figures.fairness import draw_client_rounds, draw_clients, draw_confusion
 from cadis.report.figures.models import draw_models
 from cadis.report.figures.studies import draw_sweep, draw_time
+from cadis.report.figures.voice import draw_voice
 from cadis.report.partition import draw_federation
 
 _FIGURES = (

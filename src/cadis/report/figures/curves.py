@@ -7,7 +7,7 @@ from statistics import fmean
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+from matplotlib.ticker import StrMethodFormatter
 from numpy.typing import NDArray
 
 from cadis.analysis import (
@@ -19,11 +19,23 @@ from cadis.analysis import (
     clocks_of,
     time_axis,
 )
-from cadis.report.style import DASHES, Look, Place, figure, looks, shown, shown_text
+from cadis.report.figures.labels import label_of, legend_of_lines
+from cadis.report.style import (
+    DASHES,
+    Look,
+    Place,
+    figure,
+    head,
+    looks,
+    round_axis,
+    shown,
+)
 from cadis.runs import mean_accuracy
 from cadis.runs.observations import scalar_of, told_scalars
 
 Curve = NDArray[np.float64]
+SHARES = (0.0, 1.0)
+"""Between which shares lie, and so their deviations."""
 _PANELS = 12
 """Of what methods report, so many numbers are drawn at most."""
 
@@ -40,22 +52,21 @@ def draw_accuracy_time(results: Results, place: Place) -> Path | None:
     if all(np.isnan(all_classes(run_data)).all() for run_data in timed):
         return None
     path, (times, far_apart) = place("accuracy-time"), time_axis(timed)
-    with figure(path, 6.4, 4.1) as drawing:
+    with figure(path, 6.4, 3.2) as drawing:
         axes = drawing.subplots()
         for group, look in zip(
             results.groups, looks([g.name for g in results.groups]), strict=True
         ):
             curves = _over_time(group.runs, times)
             if curves:
-                plot_spread(axes, curves, look, shown(group.label), times)
+                plot_spread(axes, curves, look, label_of(group), SHARES, times)
         dress(axes, 1, "test accuracy")
         scale = " (seconds, logarithmic)" if far_apart else " (seconds)"
         axes.set(xlabel=f"simulated time{scale}", xscale="log" if far_apart else "linear")
         axes.set_xlim(times[0] if far_apart else 0, times[-1])
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
-        drawing.legend(loc="outside lower left", fontsize=8, ncols=4)
-        title = "Accuracy of the global model over simulated time"
-        axes.set_title(f"{title}{_over_seeds(results)}", fontsize=10)
+        legend_of_lines(drawing)
+        head(drawing, f"Accuracy of the global model over simulated time{_over_seeds(results)}")
     return path.with_suffix(".png")
 
 
@@ -170,7 +181,12 @@ def spread_of(curves: list[Curve]) -> tuple[Curve, Curve, Curve]:
 
 
 def plot_spread(
-    axes: Axes, curves: list[Curve], look: Look, label: str, times: Curve | None = None
+    axes: Axes,
+    curves: list[Curve],
+    look: Look,
+    label: str,
+    limits: tuple[float, float] = (-np.inf, np.inf),
+    times: Curve | None = None,
 ) -> None:
     """The mean of curves, and a band of one standard deviation; of one curve, itself.
 
@@ -179,6 +195,7 @@ def plot_spread(
         curves: with a value a round, or one for each of ``times``.
         look: how lines look.
         label: what the legend says.
+        limits: what no value can be below and above, and so the band is not.
         times: where values are, if not at rounds.
     """
     rounds, mean, deviation = spread_of(curves)
@@ -188,15 +205,14 @@ def plot_spread(
     line = {"color": look.colour, "ls": DASHES[look.dash], "marker": marker}
     axes.plot(rounds, mean, **line, label=label)
     if len(curves) > 1:
-        low, high = mean - deviation, mean + deviation
+        low, high = np.clip([mean - deviation, mean + deviation], *limits)
         axes.fill_between(rounds, low, high, color=look.colour, alpha=0.15, lw=0)
 
 
 def dress(axes: Axes, rounds: int, label: str) -> None:
     """Label the axes of a share over rounds, and give them a grid."""
-    axes.set(xlabel="round", ylabel=label, xlim=(1, max(2, rounds)))
-    axes.set_ylim(0, 1.02)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+    round_axis(axes, rounds)
+    axes.set(ylabel=label, ylim=(-0.02, 1.02))
     axes.grid(alpha=0.3)
 
 
@@ -212,20 +228,20 @@ def _draw(
     styles = looks([group.name for group in results.groups])
     if all(np.isnan(curve(run_data)).all() for run_data in results.runs):
         return None
-    with figure(path, 6.4, 3.8) as drawing:
+    with figure(path, 6.4, 3.2) as drawing:
         axes = drawing.subplots()
         for group, look in zip(results.groups, styles, strict=True):
             curves = [curve(run_data) for run_data in group.runs]
             if not all(np.isnan(values).all() for values in curves):
-                plot_spread(axes, curves, look, shown(group.label))
+                plot_spread(axes, curves, look, label_of(group), SHARES)
         if also_rare and len(results.groups) == 1 and results.runs[0].rare:
             dashed = Look(styles[0].colour, "dotted")
-            rare = f"classes of the smallest clusters ({shown_text(results.rare_in_words)})"
-            plot_spread(axes, [rare_classes(run_data) for run_data in results.runs], dashed, rare)
+            rare = f"classes of the smallest clusters ({shown(results.rare_in_words, 44)})"
+            curves = [rare_classes(run_data) for run_data in results.runs]
+            plot_spread(axes, curves, dashed, rare, SHARES)
         dress(axes, max(len(run_data.history) for run_data in results.runs), label)
-        columns = 1 if len(results.groups) <= 8 else 2
-        axes.legend(loc="lower right", fontsize=8, ncols=columns)
-        axes.set_title(f"{title}{_over_seeds(results)}", fontsize=10)
+        legend_of_lines(drawing)
+        head(drawing, f"{title}{_over_seeds(results)}")
     return path.with_suffix(".png")
 
 
@@ -239,17 +255,15 @@ def _draw_panels(
         return None
     columns = min(3, len(told))
     rows = -(-len(told) // columns)
-    with figure(path, 1.2 + 3.6 * columns, 0.9 + 2.7 * rows) as drawing:
+    with figure(path, 1.2 + 3.6 * columns, 0.3 + 2.7 * rows) as drawing:
         panels = list(drawing.subplots(rows, columns, squeeze=False).flat)
         for axes, (name, curve) in zip(panels, told.items(), strict=False):
             _fill_panel(axes, results, curve, groups, zoomed="loss" in name)
             axes.set_title(shown(name.replace("_", " ")), fontsize=10)
         for axes in panels[len(told) :]:
             axes.set_axis_off()
-        handles = {line.get_label(): line for axes in panels for line in axes.get_lines()}
-        lines, names = list(handles.values()), list(map(str, handles))
-        drawing.legend(lines, names, loc="outside lower left", fontsize=8, ncols=2 * columns)
-        drawing.suptitle(f"{title}{_over_seeds(results)}", x=0.01, ha="left", size=10)
+        legend_of_lines(drawing)
+        head(drawing, f"{title}{_over_seeds(results)}")
     return path.with_suffix(".png")
 
 
@@ -269,16 +283,17 @@ def _fill_panel(
         groups: the methods, and how each looks.
         zoomed: whether values are no shares, even if all lie between 0 and 1.
     """
+    values = np.concatenate([curve(run_data) for run_data in results.runs])
+    shares = not zoomed and np.nanmin(values) >= 0 and np.nanmax(values) <= 1
+    limits = SHARES if shares else (0.0 if np.nanmin(values) >= 0 else -np.inf, np.inf)
     for group, look in groups:
         if _any_known(curve, group.runs):
-            plot_spread(
-                axes, [curve(run_data) for run_data in group.runs], look, shown(group.label)
-            )
-    limits = axes.get_ylim()
+            curves = [curve(run_data) for run_data in group.runs]
+            plot_spread(axes, curves, look, label_of(group), limits)
+    fitting = axes.get_ylim()
     dress(axes, max(len(run_data.history) for run_data in results.runs), "")
-    values = np.concatenate([curve(run_data) for run_data in results.runs])
-    if zoomed or np.nanmin(values) < 0 or np.nanmax(values) > 1:
-        axes.set_ylim(limits)
+    if not shares:
+        axes.set_ylim(fitting)
 
 
 def _any_known(curve: Callable[[RunData], Curve], runs: Sequence[RunData]) -> bool:

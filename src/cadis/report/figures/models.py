@@ -8,7 +8,17 @@ from matplotlib.ticker import MaxNLocator
 
 from cadis.analysis import Results, RunData
 from cadis.report.figures.curves import Curve, dress
-from cadis.report.style import DASHES, Place, figure, looks, shown
+from cadis.report.figures.labels import seed_named
+from cadis.report.style import (
+    DASHES,
+    Place,
+    figure,
+    head,
+    legend_below,
+    looks,
+    round_axis,
+    shown,
+)
 
 _HATCHES = {"solid": None, "dashed": "////", "dotted": "...."}
 """Of bars, where a line of the same look is dashed or dotted."""
@@ -20,21 +30,19 @@ def draw_models(results: Results, place: Place) -> Path | None:
     if run_data is None:
         return None
     path, rounds = place("models"), len(run_data.history)
-    with figure(path, 8.4, 3.8) as drawing:
+    with figure(path, 8.4, 3.2) as drawing:
         left, right = drawing.subplots(1, 2)
         _accuracies(left, run_data)
         dress(left, rounds, "test accuracy")
         left.set_title("Accuracy of each model", fontsize=10)
         _participants(right, run_data)
-        right.set(xlabel="round", ylabel="participants", xlim=(0.5, rounds + 0.5))
-        right.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+        round_axis(right, rounds)
+        right.set(ylabel="participants", xlim=(0.5, rounds + 0.5))
+        right.yaxis.set_major_locator(MaxNLocator(integer=True))
         right.set_title("Who trained which model", fontsize=10)
         handles, names = right.get_legend_handles_labels()
-        columns = min(8, len(names))
-        drawing.legend(handles, names, loc="outside lower left", fontsize=8, ncols=columns)
-        seed = f", seed {run_data.seed}" if len(results.runs) > 1 else ""
-        title = f"The models of {shown(run_data.label)}{seed}"
-        drawing.suptitle(title, x=0.01, ha="left", size=11)
+        legend_below(drawing, dict(zip(names, handles, strict=True)))
+        head(drawing, f"The models of {shown(run_data.label)}{seed_named(run_data, results)}")
     return path.with_suffix(".png")
 
 

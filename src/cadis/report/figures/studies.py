@@ -5,7 +5,10 @@ from pathlib import Path
 import numpy as np
 
 from cadis.analysis import HEADLINE, MEASURE, Comparison, Results, Spread
-from cadis.report.style import OKABE_ITO, Place, figure, looks, shown
+from cadis.report.style import OKABE_ITO, Place, figure, head, looks, shown
+
+_LETTERS = 70
+"""So many letters have room along an axis."""
 
 
 def draw_sweep(results: Results, place: Place) -> Path | None:
@@ -25,15 +28,16 @@ def draw_sweep(results: Results, place: Place) -> Path | None:
 
 
 def _line(found: dict[tuple[str, ...], Spread], parameters: tuple[str, ...], path: Path) -> None:
-    with figure(path, 6.0, 3.6) as drawing:
+    with figure(path, 6.0, 3.2) as drawing:
         axes = drawing.subplots()
-        names = [values[0] for values in found]
-        deviations = [spread.deviation or 0.0 for spread in found.values()]
+        names = [shown(values[0]) for values in found]
         means = [spread.mean for spread in found.values()]
-        axes.errorbar(names, means, yerr=deviations, marker="o", capsize=4, color=OKABE_ITO[0])
+        bars = _deviations(found)
+        axes.errorbar(names, means, yerr=bars, marker="o", capsize=4, color=OKABE_ITO[0])
+        axes.tick_params(axis="x", rotation=90 if len("".join(names)) > _LETTERS else 0)
         axes.set(xlabel=parameters[0], ylabel=HEADLINE.title)
         axes.grid(alpha=0.3)
-        axes.set_title(_title(found), fontsize=10)
+        head(drawing, _title(found))
 
 
 def _map(found: dict[tuple[str, ...], Spread], parameters: tuple[str, ...], path: Path) -> None:
@@ -41,7 +45,9 @@ def _map(found: dict[tuple[str, ...], Spread], parameters: tuple[str, ...], path
     values = np.full((len(down), len(across)), np.nan)
     for (one, other), spread in found.items():
         values[down.index(one), across.index(other)] = spread.mean
-    with figure(path, 2.6 + 1.0 * len(across), 1.8 + 0.55 * len(down)) as drawing:
+    longest = max(len(shown(name)) for name in across)
+    width = 2.6 + max(1.0, 0.09 * longest) * len(across)
+    with figure(path, width, 1.6 + 0.55 * len(down)) as drawing:
         axes = drawing.subplots()
         image = axes.imshow(values, cmap="viridis", aspect="auto")
         for (row, column), value in np.ndenumerate(values):
@@ -50,24 +56,31 @@ def _map(found: dict[tuple[str, ...], Spread], parameters: tuple[str, ...], path
                 shade = "white" if value <= middle else "black"
                 text = _cell(found[down[row], across[column]])
                 axes.text(column, row, text, ha="center", va="center", size=8, color=shade)
-        axes.set_xticks(range(len(across)), across)
-        axes.set_yticks(range(len(down)), down)
+        axes.set_xticks(range(len(across)), list(map(shown, across)))
+        axes.set_yticks(range(len(down)), list(map(shown, down)))
         axes.set(xlabel=parameters[1], ylabel=parameters[0])
         axes.spines[:].set_visible(False)
         drawing.colorbar(image, ax=axes, label=HEADLINE.title)
-        axes.set_title(_title(found), fontsize=10)
+        head(drawing, _title(found))
 
 
 def _bars(found: dict[tuple[str, ...], Spread], parameters: tuple[str, ...], path: Path) -> None:
     names = [", ".join(map("=".join, zip(parameters, cell, strict=True))) for cell in found]
-    with figure(path, 7.0, 1.2 + 0.28 * len(found)) as drawing:
+    with figure(path, 8.0, 0.8 + 0.28 * len(found)) as drawing:
         axes = drawing.subplots()
-        means = [spread.mean for spread in found.values()]
-        errors = [spread.deviation or 0.0 for spread in found.values()]
-        axes.barh(list(map(shown, names)), means, xerr=errors, color=OKABE_ITO[0], capsize=3)
+        means, rows = [spread.mean for spread in found.values()], range(len(found))
+        axes.barh(rows, means, xerr=_deviations(found), color=OKABE_ITO[0], capsize=3)
+        axes.set_yticks(rows, [shown(name, 60) for name in names], size=8)
         axes.invert_yaxis()
         axes.set(xlabel=HEADLINE.title)
-        axes.set_title(_title(found), fontsize=10)
+        head(drawing, _title(found))
+
+
+def _deviations(found: dict[tuple[str, ...], Spread]) -> list[list[float]]:
+    """How far bars go below and above the means: one deviation, but no accuracy is above 1."""
+    spreads = [(spread.mean, spread.deviation or 0.0) for spread in found.values()]
+    below = [min(deviation, mean) for mean, deviation in spreads]
+    return [below, [min(deviation, 1 - mean) for mean, deviation in spreads]]
 
 
 def _cell(spread: Spread) -> str:
@@ -77,7 +90,8 @@ def _cell(spread: Spread) -> str:
 
 def _title(found: dict[tuple[str, ...], Spread]) -> str:
     seeds = max(spread.count for spread in found.values())
-    return f"Accuracy over parameters{f', {seeds} seeds' if seeds > 1 else ''}"
+    over = f", mean and standard deviation of {seeds} seeds" if seeds > 1 else ""
+    return f"Accuracy over parameters{over}"
 
 
 def draw_time(results: Results, place: Place) -> Path | None:
@@ -95,7 +109,7 @@ def draw_time(results: Results, place: Place) -> Path | None:
         1.0 if group is comparison.baseline else (ratio or 0.0)
         for group, ratio in zip(groups, ratios, strict=True)
     ]
-    with figure(path, 8.4, 1.5 + 0.32 * len(groups)) as drawing:
+    with figure(path, 8.4, 1.1 + 0.32 * len(groups)) as drawing:
         left, right = drawing.subplots(1, 2, sharey=True)
         names = [shown(group.label) for group in groups]
         for axes, values, form in ((left, server, "{:.2f}"), (right, client, "{:.2f}")):
@@ -104,6 +118,6 @@ def draw_time(results: Results, place: Place) -> Path | None:
             axes.margins(x=0.18)
         left.invert_yaxis()
         left.set(xlabel="server: milliseconds a round")
-        right.set(xlabel=f"client: samples a second, {comparison.baseline.label} = 1")
-        drawing.suptitle("Cost of each method", x=0.01, ha="left", size=10)
+        right.set(xlabel=f"client: samples a second, {shown(comparison.baseline.label)} = 1")
+        head(drawing, "Cost of each method")
     return path.with_suffix(".png")

@@ -1,6 +1,8 @@
 """One file that needs no other: style, scripts and data in one page."""
 
 import json
+from collections.abc import Sequence
+from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 
@@ -38,20 +40,44 @@ _MARK, _HEAD = "<title>cadis report</title>", 2000
 """What tells our pages from others, and within how many letters of them."""
 
 
-def write_report(results: Results, path: Path) -> Path:
-    """Write the page of runs, whole or not at all."""
+def write_report(results: Results, path: Path, of: Sequence[Path] = ()) -> Path:
+    """Write the page of runs, whole or not at all.
+
+    Args:
+        results: what it shows.
+        path: where.
+        of: the folders that these were read from, by which the page is known again.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace_text(path, static_page(results))
+    text = static_page(results)
+    replace_text(path, text.replace(_MARK, f"{_MARK}{_of(of)}", 1) if of else text)
     return path
+
+
+def _of(folders: Sequence[Path]) -> str:
+    """A mark that pages of the same folders have in common, whatever runs these hold by then."""
+    names = "\n".join(sorted(str(folder.resolve()) for folder in folders))
+    return f'\n<meta name="cadis-of" content="{sha256(names.encode()).hexdigest()}">'
+
+
+def is_report_of_others(path: Path, folders: Sequence[Path]) -> bool:
+    """Whether there is a page that tells that it is of other folders than these."""
+    head = _head_of(path)
+    return _MARK in head and 'name="cadis-of"' in head and _of(folders).strip() not in head
+
+
+def _head_of(path: Path) -> str:
+    """The beginning of a page; nothing if it cannot be read."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(_HEAD)
+    except OSError:
+        return ""
 
 
 def is_report(path: Path) -> bool:
     """Whether there is a page that was written here before."""
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            return _MARK in file.read(_HEAD)
-    except OSError:
-        return False
+    return _MARK in _head_of(path)
 
 
 def static_page(results: Results) -> str:

@@ -14,6 +14,7 @@ from cadis.analysis import (
     answer,
     clocks_of,
     details,
+    natural,
     sample,
     time_axis,
 )
@@ -118,7 +119,7 @@ def _accuracy(results: Results) -> dict[str, Any] | None:
         for place, run_data in runs_of(results)
     ]
     told = {"rare": results.rare_in_words, "smoothing": _SMOOTHING, "measures": names}
-    return {"runs": runs, "times": _times(results), **told}
+    return {"runs": runs, "times": _times(results), "decides": HEADLINE.title, **told}
 
 
 def _times(results: Results) -> dict[str, Any] | None:
@@ -154,7 +155,7 @@ def _owned(clients: list[dict[str, Any]]) -> dict[str, Any]:
     sizes = [sum(client["samples"]) for client in clients]
     together = sorted(by_id, key=lambda client: true_clusters[client] or 0)
     kept = set(sample(together, true_clusters))
-    shown = [client for client in by_id if client in kept]
+    shown = sorted(kept, key=natural)
     return {
         "clients": [str(client) for client in shown],
         "cluster": [true_clusters[client] for client in shown] if known else None,

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
-from cadis.analysis import SHOWN, Frame, Results, RunData, frames, spread_rounds
+from cadis.analysis import SHOWN, Frame, Results, RunData, frames, spread_rounds, steady
 from cadis.core import ClientId
 from cadis.runs import agreement
 from cadis.runs.observations import clusters_of, confidence_of, threshold_of
@@ -51,7 +51,12 @@ def _make_run(place: int, run_data: RunData, budget: int) -> dict[str, Any]:
     kept = spread_rounds(total, max(2, budget // max(1, pairs)))
     flow = _flow_rounds(total)
     every = frames(run_data.history, {*kept, *flow}, run_data.gamma, run_data.looked_at)
-    by_round = {frame.record.round: _shown(frame, run_data, clients) for frame in every}
+    told = list(every)
+    labels = [dict(zip(frame.clients, frame.found.tolist(), strict=True)) for frame in told]
+    by_round = {
+        frame.record.round: _shown(frame, found, run_data, clients)
+        for frame, found in zip(told, steady(labels, run_data.true_clusters), strict=True)
+    }
     chosen = [by_round[number] for number in kept if number in by_round]
     flowing = [by_round[number] for number in flow if number in by_round]
     true_clusters = [run_data.true_clusters[client] for client in clients]
@@ -72,14 +77,16 @@ def _make_run(place: int, run_data: RunData, budget: int) -> dict[str, Any]:
     }
 
 
-def _shown(frame: Frame, run_data: RunData, clients: Sequence[ClientId]) -> dict[str, Any]:
+def _shown(
+    frame: Frame, found: Mapping[ClientId, int], run_data: RunData, clients: Sequence[ClientId]
+) -> dict[str, Any]:
     """What the page shows of a frame, by the names of the lists that it is an entry of."""
     weights, others = _weights(frame, clients)
     threshold, confidence = threshold_of(frame.record), confidence_of(frame.record)
     return {
         "rounds": frame.record.round,
         "q": _packed(frame, clients),
-        "found": _labels(frame, clients),
+        "found": [found.get(client, -1) for client in clients],  # -1: not seen yet
         "threshold": None if threshold is None else round(threshold, 4),
         "confidence": None if confidence is None else round(confidence, 4),
         "agreement": _agreement(frame, run_data.true_clusters),
@@ -112,12 +119,6 @@ def _packed(frame: Frame, clients: Sequence[ClientId]) -> str:
     values = padded[rows[upper[0]], rows[upper[1]]]
     quantised = (values * 254).round().nan_to_num(nan=255).to(torch.uint8)
     return base64.b64encode(quantised.numpy().tobytes()).decode("ascii")
-
-
-def _labels(frame: Frame, clients: Sequence[ClientId]) -> list[int]:
-    """Each client's cluster among all seen, -1 if it was not seen yet."""
-    label = dict(zip(frame.clients, frame.found.tolist(), strict=True))
-    return [label.get(client, -1) for client in clients]
 
 
 def _agreement(frame: Frame, true_clusters: Mapping[ClientId, int | None]) -> float:

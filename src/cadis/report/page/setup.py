@@ -19,7 +19,8 @@ def title(results: Results) -> str:
     each = run_data.options.get("per_round")
     per_round = f", {each} a round" if each else ""
     rounds = max(s.options.get("rounds", len(s.history)) for s in results.runs)
-    return f"{what}: {len(clients)} clients{groups}{per_round}, {rounds} rounds"
+    ending = "" if rounds == 1 else "s"
+    return f"{what}: {len(clients)} clients{groups}{per_round}, {rounds} round{ending}"
 
 
 def setup(results: Results) -> dict[str, Any]:

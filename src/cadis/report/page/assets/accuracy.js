@@ -75,12 +75,20 @@
     return [...thin, main];
   }
 
+  /** What the axis says: what is measured, and over how many rounds it is averaged. */
+  function axisName() {
+    const width = Number(smoothing.value);
+    const what = further() ?? (measure.list.value === "rare" ? "accuracy on rare classes" : "accuracy");
+    return `${words(what)}${width > 1 ? `, mean of ${width} rounds` : ""}`;
+  }
+
   function option(width) {
     const labels = lines.length < 9 && !times();
     return {
       ...Cadis.overRounds({
         width,
-        value: words(further() ?? "accuracy"),
+        value: axisName(),
+        share: further() === null,
         rounds: length(),
         axis: times() ? Cadis.timeAxis(times()) : null,
         legend,
@@ -129,7 +137,8 @@
     const clock = times() ? " A round ends when its slowest participant is done; of FedAT, a tier's." : "";
     return (
       `${words(further() ?? "Accuracy")} of the global model on the test set, ` +
-      "trailing average over the number of rounds chosen above." +
+      "mean of a round and those before it, as many as chosen above. " +
+      `What decides who wins: ${part.decides}.` +
       `${clock}${bands}${rare} To zoom, drag the handles below the plot, or hold Ctrl and turn the wheel.`
     );
   }

@@ -1,4 +1,4 @@
-/* The answer: a sentence, what it rests on, tables, notes, files to take away. */
+/* The answer: a sentence and what it rests on; below the chart the tables, notes, files to take away. */
 (function (Cadis) {
   "use strict";
 
@@ -25,15 +25,22 @@
   function build(root) {
     sentence = make("p", { class: "sentence" });
     details = make("div", { class: "details" });
+    root.append(sentence, details);
+  }
+
+  function buildTables(root) {
     tables = make("div", { class: "tables" });
     notes = make("ul", { class: "notes" });
     downloads = make("p", { class: "downloads" });
-    root.append(sentence, details, tables, notes, downloads);
+    root.append(tables, notes, downloads);
   }
 
   function update(part) {
     sentence.textContent = part.sentence;
     Cadis.fill(details, part.details, () => part.details.map((text) => make("p", {}, text)));
+  }
+
+  function updateTables(part) {
     Cadis.fill(tables, part.tables, () => part.tables.map(Cadis.table));
     Cadis.fill(notes, part.notes, () => part.notes.map((note) => make("li", {}, note)));
     Cadis.fill(downloads, part.downloads, () => ["Download: ", ...part.downloads.map(download)]);
@@ -42,4 +49,12 @@
   }
 
   Cadis.section({ id: "answer", name: "Answer", title: "The answer", build, update });
+  Cadis.section({
+    id: "tables",
+    name: "Tables",
+    title: "In numbers",
+    of: "answer",
+    build: buildTables,
+    update: updateTables,
+  });
 })(window.Cadis);

@@ -3,7 +3,8 @@
   "use strict";
 
   const MOST = 600; // points of a method
-  let part, boxes, boxFigure, rounds, legend, details;
+  const SITES = 12; // clients that are named, if they have names
+  let part, boxes, boxFigure, rounds, legend, details, sites;
   let groups = []; // {method, name, colour, dash, values: at the last round, all seeds; points over rounds}
 
   /** Over rounds: mean across clients, and deviation across clients, averaged over seeds. */
@@ -97,7 +98,8 @@
     return {
       ...Cadis.overRounds({
         width,
-        value: "accuracy",
+        value: `accuracy on clients' ${part.own}`,
+        share: true,
         rounds: last,
         legend,
         labels,
@@ -125,6 +127,19 @@
     });
   }
 
+  /** Accuracy of each client by its name, mean over the seeds; null if there are many, or they have but numbers. */
+  function siteTable() {
+    const names = [...new Set(groups.flatMap(({ last }) => last.map(({ client }) => client)))];
+    if (names.length > SITES || names.every((name) => /^\d+$/.test(name))) return null;
+    const at = (one, name) => Cadis.mean(one.last.filter(({ client }) => client === name).map(({ value }) => value));
+    return {
+      caption: `Last accuracy on ${part.own}, by site`,
+      columns: ["site", ...groups.map(({ name }) => name)],
+      rows: names.map((name) => [name, ...groups.map((one) => Cadis.number(at(one, name)))]),
+      best: [],
+    };
+  }
+
   function courseTable() {
     const wanted = Cadis.union(groups.map(({ points }) => points.map(([round]) => round)));
     const step = Math.ceil(wanted.length / 50);
@@ -148,8 +163,10 @@
     legend = Cadis.legend(rounds, "Methods");
     details = Cadis.details("As a table", courseTable);
     boxFigure = Cadis.figure("", boxes);
+    sites = Cadis.make("div", {});
     root.append(
       boxFigure,
+      sites,
       Cadis.make("h3", {}, "Over rounds"),
       Cadis.figure(
         "Mean across clients; bands: ± one standard deviation across clients, both averaged over seeds.",
@@ -179,6 +196,8 @@
       .filter(({ last }) => last.length);
     boxes.style.height = `${80 + 48 * Math.max(2, groups.length)}px`;
     boxFigure.caption.textContent = caption();
+    const table = siteTable();
+    Cadis.fill(sites, table, () => (table ? [Cadis.table(table)] : []));
     legend.set(groups.map(({ name, colour, dash }) => ({ name, colour, dash })));
     const lines = inWords();
     const words = lines.map(([name, mean, worst]) => `${name} ${mean}, worst client ${worst}`).join("; ");

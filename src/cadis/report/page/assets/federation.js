@@ -152,7 +152,9 @@
   function show() {
     const one = chosen();
     const text = describe(one);
-    const colours = " Colours and the numbers along the edge: true clusters, which the server is not told.";
+    const colours =
+      " Colours and the numbers along the edge: true clusters, whose clients hold the same classes; " +
+      "the server is not told.";
     chart.style.height = `${height(chart.clientWidth || chart.parentElement.clientWidth, one)}px`;
     figure.caption.textContent = text + (one.cluster ? colours : "");
     Cadis.refresh(chart, `Samples by client and class: ${text}`);
@@ -181,8 +183,6 @@
     build,
     update,
     empty: (data) => !data.seeds.length,
-    lead:
-      "The larger a bubble's area, the more samples of that class the client has. " +
-      "Clients of one true cluster hold the same classes.",
+    lead: "The larger a bubble's area, the more samples of that class the client has.",
   });
 })(window.Cadis);

@@ -39,10 +39,8 @@
 
   Cadis.majority = majority;
 
-  function colour(node, truth) {
-    if (node.cluster < 0) return Cadis.colours().unknown;
-    return Cadis.clusterColour(truth ? majority(node.clients, truth)[0] : node.position);
-  }
+  /** A cluster keeps its number, and so its colour; the report has seen to it. */
+  const colour = ({ cluster }) => Cadis.clusterColour(cluster);
 
   const title = (node) => (node.cluster < 0 ? "not seen yet" : `cluster ${node.cluster}`);
 
@@ -90,9 +88,9 @@
     }));
   }
 
-  function boxes(list, truth) {
+  function boxes(list) {
     const { muted } = Cadis.colours();
-    const style = (node) => ({ color: colour(node, truth), borderColor: muted, borderWidth: 0.5 });
+    const style = (node) => ({ color: colour(node), borderColor: muted, borderWidth: 0.5 });
     return list.map((node) => ({ name: node.id, depth: node.depth, itemStyle: style(node) }));
   }
 
@@ -115,7 +113,7 @@
       nodeWidth: 14,
       nodeGap: most > 30 ? 2 : 8,
       draggable: false,
-      data: boxes(list, run.true),
+      data: boxes(list),
       links: links(run.flow),
       emphasis: { focus: "adjacency" },
       lineStyle: { color: "target", opacity: 0.35 },
@@ -134,12 +132,12 @@
     const counts = run.flow.rounds.map(
       (round, depth) => `${new Set(run.flow.found[depth].filter((cluster) => cluster >= 0)).size} in round ${round}`,
     );
-    const colours = run.true ? "the true cluster most of its clients are of" : "its place";
     const shown = run.clients.length;
     const some = run.of > shown ? ` ${shown} of ${run.of} clients are shown.` : "";
     figure.caption.textContent =
       "A box is a cluster, its height and number how many clients it has; bands show where they go. " +
-      `Colour: ${colours}; grey: clients not seen yet.${some}`;
+      "A colour is one cluster, which keeps it while it keeps most of its clients" +
+      `${run.true ? "; at the end that of the true cluster it is most like" : ""}. Grey: clients not seen yet.${some}`;
     Cadis.refresh(chart, `Clusters found: ${counts.join(", ")}.`);
   };
 })(window.Cadis);

@@ -96,12 +96,12 @@
     return [slider, inside];
   }
 
-  /** An axis of rounds, from 0. */
+  /** An axis of rounds, from the first; a single one has room at both sides. */
   const roundAxis = (rounds) => ({
     name: "round",
     type: "value",
-    min: 0,
-    max: rounds,
+    min: rounds > 1 ? 1 : 0,
+    max: Math.max(2, rounds),
     minInterval: 1,
     axisLabel: { formatter: (at) => (Number.isInteger(at) ? String(at) : "") },
     written: (at) => Math.round(at),
@@ -118,8 +118,9 @@
     written: (time) => Cadis.short(time),
   });
 
-  /** Axes, zoom and tooltip of a chart over rounds, or another axis. Without fromZero the axis fits the values. */
-  Cadis.overRounds = function ({ width, value, rounds, tip, legend, labels, fromZero = false, zoom = false, axis }) {
+  /** Axes, zoom and tooltip of a chart over rounds, or another axis. Without fromZero the axis fits the values; of a share it ends at 1. */
+  Cadis.overRounds = function (given) {
+    const { width, value, rounds, tip, legend, labels, fromZero = false, zoom = false, axis, share = false } = given;
     const { line, muted } = Cadis.colours();
     const { name, written, ...across } = axis ?? roundAxis(rounds);
     const right = labels && width > 700 ? 124 : 16;
@@ -131,7 +132,13 @@
         splitLine: { show: false },
         axisLine: { show: true, lineStyle: { color: line } },
       }),
-      yAxis: Cadis.axis(value, { min: fromZero ? 0 : null, scale: !fromZero, nameGap: 12, splitNumber: 4 }),
+      yAxis: Cadis.axis(value, {
+        min: fromZero ? 0 : null,
+        ...(share ? { max: ({ max }) => (max > 0.9 ? 1 : null) } : {}),
+        scale: !fromZero,
+        nameGap: 12,
+        splitNumber: 4,
+      }),
       tooltip: Cadis.tooltip("axis", tip, { axisPointer: { snap: true, lineStyle: { color: muted } } }),
       ...(zoom ? { dataZoom: zooms(right, written) } : {}),
     };

@@ -5,8 +5,9 @@
   const make = Cadis.make;
   const ORDER = [
     "answer",
-    "sweep",
     "accuracy",
+    "tables",
+    "sweep",
     "federation",
     "grouping",
     "confusion",
@@ -59,9 +60,20 @@
     if (bar.scrollWidth > bar.clientWidth) bar.scrollLeft = link.offsetLeft - bar.clientWidth / 2;
   }
 
+  /** Who wins, and the one chart that shows it: of a sweep, accuracy over its parameters. */
+  function arrange() {
+    if (!Cadis.data.sweep) return;
+    const [answer, sweep, tables, accuracy] = ["answer", "sweep", "tables", "accuracy"].map((id) => places.get(id));
+    for (const part of ["element", "link"]) {
+      if (answer[part].nextSibling === sweep[part]) return;
+      answer[part].after(sweep[part]);
+      tables[part].after(accuracy[part]);
+    }
+  }
+
   function showSection(id) {
     const { element, link, body } = places.get(id);
-    const part = Cadis.data[id];
+    const part = Cadis.data[Cadis.sections[id].of ?? id];
     const nothing = part == null || Boolean(Cadis.sections[id].empty?.(part));
     element.hidden = link.hidden = nothing;
     if (nothing) return;
@@ -86,6 +98,7 @@
     document.getElementById("title").textContent = data.title;
     document.getElementById("created").textContent = `cadis report, ${data.created}`;
     tell(progress(data));
+    arrange();
     ORDER.forEach(attempt);
     if (Cadis.ready) return;
     // the observers report after the next frame; then what is on the screen has been drawn

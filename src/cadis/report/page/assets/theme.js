@@ -3,7 +3,11 @@
   "use strict";
 
   // Okabe and Ito: everybody can tell them apart. The last is neutral.
-  const CLUSTERS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#8A8F98"];
+  // as in the pictures: cluster_colour
+  const CLUSTERS = [
+    ...["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"],
+    ...["#8E63C7", "#9A5B33", "#4C9A2A", "#CC6677", "#6699CC", "#888888"],
+  ];
   const VIRIDIS = [
     "#440154",
     "#482878",

@@ -7,7 +7,7 @@ window.Cadis = window.Cadis || {};
   Cadis.sections = {};
   Cadis.ready = false;
 
-  /** A section of the page: {id, name, title, lead, build(root), update(part), empty(part)}. */
+  /** A section of the page: {id, name, title, lead, of, build(root), update(part), empty(part)}; of: whose data, if not its own. */
   Cadis.section = function (section) {
     Cadis.sections[section.id] = section;
   };

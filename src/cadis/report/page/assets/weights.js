@@ -9,10 +9,7 @@
     return order.map((client) => ({ client, name: view.run.clients[client], entry: weights.get(client) }));
   }
 
-  /**
-   * A colour for each cluster of the round: that of the true cluster most of it is of, as in the strip and the flow,
-   * unless another cluster of the round has it already.
-   */
+  /** A colour for each cluster of the round: that in the flow of most of its clients, unless another one has it. */
   function roundColours({ run, frame }) {
     const groups = new Map();
     for (const [client, , cluster] of run.weights[frame]) {
@@ -22,8 +19,8 @@
     const numbers = new Map();
     const taken = new Set();
     for (const [cluster, clients] of [...groups].sort((a, b) => b[1].length - a[1].length)) {
-      let number = run.true ? Cadis.majority(clients, run.true)[0] : cluster;
-      while (taken.has(number) && taken.size < 8) number = (number + 1) % 8;
+      let [number] = Cadis.majority(clients, run.found[frame]);
+      while (taken.has(number) && taken.size < 12) number = (number + 1) % 12;
       taken.add(number);
       numbers.set(cluster, number);
     }
