@@ -100,6 +100,12 @@ def test_options_of_old_runs_are_those_of_new_ones_with_defaults(name: str) -> N
         "stack": True,
         "client_test": 0.0,
         "speeds": "",
+        "own_tests": False,
+        "cache": True,
+        "client_column": "",
+        "label_column": "",
+        "ignore_columns": [],
+        "category_columns": [],
     }
     new = stored(Algorithm(method), rounds=3, **settings)
     assert normalised(old) == normalised(new) == new

@@ -102,8 +102,8 @@ class Federation:
         Their form is as it should be.
         """
         self.test.check_finite("The test set")
-        for client_id, own in self._own_tests():
-            own.check_finite(f"The test data of client {client_id}")
+        for client_id, tests in self._own_tests():
+            tests.check_finite(f"The test data of client {client_id}")
         if not isinstance(self.clients, Subsets):
             for client_id, client in zip(self.client_ids, self.clients, strict=True):
                 client.check_finite(f"Client {client_id}")
