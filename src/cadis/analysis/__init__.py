@@ -3,7 +3,7 @@
 from cadis.analysis.answer import answer, details
 from cadis.analysis.checking import naming
 from cadis.analysis.clock import at_times, clocks_of, time_axis
-from cadis.analysis.comparison import HEADLINE, Comparison, RoundsTo
+from cadis.analysis.comparison import HEADLINE, SIGNIFICANT, Comparison, RoundsTo
 from cadis.analysis.matrices import (
     Convergence,
     Frame,
@@ -17,18 +17,23 @@ from cadis.analysis.matrices import (
 from cadis.analysis.own_data import OWN_TEST_DATA, OWN_TRAINING_DATA
 from cadis.analysis.reading import read_results
 from cadis.analysis.results import Group, Results
+from cadis.analysis.rivals import Cell
 from cadis.analysis.run_data import RunData
 from cadis.analysis.scores import (
+    ACCURACY,
     LAST_ROUNDS,
     MEASURE,
     MEASURES,
     Measure,
     Scores,
+    metric_words,
+    with_article,
 )
 from cadis.analysis.statistics import PairedTest, Spread, holm, paired_test
 from cadis.runs.sampling import SHOWN, sample
 
 __all__ = [
+    "ACCURACY",
     "HEADLINE",
     "LAST_ROUNDS",
     "MEASURE",
@@ -36,6 +41,8 @@ __all__ = [
     "OWN_TEST_DATA",
     "OWN_TRAINING_DATA",
     "SHOWN",
+    "SIGNIFICANT",
+    "Cell",
     "Comparison",
     "Convergence",
     "Frame",
@@ -56,6 +63,7 @@ __all__ = [
     "frames",
     "growing",
     "holm",
+    "metric_words",
     "naming",
     "paired_test",
     "read_results",
@@ -63,4 +71,5 @@ __all__ = [
     "some_of",
     "spread_rounds",
     "time_axis",
+    "with_article",
 ]

@@ -1,17 +1,16 @@
 """Reading runs and studies that are to be shown together."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from cadis.analysis.checking import check_options, naming
 from cadis.analysis.results import Group, Results
+from cadis.analysis.rivals import baseline_of, telling, told_apart
 from cadis.analysis.run_data import RunData
 from cadis.core import CadisError
-from cadis.options import normalised
-from cadis.runs import MAY_CHANGE, RunFolder, Study, StudyFolder
+from cadis.runs import RunFolder, Study, StudyFolder
 
 
 @dataclass
@@ -52,7 +51,7 @@ def read_results(
                 _put_run(found, read(RunFolder(path)))
             else:
                 raise CadisError(f"There is no run and no comparison in the folder {path}.")
-    groups = _told_apart(list(found.groups.values()))
+    groups = told_apart(list(found.groups.values()))
     if not groups:
         raise CadisError(f"The study in {paths[0]} has no finished round yet.")
     _check_together(groups)
@@ -61,7 +60,7 @@ def read_results(
     else:
         kind = "run" if len(paths) == 1 else "runs"
         commands = "\n".join(f"cadis run {path / 'config.toml'}" for path in paths)
-        results = Results(kind, groups, commands, _baseline_of(groups))
+        results = Results(kind, groups, commands, baseline_of(groups))
     return replace(results, planned=found.planned, planned_rounds=found.rounds)
 
 
@@ -107,48 +106,13 @@ def _put_study(
             found.plan(variant.options["rounds"])
             run = folder.run_folder(variant, seed)
             if run.has_rounds():
-                group = Group(variant.name, variant.label, [read(run)], variant.cell)
+                label = variant.label
+                group = Group(variant.name, label, [read(run)], variant.cell, plain=label)
                 found.put(f"{folder.path} {variant.name}", group)
     return study
 
 
 def _put_run(found: _RunGroups, run_data: RunData) -> None:
     found.plan(run_data.options.get("rounds", len(run_data.history)))
-    key = repr(sorted((k, repr(v)) for k, v in _telling(run_data.options).items()))
-    found.put(key, Group(run_data.name, run_data.label, [run_data]))
-
-
-def _telling(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What makes a difference between groups."""
-    full = normalised(options)
-    return {key: value for key, value in full.items() if key not in ("seed", *MAY_CHANGE)}
-
-
-def _told_apart(groups: list[Group]) -> list[Group]:
-    """Groups of one label get what differs between them added to it."""
-    labels = [group.label for group in groups]
-    flat = [_flat(_telling(group.runs[0].options)) for group in groups]
-    apart = []
-    for place, group in enumerate(groups):
-        alike = [other for other, label in enumerate(labels) if label == group.label]
-        keys = sorted({key for other in alike for key in flat[other]})
-        differing = [key for key in keys if len({flat[o].get(key) for o in alike}) > 1]
-        told = ", ".join(f"{key}={flat[place].get(key)}" for key in differing)
-        label = f"{group.label} ({told or group.runs[0].path})"
-        apart.append(replace(group, label=label) if len(alike) > 1 else group)
-    return apart
-
-
-def _flat(options: Mapping[str, Any]) -> dict[str, str]:
-    """Options side by side, those of tables too."""
-    flat: dict[str, str] = {}
-    for key, value in options.items():
-        inner = value.items() if isinstance(value, Mapping) else [(key, value)]
-        flat |= {name: str(content) for name, content in inner}
-    return flat
-
-
-def _baseline_of(groups: Iterable[Group]) -> int | None:
-    """FedAvg, if it is there and there is something else."""
-    names = [group.name for group in groups]
-    return names.index("fedavg") if len(names) > 1 and names.count("fedavg") == 1 else None
+    key = repr(sorted((k, repr(v)) for k, v in telling(run_data.options).items()))
+    found.put(key, Group(run_data.name, run_data.label, [run_data], plain=run_data.label))

@@ -1,6 +1,6 @@
 """Runs that are shown together, grouped by what they have in common but the seed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from cadis.analysis.run_data import RunData
@@ -18,13 +18,17 @@ class Group:
         name: as users type it: a method, an ablation, or a cell of a sweep.
         label: as tables and figures call it.
         runs: its runs, at least one, by seed.
-        cell: in a sweep, the values of the parameters that are varied.
+        cell: where parameters are varied, their values.
+        metric: the measure that decides.
+        plain: its label among rivals alone; empty if that is the same.
     """
 
     name: str
     label: str
     runs: list[RunData]
     cell: tuple[str, ...] = ()
+    metric: str = "accuracy"
+    plain: str = ""
 
     @property
     def is_reference(self) -> bool:
@@ -34,7 +38,7 @@ class Group:
     @cached_property
     def scores(self) -> list[Scores]:
         """Those of the runs that have ended; of all, if none has."""
-        return [Scores.of(run_data) for run_data in self._scored]
+        return [Scores.of(run_data, self.metric) for run_data in self._scored]
 
     @property
     def rounds(self) -> list[int]:
@@ -56,7 +60,7 @@ class Results:
         command: what repeats it.
         baseline: the position of the group that the others are compared with, if any.
         targets: accuracies whose first round is asked for; empty for some that fit.
-        parameters: in a sweep, the names of the parameters that are varied.
+        parameters: in a sweep or a grid, the names of the parameters that are varied.
         planned: how many runs there are to be.
         planned_rounds: how many rounds they are to have together.
     """
@@ -84,6 +88,15 @@ class Results:
     def comparable(self) -> bool:
         """Whether all groups have the same number of rounds."""
         return len({tuple(group.rounds) for group in self.groups}) == 1
+
+    @property
+    def metric(self) -> str:
+        """The measure that decides."""
+        return self.groups[0].metric
+
+    def judged_by(self, metric: str) -> "Results":
+        """The same, but another measure decides."""
+        return replace(self, groups=[replace(group, metric=metric) for group in self.groups])
 
     @property
     def own_data(self) -> str:

@@ -17,7 +17,7 @@ from cadis.runs.checkpoint import Manifest
 from cadis.runs.folder import RunFolder, model_bytes
 from cadis.runs.history import HistoryWriter, check_history, mark_after, read_records
 from cadis.runs.lock import Lock
-from cadis.runs.measures import summarise
+from cadis.runs.measures import measured, summarise
 from cadis.runs.record import Member, RoundRecord, RunState
 from cadis.runs.storage import DamagedError, digest_of, read_file
 from cadis.training import Evaluation
@@ -140,8 +140,7 @@ class RunWriter:
 
     def _headline(self, record: RoundRecord) -> float | None:
         """What the best model is told by."""
-        headline = self.algorithm.task.headline
-        return record.accuracy if headline == "accuracy" else record.measures.get(headline)
+        return measured(record, self.algorithm.task.headline)
 
     def _model_bytes(self, state: RunState) -> bytes:
         return model_bytes(self.layout.unpack_all(state.server.models))
