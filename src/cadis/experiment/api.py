@@ -26,6 +26,7 @@ from cadis.options import (
     names_in,
     options_of,
     validated,
+    with_metric,
 )
 from cadis.runs import RunFolder
 from cadis.samplers import Sampler
@@ -48,6 +49,7 @@ def run(
     server_optimizer: ServerOptimizer | str = "auto",
     transforms: Sequence[Transform | str] = (),
     task: Task | str = "classification",
+    metric: str = "auto",
     local_optimizer: LocalOptimizer | str = "sgd",
     per_round: int | None = None,
     epochs: int = 5,
@@ -88,6 +90,8 @@ def run(
             CADIS "momentum", for all others "plain".
         transforms: what is done to updates, in this order.
         task: what the model's outputs mean.
+        metric: the measure that decides which round is best: "accuracy", "balanced_accuracy", "f1"
+            or "auc"; "auto" is the task's own, for classification accuracy, for binary auc.
         local_optimizer: how clients step.
         per_round: how many clients take part in a round, by default all.
         epochs: passes of a client over its data in a round.
@@ -150,7 +154,7 @@ def run(
     check_names("augmentation", settings.local.augment, AUGMENTATIONS)
     given = {name: getattr(settings, name) for name in given}  # as they were understood
     parts = (method, sampler, server_optimizer, transforms, task, local_optimizer)
-    algorithm = given_algorithm(**dict(zip(KINDS, parts, strict=True)))
+    algorithm = with_metric(given_algorithm(**dict(zip(KINDS, parts, strict=True))), metric)
     described = {"model": type(model).__name__, "clients": len(federation.clients)}
     options = options_of(algorithm, described | given | asdict(settings.local))
     with _folder_for(out) as folder:
