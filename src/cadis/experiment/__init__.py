@@ -20,7 +20,14 @@ from cadis.experiment.comparing import (
     study_folder,
 )
 from cadis.experiment.config import ExperimentConfig, resolve
-from cadis.experiment.presets import paper_figures, preset_names, preset_text, read_preset
+from cadis.experiment.presets import (
+    paper_figures,
+    place_in_paper,
+    preset_names,
+    preset_text,
+    read_preset,
+    reported,
+)
 from cadis.experiment.running import OnRound, RunResult, run_experiment
 from cadis.experiment.settings import FederationSettings, Settings
 from cadis.experiment.variants import (
@@ -29,6 +36,7 @@ from cadis.experiment.variants import (
     baseline_of,
     check_runs,
     grid_variants,
+    gridded_methods,
     method_variants,
     parse_grid,
 )
@@ -55,16 +63,19 @@ __all__ = [
     "describe_federation",
     "fitted",
     "grid_variants",
+    "gridded_methods",
     "load_dataset",
     "method_variants",
     "observe_layer",
     "outputs_for",
     "paper_figures",
     "parse_grid",
+    "place_in_paper",
     "planned_runs",
     "preset_names",
     "preset_text",
     "read_preset",
+    "reported",
     "resolve",
     "run",
     "run_experiment",

@@ -24,7 +24,14 @@ from cadis.runs.record import (
     Seconds,
 )
 from cadis.runs.storage import DamagedError, StoredFile, replace_text, sync_folder
-from cadis.runs.study import Study, StudyFolder, Variant
+from cadis.runs.study import (
+    PaperReport,
+    Study,
+    StudyFolder,
+    Variant,
+    cell_label,
+    cell_name,
+)
 from cadis.runs.writer import MAY_CHANGE, RunWriter
 
 __all__ = [
@@ -36,6 +43,7 @@ __all__ = [
     "Member",
     "ModelRecord",
     "PackedMatrix",
+    "PaperReport",
     "Rejection",
     "RoundRecord",
     "RoundResult",
@@ -49,6 +57,8 @@ __all__ = [
     "Variant",
     "agreement",
     "cannot_be_written",
+    "cell_label",
+    "cell_name",
     "cluster_agreement",
     "is_locked",
     "lock",
