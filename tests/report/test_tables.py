@@ -1,6 +1,7 @@
 import csv
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from cadis.report.formats import (
     to_rich,
 )
 from cadis.report.tables import notes, sheets
-from cadis.runs import RoundRecord
+from cadis.runs import PaperReport, RoundRecord
 from fabricated import with_clock, with_measures, with_models, write_run, write_study
 
 LEVELS = {"fedavg": 0.6, "cadis": 0.9, "singleset": 0.99}
@@ -217,3 +218,23 @@ def test_there_is_no_winner_while_rounds_differ(tmp_path: Path) -> None:
 
 def test_p_values() -> None:
     assert (shown_p(0.04321), shown_p(0.0002)) == ("0.043", "< 0.001")
+
+
+def test_the_papers_figures_stand_beside_ours(tmp_path: Path) -> None:
+    folder = write_study(tmp_path, {"fedavg": 0.6, "cadis": 0.9, "scaffold": 0.7}, 2)
+    report = PaperReport(
+        "Table I", {"fedavg": 93.04, "cadis": 93.45}, ("rounds 12 instead of 500",)
+    )
+    folder.write(replace(folder.read(), paper=report))
+    comparison = Comparison(read_results([tmp_path]))
+    sheet = sheets(comparison)[0]
+    assert sheet.columns[:3] == ["method", "best", "paper (Table I)"]
+    assert {row[0]: row[2] for row in sheet.rows} == {
+        "CADIS": "0.934",
+        "SCAFFOLD": "",
+        "FedAvg": "0.930",
+    }
+    assert {column for _, column in sheet.best} == {1, 3, 4, 6}  # not the paper's, nor amplitude
+    assert any("in Table I; here: rounds 12 instead of 500." in note for note in notes(comparison))
+    assert "CADIS,best_in_paper,0.9345" in results_csv(comparison)
+    assert fits_a_terminal(sheet)

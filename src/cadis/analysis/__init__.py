@@ -4,6 +4,7 @@ from cadis.analysis.answer import answer, details
 from cadis.analysis.checking import naming
 from cadis.analysis.clock import at_times, clocks_of, time_axis
 from cadis.analysis.comparison import HEADLINE, SIGNIFICANT, Comparison, RoundsTo
+from cadis.analysis.finding import is_result
 from cadis.analysis.matrices import (
     Convergence,
     Frame,
@@ -15,7 +16,7 @@ from cadis.analysis.matrices import (
     spread_rounds,
 )
 from cadis.analysis.own_data import OWN_TEST_DATA, OWN_TRAINING_DATA
-from cadis.analysis.reading import read_results
+from cadis.analysis.reading import read_folder, read_results
 from cadis.analysis.results import Group, Results
 from cadis.analysis.rivals import Cell
 from cadis.analysis.run_data import RunData
@@ -27,6 +28,7 @@ from cadis.analysis.scores import (
     Measure,
     Scores,
     metric_words,
+    task_measure,
     with_article,
 )
 from cadis.analysis.statistics import PairedTest, Spread, holm, paired_test
@@ -63,13 +65,16 @@ __all__ = [
     "frames",
     "growing",
     "holm",
+    "is_result",
     "metric_words",
     "naming",
     "paired_test",
+    "read_folder",
     "read_results",
     "sample",
     "some_of",
     "spread_rounds",
+    "task_measure",
     "time_axis",
     "with_article",
 ]

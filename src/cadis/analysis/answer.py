@@ -148,10 +148,10 @@ def _above_the_baseline(
     """How far those at the top are above the baseline, and whether that is more than chance."""
     high, below = comparison.ranked()[0][1], _below(comparison, level)
     p_value = _p_value(comparison, level, below)
+    significant = p_value is not None and p_value < SIGNIFICANT
     rest = _names([group.label for group in alike if group is not below])
-    others = f"; that to {rest} may be chance" if rest else ""
-    told = f", {_points(comparison, high, below)}; {_chance(p_value, high)}{others}"
-    return told, p_value is not None and p_value < SIGNIFICANT
+    others = f"; that to {rest} may be chance" if rest and significant else ""
+    return f", {_points(comparison, high, below)}; {_chance(p_value, high)}{others}", significant
 
 
 def _below(comparison: Comparison, level: Sequence[Group]) -> Group:
@@ -173,7 +173,10 @@ def _p_value(comparison: Comparison, level: Sequence[Group], below: Group) -> fl
 def _points(comparison: Comparison, high: Spread, below: Group) -> str:
     theirs = comparison.spread(below, HEADLINE)
     assert theirs is not None
-    return f"{100 * (high.mean - theirs.mean):.1f} percentage points above {below.label}"
+    lead = high.mean - theirs.mean
+    percent = "accuracy" in comparison.results.metric
+    shown = f"{100 * lead:.1f} percentage points" if percent else f"{lead:.3f}"
+    return f"{shown} above {below.label}"
 
 
 def _chance(p_value: float | None, spread: Spread) -> str:

@@ -60,6 +60,11 @@ class Comparison:
         return len(self.cells) == 1
 
     @property
+    def several_comparisons(self) -> bool:
+        """Whether there are rivals, but not all are."""
+        return not self.rivals and any(len(cell.results.groups) > 1 for cell in self.cells)
+
+    @property
     def baseline(self) -> Group | None:
         """What the others are compared with; nothing if they learn something else."""
         place = self.results.baseline

@@ -5,6 +5,7 @@ from functools import cached_property
 
 from cadis.analysis.run_data import RunData
 from cadis.analysis.scores import Scores
+from cadis.runs import PaperReport
 
 _MOST_NAMES = 10
 """Of more classes, only the number is told."""
@@ -63,6 +64,7 @@ class Results:
         parameters: in a sweep or a grid, the names of the parameters that are varied.
         planned: how many runs there are to be.
         planned_rounds: how many rounds they are to have together.
+        paper: what the paper reports of the same, if it does.
     """
 
     kind: str
@@ -73,6 +75,7 @@ class Results:
     parameters: tuple[str, ...] = ()
     planned: int = 0
     planned_rounds: int = 0
+    paper: PaperReport | None = None
 
     @property
     def runs(self) -> list[RunData]:
@@ -94,9 +97,28 @@ class Results:
         """The measure that decides."""
         return self.groups[0].metric
 
+    @property
+    def measured(self) -> list[str]:
+        """What can decide: accuracy, and the further measures that a run has."""
+        found = (name for run in self.runs for record in run.history for name in record.measures)
+        return list(dict.fromkeys(["accuracy", *found]))
+
     def judged_by(self, metric: str) -> "Results":
-        """The same, but another measure decides."""
+        """The same, but another measure decides, of which more is better."""
         return replace(self, groups=[replace(group, metric=metric) for group in self.groups])
+
+    def in_paper(self, group: Group) -> float | None:
+        """The paper's best accuracy of a group's method; None if it has none.
+
+        Its CADIS is what is called cadis-paper here; another stands beside it only without that.
+        """
+        if self.paper is None or self.metric != "accuracy":
+            return None
+        name = group.name
+        if any(other.name == "cadis-paper" for other in self.groups):
+            name = {"cadis-paper": "cadis", "cadis": ""}.get(name, name)
+        found = self.paper.accuracy.get(name)
+        return None if found is None else found / 100
 
     @property
     def own_data(self) -> str:
@@ -105,10 +127,16 @@ class Results:
         return told.pop() if len(told) == 1 else "own data"
 
     @property
+    def same_classes(self) -> bool:
+        """Whether all runs tell the same classes apart."""
+        return len({tuple(run_data.classes) for run_data in self.runs}) == 1
+
+    @property
     def rare(self) -> list[int]:
         """The rare classes, if they are the same in all runs."""
         first = self.runs[0].rare
-        return first if all(run_data.rare == first for run_data in self.runs) else []
+        alike = self.same_classes and all(run_data.rare == first for run_data in self.runs)
+        return first if alike else []
 
     @property
     def rare_in_words(self) -> str:

@@ -122,9 +122,18 @@ def _facts(run_data: RunData, but: Sequence[str]) -> dict[str, str]:
     options = normalised(run_data.options)
     dealt = options.get(str(options.get("partition")), {})
     found = {name: options.get(name) for name in _LEARNED if name not in but} | dict(dealt)
-    if "dataset" not in options:  # data of one's own have no name
-        found["data"] = _data(run_data)
-    return {name: str(value) for name, value in found.items() if value is not None}
+    return {
+        name: str(value) for name, value in (found | marks(run_data)).items() if value is not None
+    }
+
+
+def marks(run_data: RunData) -> dict[str, str | None]:
+    """What tells the data of a run from others where options do not."""
+    found: dict[str, str | None] = {
+        "classes": f"{len(run_data.classes)} ({_mark(run_data.classes)})"
+    }
+    named = "dataset" in run_data.options  # data of one's own have no name
+    return found if named else {"data": _data(run_data), **found}
 
 
 def _data(run_data: RunData) -> str | None:
@@ -137,7 +146,12 @@ def _data(run_data: RunData) -> str | None:
         [a + b for a, b in zip(c["samples"], c.get("test_samples") or none, strict=True)]
         for c in clients
     ]
-    return f"{sum(map(sum, rows))} samples ({crc32(str(rows).encode()):08x})"
+    return f"{sum(map(sum, rows))} samples ({_mark(rows)})"
+
+
+def _mark(content: object) -> str:
+    """A few letters that other content does not have."""
+    return f"{crc32(str(content).encode()):08x}"
 
 
 def _flat(options: Mapping[str, Any]) -> dict[str, str]:

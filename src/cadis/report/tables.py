@@ -15,6 +15,7 @@ from cadis.analysis import (
     RoundsTo,
     RunData,
     Spread,
+    metric_words,
     with_article,
 )
 from cadis.report.cells import cells_sheet
@@ -27,7 +28,7 @@ _MOST_CLASSES = 20
 def sheets(comparison: Comparison) -> list[Sheet]:
     """All tables that have anything to say; of groups that are no rivals, those of each cell."""
     cells = comparison.cells
-    if all(len(cell.results.groups) == 1 for cell in cells) or len(cells) == 1:
+    if not comparison.several_comparisons:
         return _sheets(comparison)
     overview = cells_sheet(comparison)
     return [
@@ -40,13 +41,25 @@ def sheets(comparison: Comparison) -> list[Sheet]:
     ]
 
 
+def main_sheets(comparison: Comparison) -> list[Sheet]:
+    """Those for the terminal: all, but of several comparisons only what decides them."""
+    every = sheets(comparison)
+    if not comparison.several_comparisons:
+        return every
+    decides = (f": {comparison.metric.lower()} on the test set", HEADLINE.title)
+    return [sheet for sheet in every if any(words in sheet.caption.lower() for words in decides)]
+
+
 def _sheets(comparison: Comparison) -> list[Sheet]:
     """All tables of groups that can stand in one."""
     decides = [MEASURE[key] for key in ("best", "last", "ten_rounds", "amplitude")]
     decides += [] if comparison.results.metric == "accuracy" else [ACCURACY]
     metric = comparison.metric[0].upper() + comparison.metric[1:]
     made = [
-        _measured(comparison, f"{metric} on the test set", [*decides, MEASURE["rare"]]),
+        _beside_the_paper(
+            comparison,
+            _measured(comparison, f"{metric} on the test set", [*decides, MEASURE["rare"]]),
+        ),
         _measured(comparison, "Further measures in the last round", comparison.task_measures),
         _tested(comparison),
         _targets(comparison),
@@ -80,6 +93,7 @@ def notes(comparison: Comparison) -> list[str]:
         "10-round mean: of the last 10 rounds, or of all if there are fewer; "
         "amplitude: the best of them minus the worst."
     )
+    told += [*_metrics(comparison), *_paper(comparison)]
     told += [*_clock(comparison), *_sampled(comparison), *_own_data(comparison)]
     if rare := comparison.results.rare_in_words:
         told.append(
@@ -87,8 +101,30 @@ def notes(comparison: Comparison) -> list[str]:
         )
     if any(group.is_reference for group in groups):
         told.append("SingleSet has all data in one place: a line to measure by, no contestant.")
+    if comparison.several_comparisons:
+        told.append(
+            "A page of each comparison, with all tables and figures, is in the folder cells."
+        )
     told += _missing(comparison)
     return told
+
+
+def _paper(comparison: Comparison) -> list[str]:
+    """What the paper's figures are, and what is different here."""
+    paper = comparison.results.paper
+    if paper is None or all(comparison.results.in_paper(g) is None for g in comparison.groups):
+        return []
+    changed = f"; here: {', '.join(paper.changed)}" if paper.changed else ""
+    return [f"Paper: the best top-1 accuracy that it reports in {paper.place}{changed}."]
+
+
+def _metrics(comparison: Comparison) -> list[str]:
+    """What decides, where that is not what all runs chose their best round by."""
+    chosen = sorted({run_data.metric for run_data in comparison.results.runs})
+    if chosen == [comparison.results.metric]:
+        return []
+    theirs = " or ".join(map(metric_words, chosen))
+    return [f"Here {comparison.metric} decides; the runs kept their best model by {theirs}."]
 
 
 def _clock(comparison: Comparison) -> list[str]:
@@ -174,6 +210,22 @@ def _measured(comparison: Comparison, caption: str, measures: Sequence[Measure])
     return Sheet(caption, titles, rows, best)
 
 
+def _beside_the_paper(comparison: Comparison, sheet: Sheet) -> Sheet:
+    """With what the paper reports beside the best, of the methods that it has."""
+    results = comparison.results
+    figures = [results.in_paper(group) for group in comparison.ordered()]
+    if results.paper is None or all(figure is None for figure in figures):
+        return sheet
+    told = ["" if figure is None else f"{figure:.{SHOWN_DIGITS}f}" for figure in figures]
+    after = sheet.columns.index(MEASURE["best"].title) + 1
+    rows = [
+        [*row[:after], figure, *row[after:]] for row, figure in zip(sheet.rows, told, strict=True)
+    ]
+    columns = [*sheet.columns[:after], f"paper ({results.paper.place})", *sheet.columns[after:]]
+    best = [(row, column + (column >= after)) for row, column in sheet.best]
+    return replace(sheet, columns=columns, rows=rows, best=best)
+
+
 def _clients(comparison: Comparison) -> Sheet | None:
     """The last models on the test set and on clients' own data side by side, and the clusters."""
     clients = [MEASURE[key] for key in ("client_mean", "client_deviation", "client_worst")]
@@ -244,7 +296,7 @@ def _targets(comparison: Comparison) -> Sheet | None:
         for group in comparison.ordered()
     ]
     against = f" (speed-up over {comparison.baseline.label})" if comparison.baseline else ""
-    columns = [_rows_are(comparison), *(f"{target:.0%}" for target in targets)]
+    columns = [_rows_are(comparison), *(_target(comparison, target) for target in targets)]
     return Sheet(f"Rounds to reach {with_article(comparison.metric)}{against}", columns, rows, [])
 
 
@@ -259,10 +311,15 @@ def _times(comparison: Comparison) -> Sheet | None:
         if any(scores.clocks for scores in group.scores)
     ]
     against = f" (speed-up over {comparison.baseline.label})" if comparison.baseline else ""
-    columns = [_rows_are(comparison), *(f"{target:.0%}" for target in targets)]
+    columns = [_rows_are(comparison), *(_target(comparison, target) for target in targets)]
     return Sheet(
         f"Simulated seconds to reach {with_article(comparison.metric)}{against}", columns, rows, []
     )
+
+
+def _target(comparison: Comparison, target: float) -> str:
+    """Accuracies are written in percent, other measures are not."""
+    return f"{target:.0%}" if comparison.results.metric == "accuracy" else f"{target:g}"
 
 
 def _models(comparison: Comparison) -> Sheet | None:
@@ -281,7 +338,7 @@ def _models(comparison: Comparison) -> Sheet | None:
 def _classes(comparison: Comparison) -> Sheet | None:
     """The last accuracy on each class, mean over the seeds."""
     run_data = comparison.groups[0].runs[0]
-    if len(run_data.classes) > _MOST_CLASSES:
+    if len(run_data.classes) > _MOST_CLASSES or not comparison.results.same_classes:
         return None
     rows = []
     for group in comparison.ordered():
