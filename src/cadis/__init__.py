@@ -1,8 +1,8 @@
 """Federated learning for clients that come in clusters of unequal size.
 
-``cadis.run`` trains a model of yours on a federation of yours; the methods are ``cadis.CADIS``
-and its peers, and ``cadis.Algorithm`` says which parts compose with every method. The command
-``cadis run`` does the same from options.
+``cadis.run`` trains a model of yours on a federation of yours, ``cadis.compare`` compares methods;
+the methods are ``cadis.CADIS`` and its peers, and ``cadis.Algorithm`` says which parts compose with
+every method. The commands ``cadis run`` and ``cadis compare`` do the same from options.
 """
 
 from importlib import import_module
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cadis.algorithm import Algorithm
+    from cadis.comparing import ComparisonResult, compare
     from cadis.core import CadisError, RunError
     from cadis.experiment import RunResult, run
     from cadis.methods import (
@@ -55,6 +56,7 @@ __all__ = [
     "CADISClusters",
     "CADISPaper",
     "CadisError",
+    "ComparisonResult",
     "FedAT",
     "FedAdagrad",
     "FedAdam",
@@ -75,12 +77,15 @@ __all__ = [
     "RunError",
     "RunResult",
     "SingleSet",
+    "compare",
     "run",
 ]
 
 _HOMES = dict.fromkeys(__all__, "methods") | {
     "Algorithm": "algorithm",
     "CadisError": "core",
+    "ComparisonResult": "comparing",
+    "compare": "comparing",
     "RunError": "core",
     "RunResult": "experiment",
     "run": "experiment",
