@@ -1,9 +1,9 @@
 """Federated learning for clients that come in clusters of unequal size.
 
-``cadis.run`` trains a model of yours on a federation of yours, and ``cadis.load`` makes a trained
-one predict; the methods are ``cadis.CADIS``
-and its peers, and ``cadis.Algorithm`` says which parts compose with every method. The command
-``cadis run`` does the same from options.
+``cadis.run`` trains a model of yours on a federation of yours, ``cadis.compare`` compares methods,
+and ``cadis.load`` makes a trained model predict; the methods are ``cadis.CADIS`` and its peers, and
+``cadis.Algorithm`` says which parts compose with every method. The commands ``cadis run``,
+``cadis compare`` and ``cadis predict`` do the same from options.
 """
 
 from importlib import import_module
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cadis.algorithm import Algorithm
-    from cadis.api import run
+    from cadis.api import ComparisonResult, compare, run
     from cadis.core import CadisError, RunError
     from cadis.experiment import RunResult
     from cadis.inference import Prediction, Predictor, load
@@ -57,6 +57,7 @@ __all__ = [
     "CADISClusters",
     "CADISPaper",
     "CadisError",
+    "ComparisonResult",
     "FedAT",
     "FedAdagrad",
     "FedAdam",
@@ -79,6 +80,7 @@ __all__ = [
     "RunError",
     "RunResult",
     "SingleSet",
+    "compare",
     "load",
     "run",
 ]
@@ -86,8 +88,10 @@ __all__ = [
 _HOMES = dict.fromkeys(__all__, "methods") | {
     "Algorithm": "algorithm",
     "CadisError": "core",
+    "ComparisonResult": "api",
     "Prediction": "inference",
     "Predictor": "inference",
+    "compare": "api",
     "RunError": "core",
     "RunResult": "experiment",
     "load": "inference",

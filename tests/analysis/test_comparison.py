@@ -82,10 +82,8 @@ def test_the_answer_names_the_winner_and_whether_it_may_be_chance(tmp_path: Path
     assert "smallest clusters (dog, <img" in details(clear)[1]
     levels = {"fedavg": 0.8, "cadis": 0.801}
     close = answer(compared(tmp_path / "close", levels, seeds=2))
-    assert "is ahead" in close
+    assert close.startswith("CADIS has the highest mean, accuracy 0.")
     assert "with 2 seeds that may be chance" in close
-    single = answer(compared(tmp_path / "single", {"fedavg": 0.5, "cadis": 0.9}, seeds=1))
-    assert "a single seed does not tell" in single
 
 
 def test_the_answer_when_the_baseline_is_ahead(tmp_path: Path) -> None:
@@ -96,6 +94,7 @@ def test_the_answer_when_the_baseline_is_ahead(tmp_path: Path) -> None:
 
 def test_the_answer_about_one_run(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", SingleSet())
-    assert answer(Comparison(read_results([folder.path]))) == "Nobody has tested a model yet."
+    alone = answer(Comparison(read_results([folder.path])))
+    assert alone.startswith("SingleSet reaches an accuracy of 0.")
     folder = write_run(tmp_path / "other", CADIS())
     assert answer(Comparison(read_results([folder.path]))).startswith("CADIS reaches an accuracy")

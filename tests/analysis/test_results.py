@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from cadis.analysis import read_results
+from cadis.analysis import Comparison, answer, read_folder, read_results
 from cadis.core import CadisError
 from cadis.methods import CADIS, FedAvg
 from fabricated import federation, write_run, write_study
@@ -42,11 +42,11 @@ def test_what_has_not_ended_is_not_averaged_in(tmp_path: Path) -> None:
     assert len(read_results(paths[1:]).groups[0].scores) == 1  # there is nothing else
 
 
-def test_runs_of_different_data_are_not_shown_together(tmp_path: Path) -> None:
+def test_runs_of_different_data_are_not_compared(tmp_path: Path) -> None:
     one, other = (write_run(tmp_path / name, CADIS()) for name in "ab")
     other.write_json("federation.json", federation(12) | {"classes": ["x"] * 5})
-    with pytest.raises(CadisError, match="different classes"):
-        read_results([one.path, other.path])
+    told = answer(Comparison(read_results([one.path, other.path])))
+    assert told.startswith("These runs learn different things (classes): ")
 
 
 @pytest.mark.parametrize("name", ["federation.json", "history.jsonl", "study.json"])
@@ -63,3 +63,24 @@ def test_folders_without_runs_are_a_sentence(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "empty", CADIS(), rounds=0, finished=False)
     with pytest.raises(CadisError, match="has no finished round yet"):
         read_results([folder.path])
+
+
+def test_all_that_is_in_a_folder_is_found(tmp_path: Path) -> None:
+    write_study(tmp_path / "deep" / "study", {"fedavg": 0.5, "cadis": 0.8}, 2)
+    write_run(tmp_path / "run", CADIS(), 5)
+    write_run(tmp_path / "copy", CADIS(), 5)
+    write_run(tmp_path / ".hidden", CADIS(), 6)
+    write_run(tmp_path / "a" / "b" / "c" / "too-deep", CADIS(), 7)
+    write_run(tmp_path / "damaged", CADIS(), 8)
+    (tmp_path / "damaged" / "history.jsonl").write_text("{")
+    (tmp_path / "notes").mkdir()
+    said: list[str] = []
+    results = read_folder(tmp_path, said.append)
+    assert results.kind == "runs"
+    assert {run.seed for run in results.runs} == {0, 1, 5}
+    assert len(results.runs) == 5
+    assert f"Found in {tmp_path}: 1 comparisons or sweeps and 2 runs." in said
+    assert [s for s in said if s.startswith("Left out: ") and "damaged" in s]
+    assert [s for s in said if s.startswith("Left out: ") and "same seed" in s]
+    with pytest.raises(CadisError, match="no run and no comparison in the folder"):
+        read_folder(tmp_path / "notes", said.append)

@@ -65,7 +65,7 @@ def test_measures_of_the_task_are_those_of_the_last_test(tmp_path: Path) -> None
 
 def test_first_round_of_a_target(tmp_path: Path) -> None:
     scores = Scores.of(RunData.read(write_run(tmp_path / "run", FedAvg(), rounds=12)))
-    reached = [number for number, value in scores.accuracies if value >= 0.5]
+    reached = [number for number, value in scores.tested if value >= 0.5]
     assert scores.rounds_to(0.5) == reached[0]
     assert scores.rounds_to(0.999) is None
 
@@ -85,7 +85,7 @@ def test_ten_rounds_are_rounds_and_not_tests(tmp_path: Path) -> None:
     values = [record.accuracy or 0.0 for record in run_data.history]
     tested = [r if r.round % 4 == 0 else untested(r) for r in run_data.history]
     scores = Scores.of(replace(run_data, history=tested))
-    assert scores.accuracies == ((4, values[3]), (8, values[7]), (12, values[11]))
+    assert scores.tested == ((4, values[3]), (8, values[7]), (12, values[11]))
     assert scores.ten_rounds == pytest.approx((values[3] + values[7] + values[11]) / 3)
     later = Scores.of(replace(run_data, history=[*tested[:3], untested(tested[3]), *tested[4:]]))
     assert later.ten_rounds == pytest.approx((values[7] + values[11]) / 2)

@@ -80,7 +80,10 @@ def test_paired_test_without_any_spread() -> None:
     assert alike.p_value == 1
     always = paired_test([1.5, 2.5], [1.0, 2.0])
     assert always is not None
-    assert always.p_value == 0
+    assert always.p_value == 0.5  # both have one sign by chance: 2 * 1/2 * 1/2
+    rounded = paired_test([0.3, 0.6, 0.1], [0.1, 0.4, -0.1])  # 0.2 but for the last digit
+    assert rounded is not None
+    assert rounded.p_value == 0.25
     assert paired_test([1.0], [2.0]) is None
     assert paired_test([], []) is None
 

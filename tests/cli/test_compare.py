@@ -58,7 +58,7 @@ def test_a_sweep_varies_options(tmp_path: Path) -> None:
     result = cadis("sweep", *QUICK, *grid, "--out", str(out))
     assert result.exit_code == 0, result.output
     said = " ".join(result.output.split())
-    assert re.search(r"(is|are) best: accuracy|All reach the same accuracy", said)
+    assert re.search(r"One seed: .*; that does not tell who is better", said)
     assert (out / "figures" / "sweep.png").exists()
     cells = {(v.cell, v.options["cadis"]["distillation"]) for v in StudyFolder(out).read().variants}
     assert (("0.6", "0"), 0.0) in cells
@@ -268,3 +268,62 @@ def test_commands_do_not_wait_for_what_they_may_not_need() -> None:
     command = [sys.executable, "-c", check]
     result = subprocess.run(command, capture_output=True, check=True, text=True)
     assert result.stdout == "[]\n"
+
+
+def test_a_grid_is_one_comparison_for_each_value(tmp_path: Path) -> None:
+    out = tmp_path / "grid"
+    typed = ["compare", *QUICK, "--methods", "fedavg,fedprox", "--seeds", "2"]
+    typed += ["--grid", "partition=mc,dirichlet", "--out", str(out)]
+    result = cadis(*typed)
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.output.split())
+    assert "Accuracy by partition: 10-round mean" in said
+    rows = list(csv.DictReader((out / "results.csv").read_text().splitlines()))
+    told = {(r["method"], r["partition"]): r for r in rows if r["measure"] == "ten_rounds"}
+    assert list(told) == [
+        ("FedAvg", "mc"), ("FedProx", "mc"), ("FedAvg", "dirichlet"), ("FedProx", "dirichlet"),
+    ]  # fmt: skip
+    for partition in ("mc", "dirichlet"):
+        assert told["FedAvg", partition]["p"] == ""  # the baseline of its cell
+        assert told["FedProx", partition]["p"] != ""
+        assert (out / "cells" / f"partition={partition}" / "report.html").exists()
+        assert (out / "cells" / f"partition={partition}" / "figures" / "federation.png").exists()
+    runs = list(csv.DictReader((out / "runs.csv").read_text().splitlines()))
+    assert len(runs) == 8
+    study = StudyFolder(out).read()
+    assert (study.parameters, study.baseline) == (("partition",), "fedavg")
+    assert [study.contestant(variant) for variant in study.variants] == ["fedavg", "fedprox"] * 2
+    again = cadis(*typed)
+    assert again.output.count("(there already)") == 8
+
+
+def test_a_grid_does_not_vary_methods() -> None:
+    result = cadis("compare", *QUICK, "--grid", "method=fedavg,cadis")
+    assert result.exit_code == 2
+    assert "Name the methods by --methods" in result.output
+    result = cadis("compare", *QUICK, "--grid", "rounds=1,2", "--rounds", "3")
+    assert result.exit_code == 2
+    assert "'rounds' is varied by the grid" in result.output
+
+
+def test_another_measure_decides(tmp_path: Path) -> None:
+    out = tmp_path / "judged"
+    typed = ["--methods", "fedavg,cadis", "--seeds", "1", "--metric", "auc", "--out", str(out)]
+    result = cadis("compare", *QUICK, *typed)
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.output.split())
+    assert "AUC on the test set" in said
+    assert " has AUC 0." in said
+    summary = RunFolder(out / "cadis" / "seed-0").read_json("summary.json")
+    history = RunFolder(out / "cadis" / "seed-0").read_history()
+    areas = [record.measures["auc"] for record in history]
+    assert summary["headline"] == "auc"
+    assert summary["best_auc"] == max(area for area in areas if area is not None)
+    judged = cadis("report", str(out), "--metric", "balanced-accuracy")
+    assert judged.exit_code == 0, judged.output
+    said = " ".join(judged.output.split())
+    assert "Balanced accuracy on the test set" in said
+    assert "Here balanced accuracy decides; the runs kept their best model by AUC." in said
+    wrong = cadis("report", str(out), "--metric", "rmse")
+    assert wrong.exit_code == 2
+    assert "There is no measure in these runs 'rmse'" in wrong.output

@@ -10,9 +10,11 @@ from cadis.core import CadisError
 from cadis.experiment import (
     Settings,
     paper_figures,
+    place_in_paper,
     preset_names,
     preset_text,
     read_preset,
+    reported,
     resolve,
 )
 from cadis.methods import CADIS, CADISPaper, FedDyn, FedFA, FedProx
@@ -61,8 +63,9 @@ def test_each_has_the_papers_parameters(name: str) -> None:
     assert settings.dataset == ("images:pill" if dataset == "pill" else dataset)
     assert settings.model == MODELS[dataset]
     assert settings.partition == partition
-    assert settings.clients == (10 if dataset == "pill" else 100)
-    assert settings.per_round == int(per_round)
+    assert settings.clients == ("auto" if dataset == "pill" else 100)
+    settled = settings.settled(10 if dataset == "pill" else 100, (3, 224))
+    assert settled.per_round == int(per_round)
     assert (settings.epochs, settings.batch_size, settings.lr) == (5, 8, 0.001)
     assert settings.rounds == 500
     if dataset in THRESHOLDS:
@@ -95,6 +98,35 @@ def test_some_figures_as_in_the_paper() -> None:
     }
     assert paper_figures("cifar10-bc-10")["fedavg"] == 20.22
     assert paper_figures("mnist-uc-10")["fedfa"] == 96.29
+
+
+@pytest.mark.parametrize(("clients", "participants"), [(2, 1), (5, 2), (10, 3), (12, 4)])
+def test_the_pills_of_any_number_of_clients(clients: int, participants: int) -> None:
+    settings = resolve(read_preset("pill-clients-3"), {}).settings
+    assert settings.settled(clients, (3, 224)).per_round == participants
+
+
+def test_each_names_its_table_or_figure() -> None:
+    places = {name: place_in_paper(name) for name in preset_names()}
+    assert places.pop("paper") == ""
+    assert places.pop("mnist-case-10") == "Fig. 2"
+    for name, place in places.items():
+        first = "-mc-" in name or name.startswith("pill")
+        assert place == ("Table I" if first else "Table III")
+
+
+def test_what_the_paper_reports_says_what_is_different_here() -> None:
+    options = resolve(read_preset("mnist-mc-10"), {}).to_dict()
+    report = reported("mnist-mc-10", options)
+    assert report is not None
+    assert (report.place, report.accuracy["fedavg"], report.changed) == ("Table I", 93.04, ())
+    fewer = reported("mnist-mc-10", options | {"rounds": 3})
+    assert fewer is not None
+    assert fewer.changed == ("rounds 3 instead of 500",)
+    assert reported("mnist-mc-10", options | {"dataset": "digits"}) is None
+    assert reported("mnist-case-10", options) is None
+    pills = resolve(read_preset("pill-clients-3"), {"dataset": "images:mine"}).to_dict()
+    assert reported("pill-clients-3", pills) is not None
 
 
 def test_options_override_a_preset() -> None:

@@ -176,7 +176,7 @@ def test_the_run_folder_is_like_that_of_the_engine(tmp_path: Path) -> None:
     results = read_results([flower.path])
     assert page_data(results)["title"] == "Own data: 5 clients, 3 a round, 3 rounds"
     drawn = draw_figures(results, flower.figures)
-    names = {"accuracy", "loss", "confusion", "similarity", "clusters", "flow"}
+    names = {"accuracy", "measures", "loss", "confusion", "similarity", "clusters", "flow"}
     assert {path.stem for path in drawn} == names
     assert "clusters found" in summary_text(flower)
 

@@ -84,6 +84,7 @@ def test_what_config_toml_holds() -> None:
         "local_optimizer": "sgd",
         "rounds": 3,
         "fedavg": {},  # as always; other parts without parameters have no table
+        "classification": {"metric": "accuracy"},
         "sgd": {"momentum": 0.9, "weight_decay": 0.0, "lr_decay": 1.0},
         "mc": {"ratio": [2, 1], "classes_per_cluster": "auto", "size_deviation": 0.2},
     }

@@ -28,6 +28,7 @@ def test_figures_are_drawn(method: Method, clusters: list[int] | None, tmp_path:
     folder = finished(tmp_path / "run", method, clusters)
     drawn = draw_figures(read_results([folder.path]), folder.figures)
     names = {"accuracy.png", "confusion.png", "federation.png", "clients.png", "loss.png"}
+    names |= {"measures.png"}
     names |= {"voice.png"} if clusters else set()
     if method.name != "fedavg":
         names |= {"similarity.png", "clusters.png", "flow.png"}

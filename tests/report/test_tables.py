@@ -1,6 +1,7 @@
 import csv
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from cadis.report.formats import (
     to_rich,
 )
 from cadis.report.tables import notes, sheets
-from cadis.runs import RoundRecord
+from cadis.runs import PaperReport, RoundRecord
 from fabricated import with_clock, with_measures, with_models, write_run, write_study
 
 LEVELS = {"fedavg": 0.6, "cadis": 0.9, "singleset": 0.99}
@@ -48,7 +49,8 @@ def test_the_tables_tell_every_measure(comparison: Comparison) -> None:
 def test_the_best_federation_is_stressed_and_not_the_reference(comparison: Comparison) -> None:
     accuracy = sheets(comparison)[0]
     assert accuracy.columns == ["method", "best", "last", "10-round mean", "amplitude", "rare"]
-    assert {row for row, _ in accuracy.best} == {1}  # CADIS
+    assert [row[0] for row in accuracy.rows] == ["CADIS", "FedAvg", "SingleSet"]
+    assert {row for row, _ in accuracy.best} == {0}
     assert {column for _, column in accuracy.best} == {1, 2, 3, 5}  # amplitude is no merit
 
 
@@ -56,7 +58,7 @@ def test_cells_are_mean_and_deviation(comparison: Comparison) -> None:
     best = [scores.best or 0 for scores in comparison.groups[1].scores]
     mean = sum(best) / 3
     deviation = (sum((value - mean) ** 2 for value in best) / 2) ** 0.5
-    assert sheets(comparison)[0].rows[1][:2] == ["CADIS", f"{mean:.3f}±{deviation:.3f}"]
+    assert sheets(comparison)[0].rows[0][:2] == ["CADIS", f"{mean:.3f}±{deviation:.3f}"]
 
 
 def test_measures_of_the_task_have_a_table_and_columns(tmp_path: Path) -> None:
@@ -64,11 +66,11 @@ def test_measures_of_the_task_have_a_table_and_columns(tmp_path: Path) -> None:
     told = Comparison(read_results([folder.path]))
     sheet = sheets(told)[1]
     assert sheet.caption == "Further measures in the last round"
-    assert sheet.columns == ["method", "auc", "balanced accuracy"]
+    assert sheet.columns == ["method", "AUC", "balanced accuracy"]
     one, other = (s.history[-1].measures["auc"] or 0.0 for s in told.groups[1].runs)
     deviation = abs(one - other) / 2**0.5
-    assert sheet.rows[1][:2] == ["CADIS", f"{(one + other) / 2:.3f}±{deviation:.3f}"]
-    assert sheet.best == [(0, 1), (1, 2)]
+    assert sheet.rows[0][:2] == ["CADIS", f"{(one + other) / 2:.3f}±{deviation:.3f}"]
+    assert sheet.best == [(1, 1), (0, 2)]
     runs = list(csv.DictReader(io.StringIO(runs_csv(told))))
     assert float(runs[2]["auc"]) == one
     rows = csv.DictReader(io.StringIO(results_csv(told)))
@@ -89,7 +91,7 @@ def test_simulated_time_has_a_table_and_columns_where_speeds_are_given(
     target = timed.targets[0]
     found = timed.time_to(timed.groups[0], target).rounds
     assert found is not None
-    assert seconds.rows[0][1] == f"{found.mean:.1f}".removesuffix(".0")
+    assert seconds.rows[1][1] == f"{found.mean:.1f}".removesuffix(".0")
     assert f"FedAvg,time_to_{target:g},{found.mean}" in results_csv(timed)
     assert f"time_to_{target:g}" in runs_csv(timed).splitlines()[0]
     assert "time_to" not in runs_csv(comparison) + results_csv(comparison)
@@ -126,8 +128,8 @@ def test_the_summary_tells_measures_and_models(tmp_path: Path) -> None:
 def test_never_reached_is_not_available(tmp_path: Path) -> None:
     folder = write_study(tmp_path, {"fedavg": 0.3, "cadis": 0.9}, 2)
     rounds = sheets(Comparison(read_results([folder.path])))[2]
-    assert rounds.rows[0][-1] == "N/A"
-    assert re.fullmatch(r"\d+(\.5)?", rounds.rows[1][-1])  # no speed-up over who never got there
+    assert rounds.rows[1][-1] == "N/A"
+    assert re.fullmatch(r"\d+(\.5)?", rounds.rows[0][-1])  # no speed-up over who never got there
 
 
 def test_notes_tell_what_a_reader_must_know(comparison: Comparison, tmp_path: Path) -> None:
@@ -200,7 +202,7 @@ def test_nobody_is_stressed_if_all_are_alike(tmp_path: Path) -> None:
         write_run(tmp_path / name, method)
     alike = Comparison(read_results([tmp_path / "a", tmp_path / "b"]))
     assert sheets(alike)[0].best == []
-    assert answer(alike).startswith("All reach the same accuracy")
+    assert answer(alike).startswith("One seed: all have accuracy 0.")
 
 
 def test_there_is_no_winner_while_rounds_differ(tmp_path: Path) -> None:
@@ -216,3 +218,23 @@ def test_there_is_no_winner_while_rounds_differ(tmp_path: Path) -> None:
 
 def test_p_values() -> None:
     assert (shown_p(0.04321), shown_p(0.0002)) == ("0.043", "< 0.001")
+
+
+def test_the_papers_figures_stand_beside_ours(tmp_path: Path) -> None:
+    folder = write_study(tmp_path, {"fedavg": 0.6, "cadis": 0.9, "scaffold": 0.7}, 2)
+    report = PaperReport(
+        "Table I", {"fedavg": 93.04, "cadis": 93.45}, ("rounds 12 instead of 500",)
+    )
+    folder.write(replace(folder.read(), paper=report))
+    comparison = Comparison(read_results([tmp_path]))
+    sheet = sheets(comparison)[0]
+    assert sheet.columns[:3] == ["method", "best", "paper (Table I)"]
+    assert {row[0]: row[2] for row in sheet.rows} == {
+        "CADIS": "0.934",
+        "SCAFFOLD": "",
+        "FedAvg": "0.930",
+    }
+    assert {column for _, column in sheet.best} == {1, 3, 4, 6}  # not the paper's, nor amplitude
+    assert any("in Table I; here: rounds 12 instead of 500." in note for note in notes(comparison))
+    assert "CADIS,best_in_paper,0.9345" in results_csv(comparison)
+    assert fits_a_terminal(sheet)

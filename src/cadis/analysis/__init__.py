@@ -3,7 +3,8 @@
 from cadis.analysis.answer import answer, details
 from cadis.analysis.checking import naming
 from cadis.analysis.clock import at_times, clocks_of, time_axis
-from cadis.analysis.comparison import HEADLINE, Comparison, RoundsTo
+from cadis.analysis.comparison import HEADLINE, SIGNIFICANT, Comparison, RoundsTo
+from cadis.analysis.finding import is_result
 from cadis.analysis.identity import steady
 from cadis.analysis.matrices import (
     Convergence,
@@ -17,20 +18,26 @@ from cadis.analysis.matrices import (
 )
 from cadis.analysis.ordering import natural
 from cadis.analysis.own_data import OWN_TEST_DATA, OWN_TRAINING_DATA
-from cadis.analysis.reading import read_results
+from cadis.analysis.reading import read_folder, read_results
 from cadis.analysis.results import Group, Results
+from cadis.analysis.rivals import Cell
 from cadis.analysis.run_data import RunData
 from cadis.analysis.scores import (
+    ACCURACY,
     LAST_ROUNDS,
     MEASURE,
     MEASURES,
     Measure,
     Scores,
+    metric_words,
+    task_measure,
+    with_article,
 )
 from cadis.analysis.statistics import PairedTest, Spread, holm, paired_test
 from cadis.runs.sampling import SHOWN, sample
 
 __all__ = [
+    "ACCURACY",
     "HEADLINE",
     "LAST_ROUNDS",
     "MEASURE",
@@ -38,6 +45,8 @@ __all__ = [
     "OWN_TEST_DATA",
     "OWN_TRAINING_DATA",
     "SHOWN",
+    "SIGNIFICANT",
+    "Cell",
     "Comparison",
     "Convergence",
     "Frame",
@@ -58,13 +67,18 @@ __all__ = [
     "frames",
     "growing",
     "holm",
+    "is_result",
+    "metric_words",
     "naming",
     "natural",
     "paired_test",
+    "read_folder",
     "read_results",
     "sample",
     "some_of",
     "spread_rounds",
     "steady",
+    "task_measure",
     "time_axis",
+    "with_article",
 ]

@@ -1,17 +1,16 @@
 """Reading runs and studies that are to be shown together."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from cadis.analysis.checking import check_options, naming
+from cadis.analysis.finding import find_results
 from cadis.analysis.results import Group, Results
+from cadis.analysis.rivals import baseline_of, marks, telling, told_apart
 from cadis.analysis.run_data import RunData
 from cadis.core import CadisError
-from cadis.options import normalised
-from cadis.runs import MAY_CHANGE, RunFolder, Study, StudyFolder
+from cadis.runs import RunFolder, Study, StudyFolder, Variant, cell_label
 
 
 @dataclass
@@ -34,14 +33,43 @@ class _RunGroups:
         self.groups[key] = replace(known or group, runs=by_seed)
 
 
+def read_folder(folder: Path, say: Callable[[str], None]) -> Results:
+    """Read all runs and studies in a folder that is neither; what cannot be read is left out.
+
+    Args:
+        folder: where to look.
+        say: called with a sentence about what was found, and about all that is left out.
+    """
+    whole, there = [], find_results(folder)
+    for path in there:
+        try:
+            read_results([path])
+            whole.append(path)
+        except CadisError as error:
+            say(f"Left out: {error}")
+    if not whole:
+        raise CadisError(f"Nothing in the folder {folder} can be shown.")
+    studies = sum(StudyFolder(path).holds_study() for path in whole)
+    runs = len(whole) - studies
+    counts = [
+        f"{n} {what}" for n, what in ((studies, "comparisons or sweeps"), (runs, "runs")) if n
+    ]
+    say(f"Found in {folder}: {' and '.join(counts)}.")
+    return read_results(whole, say=say)
+
+
 def read_results(
-    paths: Sequence[Path], read: Callable[[RunFolder], RunData] = RunData.read
+    paths: Sequence[Path],
+    read: Callable[[RunFolder], RunData] = RunData.read,
+    say: Callable[[str], None] | None = None,
 ) -> Results:
     """Read runs and studies; a run of a study that has no round yet is passed over.
 
     Args:
         paths: the folder of each.
         read: reads a run.
+        say: called with a sentence about each copy of a run that is left out; without it, copies
+            are refused.
     """
     found, studies = _RunGroups(), []
     for path in paths:
@@ -52,16 +80,18 @@ def read_results(
                 _put_run(found, read(RunFolder(path)))
             else:
                 raise CadisError(f"There is no run and no comparison in the folder {path}.")
-    groups = _told_apart(list(found.groups.values()))
+    groups = told_apart(list(found.groups.values()))
     if not groups:
         raise CadisError(f"The study in {paths[0]} has no finished round yet.")
-    _check_together(groups)
+    groups = [_without_copies(group, say) for group in groups]
     if len(paths) == 1 and studies:
         results = _results_of(studies[0], groups)
     else:
         kind = "run" if len(paths) == 1 else "runs"
         commands = "\n".join(f"cadis run {path / 'config.toml'}" for path in paths)
-        results = Results(kind, groups, commands, _baseline_of(groups))
+        results = Results(kind, groups, commands, baseline_of(groups))
+    metrics = {run_data.metric for run_data in results.runs}
+    results = results.judged_by(metrics.pop() if len(metrics) == 1 else "accuracy")
     return replace(results, planned=found.planned, planned_rounds=found.rounds)
 
 
@@ -74,25 +104,21 @@ def _results_of(study: Study, groups: list[Group]) -> Results:
         baseline=names.index(study.baseline) if study.baseline in names else None,
         targets=study.targets,
         parameters=study.parameters,
+        paper=study.paper,
     )
 
 
-def _check_together(groups: list[Group]) -> None:
-    """Refuse runs that learned different things, and the same run twice."""
-    first, *others = [run_data for group in groups for run_data in group.runs]
-    for other in others:
-        if other.classes != first.classes:
-            raise CadisError(
-                f"The runs in {first.path} and {other.path} have different classes; "
-                "show them on pages of their own."
-            )
-    for group in groups:
-        for one, another in pairwise(group.runs):
-            if one.seed == another.seed:  # a copy is no further evidence
-                raise CadisError(
-                    f"{one.path} and {another.path} are runs of the same thing with the same "
-                    "seed; show one of them."
-                )
+def _without_copies(group: Group, say: Callable[[str], None] | None) -> Group:
+    """A group with each seed once: a copy is no further evidence."""
+    kept: dict[int, RunData] = {}
+    for run_data in group.runs:
+        known = kept.setdefault(run_data.seed, run_data)
+        if known is not run_data:
+            same = f"{known.path} and {run_data.path} are runs of the same thing with the same seed"
+            if say is None:
+                raise CadisError(f"{same}; show one of them.")
+            say(f"Left out: {run_data.path}; {same}.")
+    return replace(group, runs=list(kept.values()))
 
 
 def _put_study(
@@ -107,48 +133,21 @@ def _put_study(
             found.plan(variant.options["rounds"])
             run = folder.run_folder(variant, seed)
             if run.has_rounds():
-                group = Group(variant.name, variant.label, [read(run)], variant.cell)
+                group = _group_of(study, variant, read(run))
                 found.put(f"{folder.path} {variant.name}", group)
     return study
 
 
+def _group_of(study: Study, variant: Variant, run_data: RunData) -> Group:
+    """A run of a study; in a grid, the label tells its cell, which rivals do not need."""
+    plain = variant.label
+    if variant.cell:
+        plain = plain.removesuffix(f" ({cell_label(study.parameters, variant.cell)})")
+    return Group(study.contestant(variant), variant.label, [run_data], variant.cell, plain=plain)
+
+
 def _put_run(found: _RunGroups, run_data: RunData) -> None:
     found.plan(run_data.options.get("rounds", len(run_data.history)))
-    key = repr(sorted((k, repr(v)) for k, v in _telling(run_data.options).items()))
-    found.put(key, Group(run_data.name, run_data.label, [run_data]))
-
-
-def _telling(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What makes a difference between groups."""
-    full = normalised(options)
-    return {key: value for key, value in full.items() if key not in ("seed", *MAY_CHANGE)}
-
-
-def _told_apart(groups: list[Group]) -> list[Group]:
-    """Groups of one label get what differs between them added to it."""
-    labels = [group.label for group in groups]
-    flat = [_flat(_telling(group.runs[0].options)) for group in groups]
-    apart = []
-    for place, group in enumerate(groups):
-        alike = [other for other, label in enumerate(labels) if label == group.label]
-        keys = sorted({key for other in alike for key in flat[other]})
-        differing = [key for key in keys if len({flat[o].get(key) for o in alike}) > 1]
-        told = ", ".join(f"{key}={flat[place].get(key)}" for key in differing)
-        label = f"{group.label} ({told or group.runs[0].path})"
-        apart.append(replace(group, label=label) if len(alike) > 1 else group)
-    return apart
-
-
-def _flat(options: Mapping[str, Any]) -> dict[str, str]:
-    """Options side by side, those of tables too."""
-    flat: dict[str, str] = {}
-    for key, value in options.items():
-        inner = value.items() if isinstance(value, Mapping) else [(key, value)]
-        flat |= {name: str(content) for name, content in inner}
-    return flat
-
-
-def _baseline_of(groups: Iterable[Group]) -> int | None:
-    """FedAvg, if it is there and there is something else."""
-    names = [group.name for group in groups]
-    return names.index("fedavg") if len(names) > 1 and names.count("fedavg") == 1 else None
+    told = telling(run_data.options) | marks(run_data)
+    key = repr(sorted((k, repr(v)) for k, v in told.items()))
+    found.put(key, Group(run_data.name, run_data.label, [run_data], plain=run_data.label))

@@ -1,10 +1,11 @@
 """Runs that are shown together, grouped by what they have in common but the seed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from cadis.analysis.run_data import RunData
 from cadis.analysis.scores import Scores
+from cadis.runs import PaperReport
 
 _MOST_NAMES = 10
 """Of more classes, only the number is told."""
@@ -18,13 +19,17 @@ class Group:
         name: as users type it: a method, an ablation, or a cell of a sweep.
         label: as tables and figures call it.
         runs: its runs, at least one, by seed.
-        cell: in a sweep, the values of the parameters that are varied.
+        cell: where parameters are varied, their values.
+        metric: the measure that decides.
+        plain: its label among rivals alone; empty if that is the same.
     """
 
     name: str
     label: str
     runs: list[RunData]
     cell: tuple[str, ...] = ()
+    metric: str = "accuracy"
+    plain: str = ""
 
     @property
     def is_reference(self) -> bool:
@@ -34,7 +39,7 @@ class Group:
     @cached_property
     def scores(self) -> list[Scores]:
         """Those of the runs that have ended; of all, if none has."""
-        return [Scores.of(run_data) for run_data in self._scored]
+        return [Scores.of(run_data, self.metric) for run_data in self._scored]
 
     @property
     def rounds(self) -> list[int]:
@@ -56,9 +61,10 @@ class Results:
         command: what repeats it.
         baseline: the position of the group that the others are compared with, if any.
         targets: accuracies whose first round is asked for; empty for some that fit.
-        parameters: in a sweep, the names of the parameters that are varied.
+        parameters: in a sweep or a grid, the names of the parameters that are varied.
         planned: how many runs there are to be.
         planned_rounds: how many rounds they are to have together.
+        paper: what the paper reports of the same, if it does.
     """
 
     kind: str
@@ -69,6 +75,7 @@ class Results:
     parameters: tuple[str, ...] = ()
     planned: int = 0
     planned_rounds: int = 0
+    paper: PaperReport | None = None
 
     @property
     def runs(self) -> list[RunData]:
@@ -86,16 +93,50 @@ class Results:
         return len({tuple(group.rounds) for group in self.groups}) == 1
 
     @property
+    def metric(self) -> str:
+        """The measure that decides."""
+        return self.groups[0].metric
+
+    @property
+    def measured(self) -> list[str]:
+        """What can decide: accuracy, and the further measures that a run has."""
+        found = (name for run in self.runs for record in run.history for name in record.measures)
+        return list(dict.fromkeys(["accuracy", *found]))
+
+    def judged_by(self, metric: str) -> "Results":
+        """The same, but another measure decides, of which more is better."""
+        return replace(self, groups=[replace(group, metric=metric) for group in self.groups])
+
+    def in_paper(self, group: Group) -> float | None:
+        """The paper's best accuracy of a group's method; None if it has none.
+
+        Its CADIS is what is called cadis-paper here; another stands beside it only without that.
+        """
+        if self.paper is None or self.metric != "accuracy":
+            return None
+        name = group.name
+        if any(other.name == "cadis-paper" for other in self.groups):
+            name = {"cadis-paper": "cadis", "cadis": ""}.get(name, name)
+        found = self.paper.accuracy.get(name)
+        return None if found is None else found / 100
+
+    @property
     def own_data(self) -> str:
         """What each client is tested on, in words: all runs have the same, or it is not said."""
         told = {run_data.own_data for run_data in self.runs if run_data.client_accuracy}
         return told.pop() if len(told) == 1 else "own data"
 
     @property
+    def same_classes(self) -> bool:
+        """Whether all runs tell the same classes apart."""
+        return len({tuple(run_data.classes) for run_data in self.runs}) == 1
+
+    @property
     def rare(self) -> list[int]:
         """The rare classes, if they are the same in all runs."""
         first = self.runs[0].rare
-        return first if all(run_data.rare == first for run_data in self.runs) else []
+        alike = self.same_classes and all(run_data.rare == first for run_data in self.runs)
+        return first if alike else []
 
     @property
     def rare_in_words(self) -> str:

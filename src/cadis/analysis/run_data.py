@@ -125,6 +125,12 @@ class RunData:
         return seed
 
     @property
+    def metric(self) -> str:
+        """The measure by which its best round is told."""
+        metric: str = self.summary.get("headline", "accuracy")
+        return metric
+
+    @property
     def classes(self) -> list[str]:
         """Names of the classes."""
         names: list[str] = self.federation["classes"]
@@ -273,7 +279,11 @@ def method_name(options: Mapping[str, Any]) -> str:
 def headline_of(options: Mapping[str, Any]) -> str:
     """What tells the best round of a run; of a task of the user's own, as long as nobody knows."""
     name = options.get("task")
-    return TASKS[name].headline if isinstance(name, str) and name in TASKS else "accuracy"
+    if not isinstance(name, str) or name not in TASKS:
+        return "accuracy"
+    table = options.get(name)
+    chosen = table.get("metric") if isinstance(table, Mapping) else None
+    return chosen if isinstance(chosen, str) else TASKS[name]().headline
 
 
 def with_gamma_of_old_run(

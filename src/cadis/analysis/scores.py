@@ -6,6 +6,7 @@ from statistics import fmean, pstdev
 
 from cadis.analysis.clock import clocks_of
 from cadis.analysis.run_data import RunData
+from cadis.runs.measures import measured
 
 LAST_ROUNDS = 10
 """The paper's 10-round average."""
@@ -17,11 +18,12 @@ class Scores:
 
     Attributes:
         seed: the run's seed, by which it is paired with runs of other methods.
-        accuracies: top-1 accuracy after each round that was tested, with the round.
+        tested: the measure that decides after each round that was tested, with the round.
         best: the best of them.
         last: the last of them.
         ten_rounds: mean of the last ten rounds, of those among them that were tested.
         amplitude: difference of the best and the worst of these.
+        accuracy: last top-1 accuracy.
         rare: last accuracy on the classes of the smallest cluster.
         client_mean: mean over the clients tested of the last model's accuracy on their own data:
             what they have held out, or what they train on if nothing is (:attr:`RunData.own_data`).
@@ -30,16 +32,17 @@ class Scores:
         agreement: adjusted Rand index of found and true clusters, mean over the rounds.
         server_seconds: seconds a round that the method takes on the server.
         samples_per_second: samples that a client trains on in a second.
-        measures: further measures of the task after the last round that has any.
+        measures: further measures after the last round that has any.
         clocks: the simulated time at the end of each round; empty if clients had no speeds.
     """
 
     seed: int
-    accuracies: tuple[tuple[int, float], ...]
+    tested: tuple[tuple[int, float], ...]
     best: float | None
     last: float | None
     ten_rounds: float | None
     amplitude: float | None
+    accuracy: float | None
     rare: float | None
     client_mean: float | None
     client_deviation: float | None
@@ -51,20 +54,27 @@ class Scores:
     clocks: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, run_data: RunData) -> "Scores":
-        """The scores of one run, from its records."""
-        tested = tuple((r.round, r.accuracy) for r in run_data.history if r.accuracy is not None)
-        values = [accuracy for _, accuracy in tested]
+    def of(cls, run_data: RunData, metric: str = "accuracy") -> "Scores":
+        """The scores of one run, from its records.
+
+        Args:
+            run_data: the run.
+            metric: the measure that decides.
+        """
+        told = ((record.round, measured(record, metric)) for record in run_data.history)
+        tested = tuple((number, value) for number, value in told if value is not None)
+        values = [value for _, value in tested]
         tail = [value for number, value in tested if number > tested[-1][0] - LAST_ROUNDS]
         tests = list(run_data.client_accuracy.values())
         clients = list(tests[-1].values()) if tests else []
         return cls(
             seed=run_data.seed,
-            accuracies=tested,
+            tested=tested,
             best=max(values, default=None),
             last=values[-1] if values else None,
             ten_rounds=fmean(tail) if tail else None,
             amplitude=max(tail) - min(tail) if tail else None,
+            accuracy=run_data.last_tested.accuracy,
             rare=run_data.summary["rare_accuracy"],
             client_mean=fmean(clients) if clients else None,
             client_deviation=pstdev(clients) if clients else None,
@@ -77,8 +87,8 @@ class Scores:
         )
 
     def rounds_to(self, target: float) -> int | None:
-        """The first round whose accuracy is at least the target; None if there is none."""
-        return next((number for number, value in self.accuracies if value >= target), None)
+        """The first round that reaches at least the target; None if there is none."""
+        return next((number for number, value in self.tested if value >= target), None)
 
     def time_to(self, target: float) -> float | None:
         """The simulated time at the end of that round; None also if there is no clock."""
@@ -119,12 +129,26 @@ MEASURES = (
 MEASURE = {measure.key: measure for measure in MEASURES}
 
 _MERITS = {"auc": True, "balanced_accuracy": True, "f1": True, "log_loss": False}
-"""Measures of tasks, and whether more of them is better."""
+"""Further measures, and whether more of them is better."""
+
+
+ACCURACY = Measure("accuracy", "accuracy", lambda s: s.accuracy)
+"""A column of its own only where another measure decides."""
+
+
+def metric_words(name: str) -> str:
+    """A measure as people write it."""
+    return {"auc": "AUC", "f1": "F1"}.get(name, name.replace("_", " "))
+
+
+def with_article(words: str) -> str:
+    """A measure in words, as it is spoken of."""
+    return f"{'an' if words[0] in 'aeioAF' else 'a'} {words}"
 
 
 def task_measure(name: str) -> Measure:
-    """A measure of the task's as a column; of one that nobody knows here, none is best."""
-    title = name.replace("_", " ")
+    """A further measure as a column; of one that nobody knows here, none is best."""
+    title = metric_words(name)
     return Measure(name, title, lambda scores: scores.measures.get(name), _MERITS.get(name))
 
 

@@ -30,6 +30,7 @@ from cadis.options import (
     names_in,
     options_of,
     validated,
+    with_metric,
 )
 from cadis.runs import RoundResult, RunFolder
 from cadis.samplers import Sampler
@@ -53,6 +54,7 @@ def run(
     server_optimizer: ServerOptimizer | str = "auto",
     transforms: Sequence[Transform | str] = (),
     task: Task | str = "classification",
+    metric: str = "auto",
     local_optimizer: LocalOptimizer | str = "sgd",
     per_round: int | None = None,
     epochs: int = 5,
@@ -100,6 +102,8 @@ def run(
             CADIS "momentum", for all others "plain".
         transforms: what is done to updates, in this order.
         task: what the model's outputs mean.
+        metric: the measure that decides which round is best: "accuracy", "balanced_accuracy", "f1"
+            or "auc"; "auto" is the task's own, for classification accuracy, for binary auc.
         local_optimizer: how clients step.
         per_round: how many clients take part in a round, by default all.
         epochs: passes of a client over its data in a round.
@@ -163,10 +167,11 @@ def run(
     check_names("augmentation", settings.local.augment, AUGMENTATIONS)
     given = {name: getattr(settings, name) for name in given}  # as they were understood
     parts = (method, sampler, server_optimizer, transforms, task, local_optimizer)
-    algorithm = given_algorithm(**dict(zip(KINDS, parts, strict=True)))
+    algorithm = with_metric(given_algorithm(**dict(zip(KINDS, parts, strict=True))), metric)
     described = {"model": type(model).__name__, "clients": len(federation.clients)}
     options = options_of(algorithm, described | given | asdict(settings.local))
-    with _folder_for(out) as folder, closing(Tracking(track, folder)) as tracking:
+    with folder_for(out) as path, closing(Tracking(track, RunFolder(path))) as tracking:
+        folder = RunFolder(path)
         engine = Engine(model, federation, algorithm, settings, folder.client_folder, head)
         with shown_progress(progress, settings.rounds) as (shown, callbacks):
             heard = tracking.listening(_both(shown, on_round))
@@ -269,10 +274,10 @@ def _true_clusters(clusters: Sequence[int]) -> Tensor:
 
 
 @contextmanager
-def _folder_for(out: Path | str | None) -> Iterator[RunFolder]:
+def folder_for(out: Path | str | None) -> Iterator[Path]:
     """The folder asked for, or one that is gone afterwards."""
     if out is not None:
-        yield RunFolder(Path(out))
+        yield Path(out)
         return
     with tempfile.TemporaryDirectory(prefix="cadis-") as path:
-        yield RunFolder(Path(path))
+        yield Path(path)

@@ -22,12 +22,17 @@ def shown_progress(progress: bool | None, rounds: int) -> Iterator[tuple[OnRound
         rounds: how many there will be.
     """
     console = Console(stderr=True)
-    looked_at = console.is_jupyter or (sys.stderr is not None and sys.stderr.isatty())
-    if not (looked_at if progress is None else progress):
+    if not is_shown(progress, console):
         yield _ignore, NO_CALLBACKS
         return
     with run_progress(console, rounds) as shown:
         yield shown
+
+
+def is_shown(progress: bool | None, console: Console) -> bool:
+    """Whether progress is to be shown: as asked for, else if somebody looks."""
+    looked_at = console.is_jupyter or (sys.stderr is not None and sys.stderr.isatty())
+    return looked_at if progress is None else progress
 
 
 def _ignore(_result: RoundResult) -> None:

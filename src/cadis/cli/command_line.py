@@ -58,6 +58,12 @@ def run(
 @click.option(
     "--targets", metavar="X,X,...", help="Accuracies to be reached.  [default: some that fit]"
 )
+@click.option(
+    "--grid",
+    multiple=True,
+    metavar="NAME=X,X,...",
+    help="Compare with each value of an option, such as partition=mc,dirichlet; repeat it.",
+)
 @PRESET
 @OUT
 @TRACK
@@ -66,18 +72,19 @@ def compare(
     methods: str,
     seeds: int,
     targets: str | None,
+    grid: tuple[str, ...],
     preset: str | None,
     out: Path | None,
     track: str | None,
     **options: Any,
 ) -> None:
-    """Run several methods on the same federations and say who wins.
+    """Run several methods on the same federations and say who wins, if anybody does.
 
     For one seed, all methods have the same partition, initial model and participants. Runs that
     exist are reused, and the same command goes on with what was interrupted. At the end: tables
     (also as CSV, Markdown and LaTeX), pictures, and a page, report.html.
     """
-    asked = {"methods": methods, "seeds": seeds, "targets": targets, "track": track}
+    asked = {"methods": methods, "seeds": seeds, "targets": targets, "grid": grid, "track": track}
     call("compare", "compare", experiment, preset, out, asked, typed(options))
 
 
@@ -116,13 +123,20 @@ def sweep(
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=PATH)
 @click.option("--out", type=PATH, help="Folder for the page, or its name.")
-def report(runs: tuple[Path, ...], out: Path | None) -> None:
+@click.option(
+    "--metric",
+    metavar="NAME",
+    help="What decides: accuracy, balanced_accuracy, f1, auc, or a measure of a task of your own.  "
+    "[default: what decided in the runs]",
+)
+def report(runs: tuple[Path, ...], out: Path | None, metric: str | None) -> None:
     """Show runs and comparisons on one page, and draw their figures.
 
-    RUN is the folder of a run, a comparison or a sweep; several are shown together. The page is
-    one file without any link to the network; tables and figures are put beside it.
+    RUN is the folder of a run, a comparison or a sweep; several are shown together, and so is all
+    that is in a folder of these. Only what learns the same thing is compared. The page is one file
+    without any link to the network; tables and figures are put beside it.
     """
-    call("report", "report", runs, out)
+    call("report", "report", runs, out, metric)
 
 
 @click.command()

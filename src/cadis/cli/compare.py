@@ -20,9 +20,11 @@ from cadis.experiment import (
     baseline_of,
     check_runs,
     grid_variants,
+    gridded_methods,
     method_variants,
     parse_grid,
     planned_runs,
+    reported,
     run_study,
     study_folder,
 )
@@ -97,14 +99,20 @@ def _compared(
 ) -> tuple[Study, str]:
     """The comparison that is asked for, and what to call it."""
     file, options = _options(experiment, preset, given)
-    variants = method_variants(asked["methods"].split(","), file, options)
+    grid, methods = _grid(asked["grid"], file, options), asked["methods"].split(",")
+    first = {name: values[0] for name, values in grid.items()}
+    plain = variants = method_variants(methods, file, {**options, **first})
+    if grid:
+        variants = gridded_methods(methods, grid, file, options)
     study = Study(
         "compare",
         variants,
         _seeds(asked["seeds"], len(variants), file, given),
         _typed(),
-        baseline_of(variants),
+        baseline_of(plain),
         _targets(asked["targets"]),
+        tuple(grid),
+        paper=reported(preset, variants[0].options) if preset and not grid else None,
     )
     return study, preset or _name(variants)
 
@@ -117,11 +125,9 @@ def _swept(
 ) -> tuple[Study, str]:
     """The sweep that is asked for, and what to call it."""
     file, options = _options(experiment, preset, given)
-    chosen = own_classes({**file, **options})
-    grid = parse_grid(asked["grid"], [part for _, part in chosen])
-    for name in grid:
-        if name in options:
-            raise CadisError(f"'{name}' is varied by the grid; do not give it otherwise.")
+    if not asked["grid"]:
+        raise CadisError("Say what to vary, such as --grid threshold=0.6,0.7,0.8.")
+    grid = _grid(asked["grid"], file, options)
     variants = grid_variants(grid, file, options)
     seeds = _seeds(asked["seeds"], len(variants), file, given)
     study = Study("sweep", variants, seeds, _typed(), parameters=tuple(grid))
@@ -166,6 +172,19 @@ def _options(
     """A file's content, and what was typed but the seed."""
     file = file_options(experiment, preset)
     return file, {key: value for key, value in given.items() if key != "seed"}
+
+
+def _grid(
+    texts: Sequence[str], file: Mapping[str, Any], options: Mapping[str, Any]
+) -> dict[str, list[str]]:
+    """Options and the values that they are to have; nothing if nothing is varied."""
+    if not texts:
+        return {}
+    grid = parse_grid(texts, [part for _, part in own_classes({**file, **options})])
+    for name in grid:
+        if name in options:
+            raise CadisError(f"'{name}' is varied by the grid; do not give it otherwise.")
+    return grid
 
 
 def _seeds(

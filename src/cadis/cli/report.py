@@ -7,18 +7,49 @@ from pathlib import Path
 from rich.console import Console
 
 from cadis import report as reports
-from cadis.analysis import Comparison, Results, read_results
+from cadis.analysis import (
+    Comparison,
+    Results,
+    is_result,
+    read_folder,
+    read_results,
+    task_measure,
+)
 from cadis.cli.run import short_name
 from cadis.core import CadisError
-from cadis.runs import RunFolder, StudyFolder
+from cadis.options import check_names
+from cadis.runs import RunFolder, StudyFolder, cell_name
 
 
-def report(paths: Sequence[Path], out: Path | None) -> int:
-    """Show what there is in these folders."""
-    page = _page_of(paths, out)
+def report(paths: Sequence[Path], out: Path | None, metric: str | None) -> int:
+    """Show what there is in these folders.
+
+    Args:
+        paths: folders of runs and studies.
+        out: where to write the page.
+        metric: what decides; that of the runs unless told.
+    """
+    console = Console()
+    inside = len(paths) == 1 and paths[0].is_dir() and not is_result(paths[0])
+    page = _page_of([paths[0] / "report"] if inside else paths, out)
     _check_place(page, paths)
-    show_results(read_results(paths), page, Console(), of=paths)
+    if inside:
+        results = read_folder(paths[0], lambda sentence: reports.tell(console, sentence))
+    else:
+        results = read_results(paths)
+    if metric is not None:
+        results = _judged(results, metric.replace("-", "_"))
+    show_results(results, page, console, of=paths)
     return 0
+
+
+def _judged(results: Results, metric: str) -> Results:
+    """Judged by a measure that the runs have, and of which more is better."""
+    choices = [
+        name for name in results.measured if task_measure(name).higher_is_better is not False
+    ]
+    check_names("measure in these runs", [metric], choices)
+    return results.judged_by(metric)
 
 
 def show_results(
@@ -45,11 +76,24 @@ def show_results(
         with console.status("Drawing ..."):
             reports.write_report(results, page, of or [page.parent])
             reports.write_results(comparison, page.parent)
-            reports.draw_figures(results, page.parent / "figures")
+            _draw(comparison, page.parent)
     except OSError as error:
         raise CadisError(f"{page.parent} cannot be written: {error.strerror}.") from None
     reports.show_answer(console, comparison)
     reports.tell(console, f"Open {page}; tables and pictures are beside it.")
+
+
+def _draw(comparison: Comparison, folder: Path) -> None:
+    """Figures; of several comparisons, a folder with a page, tables and figures for each."""
+    if comparison.results.same_classes and not comparison.several_comparisons:
+        reports.draw_figures(comparison.results, folder / "figures")
+        return
+    for cell in comparison.cells:
+        own = folder / "cells" / cell_name(list(cell.values), list(cell.values.values()))
+        own.mkdir(parents=True, exist_ok=True)
+        reports.write_report(cell.results, own / "report.html", [own])
+        reports.write_results(Comparison(cell.results), own)
+        reports.draw_figures(cell.results, own / "figures")
 
 
 def _check_place(page: Path, paths: Sequence[Path]) -> None:

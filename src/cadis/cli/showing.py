@@ -19,6 +19,7 @@ from cadis.experiment import (
     observe_layer,
     own_tests_of,
     paper_figures,
+    place_in_paper,
     preset_names,
     preset_text,
     read_preset,
@@ -115,12 +116,17 @@ def presets(name: str | None) -> int:
         title="The paper's experiments, and its top-1 accuracy in %", title_justify="left"
     )
     table.add_column("preset", no_wrap=True)
+    table.add_column("in the paper", no_wrap=True)
     figures = {preset: paper_figures(preset) for preset in preset_names()}
     methods = [method for method in METHODS if any(method in found for found in figures.values())]
     for method in methods:
         table.add_column(label_of(method), justify="right", no_wrap=True)
     for preset, found in figures.items():
-        table.add_row(preset, *(f"{found[m]:.2f}" if m in found else "" for m in methods))
+        table.add_row(
+            preset,
+            place_in_paper(preset),
+            *(f"{found[m]:.2f}" if m in found else "" for m in methods),
+        )
     console.print(Fitting(table))
     console.print("A preset's name: dataset, partition, clients in a round.")
     console.print("Run one by: cadis run --preset NAME    Read its file by: cadis presets NAME")

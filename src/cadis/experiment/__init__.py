@@ -20,7 +20,14 @@ from cadis.experiment.comparing import (
     study_folder,
 )
 from cadis.experiment.config import ExperimentConfig, resolve
-from cadis.experiment.presets import paper_figures, preset_names, preset_text, read_preset
+from cadis.experiment.presets import (
+    paper_figures,
+    place_in_paper,
+    preset_names,
+    preset_text,
+    read_preset,
+    reported,
+)
 from cadis.experiment.running import OnRound, RunResult, execute, run_experiment
 from cadis.experiment.settings import FederationSettings, Settings
 from cadis.experiment.variants import (
@@ -29,6 +36,7 @@ from cadis.experiment.variants import (
     baseline_of,
     check_runs,
     grid_variants,
+    gridded_methods,
     method_variants,
     parse_grid,
 )
@@ -56,6 +64,7 @@ __all__ = [
     "execute",
     "fitted",
     "grid_variants",
+    "gridded_methods",
     "load_dataset",
     "method_variants",
     "observe_layer",
@@ -63,10 +72,12 @@ __all__ = [
     "own_tests_of",
     "paper_figures",
     "parse_grid",
+    "place_in_paper",
     "planned_runs",
     "preset_names",
     "preset_text",
     "read_preset",
+    "reported",
     "resolve",
     "run_experiment",
     "run_study",

@@ -2,10 +2,12 @@
 
 import re
 import tomllib
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
 from cadis.options import check_names
+from cadis.runs import PaperReport
 
 _FOLDER = files("cadis.experiment") / "paper"
 
@@ -36,6 +38,31 @@ def preset_text(name: str) -> str:
 def read_preset(name: str) -> dict[str, Any]:
     """The options of a preset."""
     return tomllib.loads(preset_text(name))
+
+
+def place_in_paper(name: str) -> str:
+    """The table or figure of the paper that a preset makes; empty for the method alone."""
+    found = re.search(r"^#.*?\b(Table [IVX]+|Fig\. \d+)", preset_text(name), re.MULTILINE)
+    return found.group(1) if found else ""
+
+
+def reported(name: str, options: Mapping[str, Any]) -> PaperReport | None:
+    """What the paper reports of a preset, beside what is measured with these options.
+
+    None if it reports nothing, or if something else is learned.
+    """
+    figures, own = paper_figures(name), read_preset(name)
+    pictures = str(own.get("dataset")).startswith("images:")  # a user's own stand in for these
+    if not figures or (options["dataset"] != own["dataset"] and not pictures):
+        return None
+    changed = tuple(
+        f"{key} {options[key]} instead of {value}"
+        for key, value in own.items()
+        if not isinstance(value, dict)
+        and key not in ("method", "dataset")
+        and options[key] != value
+    )
+    return PaperReport(place_in_paper(name), figures, changed)
 
 
 def paper_figures(name: str) -> dict[str, float]:

@@ -73,7 +73,8 @@ class Settings(FederationSettings):
             module:function for one of your own; "auto" chooses by the size of the pictures, and
             mlp for tables.
         head: name of the model's classifier layer; without it, the one that is found.
-        per_round: clients that take part in a round, k; "auto" is 10, or all if there are fewer.
+        per_round: clients that take part in a round, k, or a share of them such as 0.3; "auto" is
+            10, or all if there are fewer.
         rounds: number of rounds.
         epochs: passes of a client over its data in a round.
         batch_size: examples in a step of a client.
@@ -101,7 +102,7 @@ class Settings(FederationSettings):
 
     model: str = "auto"
     head: str = ""
-    per_round: Annotated[int, Gt(0)] | Literal["auto"] = "auto"
+    per_round: Annotated[int, Gt(0)] | Annotated[float, Gt(0), Lt(1)] | Literal["auto"] = "auto"
     rounds: Annotated[int, Gt(0)] = 80
     epochs: Annotated[int, Gt(0)] = 5
     batch_size: Annotated[int, Gt(0)] = 8
@@ -125,14 +126,21 @@ class Settings(FederationSettings):
             shape: of an input: channels, height and width of a picture, or the numbers in a row.
         """
         model = _fitting_model(shape) if self.model == "auto" else self.model
-        few = min(_DEFAULT_PER_ROUND, num_clients)
         return replace(
             self,
             clients=num_clients,
             model=model,
-            per_round=few if self.per_round == "auto" else self.per_round,
+            per_round=self._participants(num_clients),
             lr=auto_lr(MODELS.get(model)) if self.lr == "auto" else self.lr,
         )
+
+    def _participants(self, num_clients: int) -> int:
+        """How many clients take part in a round; of a share, at least one."""
+        if self.per_round == "auto":
+            return min(_DEFAULT_PER_ROUND, num_clients)
+        if isinstance(self.per_round, int):
+            return self.per_round
+        return max(1, int(self.per_round * num_clients + 0.5))
 
     def for_engine(self) -> EngineSettings:
         """The part that the engine wants to know, of settled settings."""

@@ -3,7 +3,7 @@
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -23,7 +23,7 @@ from cadis.options import (
     part_class,
     qualified,
 )
-from cadis.runs import Variant
+from cadis.runs import Variant, cell_label, cell_name
 
 
 @dataclass(frozen=True)
@@ -135,11 +135,35 @@ def grid_variants(
     check_runs(prod(len(values) for values in grid.values()))
     variants = []
     for values in itertools.product(*grid.values()):
-        cell = dict(zip(grid, values, strict=True))
-        label = ", ".join(f"{name}={value}" for name, value in cell.items())
-        options = _options(resolve(file, {**given, **cell}))
-        variants.append(Variant(_folder_name(cell), label, options, tuple(values)))
+        options = _options(resolve(file, {**given, **dict(zip(grid, values, strict=True))}))
+        name, label = cell_name(list(grid), values), cell_label(list(grid), values)
+        variants.append(Variant(name, label, options, tuple(values)))
     return tuple(variants)
+
+
+def gridded_methods(
+    names: Iterable[str],
+    grid: Mapping[str, Sequence[str]],
+    file: Mapping[str, Any],
+    given: Mapping[str, Any],
+) -> tuple[Variant, ...]:
+    """Methods as in :func:`method_variants`, in every combination of the values of some options."""
+    if "method" in grid:
+        raise CadisError("Name the methods by --methods; a grid varies other options.")
+    wanted = list(names)
+    check_runs(prod(len(values) for values in grid.values()) * len(wanted))
+    return tuple(
+        replace(
+            variant,
+            name=f"{cell_name(list(grid), values)}_{variant.name}",
+            label=f"{variant.label} ({cell_label(list(grid), values)})",
+            cell=values,
+        )
+        for values in itertools.product(*grid.values())
+        for variant in method_variants(
+            wanted, file, {**given, **dict(zip(grid, values, strict=True))}
+        )
+    )
 
 
 def check_runs(number: int) -> None:
@@ -235,8 +259,3 @@ def _options(config: ExperimentConfig) -> dict[str, Any]:
     options = {key: value for key, value in config.to_dict().items() if key != "seed"}
     plain: dict[str, Any] = json.loads(json.dumps(options))
     return plain
-
-
-def _folder_name(cell: Mapping[str, str]) -> str:
-    text = "_".join(f"{name}={value}" for name, value in cell.items())
-    return "".join(letter if letter.isalnum() or letter in "_=.-" else "-" for letter in text)

@@ -1,7 +1,7 @@
 """The client's side, to be called from anybody's ClientApp."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,7 +21,8 @@ from cadis.flower.train_config import TrainConfig
 from cadis.methods import Method
 from cadis.models import FlatModel, WrongTensorsError, auto_lr
 from cadis.models.head import linear_layers
-from cadis.training import check_fit, check_labels, evaluate, reply_to
+from cadis.tasks import Task
+from cadis.training import Evaluation, check_fit, check_labels, evaluate, reply_to
 
 Data: TypeAlias = Examples | tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
 """Examples, inputs and labels, or batches of them such as a DataLoader's."""
@@ -115,9 +116,15 @@ def local_evaluate(
         "num-examples": len(examples),
         "accuracy": tested.accuracy,
         "loss": tested.loss,
-        **tested.measures(task),
+        **_told(tested, task),
     }
     return RecordDict({METRICS: MetricRecord(metrics)})
+
+
+def _told(tested: Evaluation, task: Task) -> Mapping[str, float]:
+    """The task's measures and what decides: no more leaves a client than is asked for."""
+    decides = {name: v for name, v in tested.measures(task).items() if name == task.headline}
+    return {**tested.asked_for(task), **decides}
 
 
 def introduce(message: Message, context: Context) -> Message:

@@ -28,6 +28,7 @@ from cadis.options.parts import (
     part_from,
     parts_of,
     renamed,
+    with_metric,
 )
 from cadis.options.validation import (
     check_names,
@@ -75,4 +76,5 @@ __all__ = [
     "tables_of",
     "validated",
     "with_implied_transforms",
+    "with_metric",
 ]

@@ -4,7 +4,7 @@ import difflib
 import inspect
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import tomli_w
@@ -148,6 +148,19 @@ def given_algorithm(**given: Any) -> Algorithm:
             some = names_in(chosen) if kind.many or isinstance(chosen, tuple) else [chosen]
             parts[key] = [part_from(key, part) for part in some]
     return composed(parts)
+
+
+def with_metric(algorithm: Algorithm, metric: str) -> Algorithm:
+    """The same algorithm, whose best round is told by another measure; "auto" is the task's own."""
+    task = algorithm.task
+    if metric == _AUTO:
+        return algorithm
+    if "metric" not in names_of(type(task)):
+        raise CadisError(
+            f"The task {task.name} has no metric to choose; its own is {task.headline}."
+        )
+    parameters = parameters_of(task) | {"metric": metric}
+    return replace(algorithm, task=validated(type(task), parameters))
 
 
 def parts_of(algorithm: Algorithm) -> list[tuple[Kind, Any]]:

@@ -2,13 +2,14 @@
 
 import csv
 import io
+from collections.abc import Iterator
 from pathlib import Path
 
 from cadis.analysis import MEASURES, Comparison, answer, details
 from cadis.report.formats import to_latex, to_markdown
 from cadis.report.tables import notes, sheets
 
-RESULT_FILES = ("results.csv", "runs.csv", "results.md", "results.tex", "figures")
+RESULT_FILES = ("results.csv", "runs.csv", "results.md", "results.tex", "figures", "cells")
 """Names of the files and folders that are put beside a page."""
 
 
@@ -30,12 +31,24 @@ def write_results(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 def results_csv(comparison: Comparison) -> str:
-    """A line for each method and measure: mean, deviation, and the test against the baseline."""
-    head = ["method", "measure", "mean", "deviation", "runs", "difference", "low", "high", "p"]
-    head += ["p_corrected", "clients_tested_on"]
+    """A line for each method and measure: mean, deviation, and the test against the baseline.
+
+    Where there are several cells, each has its lines, and what tells cells apart has columns. The
+    last column names what decides, of which best, last, ten_rounds and so on are.
+    """
+    head = ["measure", "mean", "deviation", "runs", "difference", "low", "high", "p"]
+    head += ["p_corrected", "clients_tested_on", "metric"]
+    lines = []
+    for cell in comparison.cells:
+        own, told = Comparison(cell.results), list(cell.values.values())
+        for label, *rest in _result_lines(own):
+            lines.append([label, *told, *rest, own.results.metric])
+    return _csv(["method", *comparison.cells[0].values, *head], lines)
+
+
+def _result_lines(comparison: Comparison) -> Iterator[list[object]]:
     measures = (*MEASURES, *comparison.task_measures)
     corrected = {measure.key: comparison.corrected(measure) for measure in measures}
-    lines = []
     for group in comparison.groups:
         own = group.runs[0].own_data
         for measure in measures:
@@ -46,40 +59,40 @@ def results_csv(comparison: Comparison) -> str:
             tested = [test.difference, test.low, test.high, test.p_value] if test else [None] * 4
             adjusted = corrected[measure.key].get(group.label)
             which = own if measure.key.startswith("client_") else None
-            lines.append([group.label, measure.key, *told, *tested, adjusted, which])
-        for target in comparison.targets:
-            found = comparison.rounds_to(group, target)
-            rounds = found.rounds
-            told = [rounds.mean, rounds.deviation] if rounds else [None, None]
-            lines.append([group.label, f"rounds_to_{target:g}", *told, found.reached, *[None] * 6])
-        for target in comparison.targets if comparison.has_clock else ():
-            found = comparison.time_to(group, target)
-            told = [found.rounds.mean, found.rounds.deviation] if found.rounds else [None, None]
-            lines.append([group.label, f"time_to_{target:g}", *told, found.reached, *[None] * 6])
-    return _csv(head, lines)
+            yield [group.label, measure.key, *told, *tested, adjusted, which]
+        if (figure := comparison.results.in_paper(group)) is not None:
+            yield [group.label, "best_in_paper", figure, *[None] * 8]
+        ways = [("rounds", comparison.rounds_to)]
+        ways += [("time", comparison.time_to)] if comparison.has_clock else []
+        for name, how in ways:
+            for target in comparison.targets:
+                found = how(group, target)
+                reached = (
+                    [found.rounds.mean, found.rounds.deviation] if found.rounds else [None] * 2
+                )
+                yield [group.label, f"{name}_to_{target:g}", *reached, found.reached, *[None] * 6]
 
 
 def runs_csv(comparison: Comparison) -> str:
     """A line for each run, with all its measures and its accuracy on each class."""
-    classes = comparison.groups[0].runs[0].classes
-    measures = (*MEASURES, *comparison.task_measures)
-    head = ["method", "seed", *(measure.key for measure in measures)]
+    same = comparison.results.same_classes
+    classes = comparison.groups[0].runs[0].classes if same else []
+    measures, values = (*MEASURES, *comparison.task_measures), comparison.cells[0].values
+    head = ["method", *values, "seed", *(measure.key for measure in measures)]
     head += [f"rounds_to_{target:g}" for target in comparison.targets]
     timed = comparison.targets if comparison.has_clock else ()
     head += [f"time_to_{target:g}" for target in timed]
-    head.append("clients_tested_on")
-    head += [f"accuracy_of_{name}" for name in classes]
+    head += ["clients_tested_on", *(f"accuracy_of_{name}" for name in classes)]
     lines: list[list[object]] = []
-    for group in comparison.groups:
+    for cell, group in [(c, g) for c in comparison.cells for g in c.results.groups]:
         by_seed = {run_data.seed: run_data for run_data in group.runs}
         for scores in group.scores:
-            values = [measure.of(scores) for measure in measures]
             rounds: list[float | None] = [scores.rounds_to(t) for t in comparison.targets]
             rounds += [scores.time_to(target) for target in timed]
             run_data = by_seed[scores.seed]
-            last = run_data.last_tested.class_accuracy
-            told = [group.label, scores.seed, *values, *rounds, run_data.own_data]
-            lines.append([*told, *last])
+            told = [group.label, *cell.values.values(), scores.seed]
+            told += [*(measure.of(scores) for measure in measures), *rounds, run_data.own_data]
+            lines.append([*told, *(run_data.last_tested.class_accuracy if same else [])])
     return _csv(head, lines)
 
 

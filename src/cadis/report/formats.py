@@ -23,6 +23,8 @@ _LATEX = {
 }
 
 _MOST_COLUMNS = 7
+SHOWN_DIGITS = 3
+"""Digits of measures that tables show."""
 
 
 def listed(names: Sequence[str], limit: int = 10) -> str:
@@ -111,8 +113,8 @@ def shown_spread(spread: Spread | None) -> str:
     """Mean and deviation as text, nothing if there is neither."""
     if spread is None:
         return ""
-    deviation = "" if spread.deviation is None else f"±{spread.deviation:.3f}"
-    return f"{spread.mean:.3f}{deviation}"
+    deviation = "" if spread.deviation is None else f"±{spread.deviation:.{SHOWN_DIGITS}f}"
+    return f"{spread.mean:.{SHOWN_DIGITS}f}{deviation}"
 
 
 def shown_p(p_value: float) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from cadis.analysis import (
+    ACCURACY,
     HEADLINE,
     MEASURE,
     OWN_TEST_DATA,
@@ -14,18 +15,51 @@ from cadis.analysis import (
     RoundsTo,
     RunData,
     Spread,
+    metric_words,
+    with_article,
 )
-from cadis.report.formats import Sheet, shown_p, shown_spread
+from cadis.report.cells import cells_sheet
+from cadis.report.formats import SHOWN_DIGITS, Sheet, shown_p, shown_spread
 
 _MOST_CLASSES = 20
 """So many classes have a table of their own."""
 
 
 def sheets(comparison: Comparison) -> list[Sheet]:
-    """All tables that have anything to say."""
-    accuracy = ("best", "last", "ten_rounds", "amplitude", "rare")
+    """All tables that have anything to say; of groups that are no rivals, those of each cell."""
+    cells = comparison.cells
+    if not comparison.several_comparisons:
+        return _sheets(comparison)
+    overview = cells_sheet(comparison)
+    return [
+        *([] if overview is None else [overview]),
+        *(
+            replace(sheet, caption=f"{cell.label}: {sheet.caption}")
+            for cell in cells
+            for sheet in _sheets(Comparison(cell.results))
+        ),
+    ]
+
+
+def main_sheets(comparison: Comparison) -> list[Sheet]:
+    """Those for the terminal: all, but of several comparisons only what decides them."""
+    every = sheets(comparison)
+    if not comparison.several_comparisons:
+        return every
+    decides = (f": {comparison.metric.lower()} on the test set", HEADLINE.title)
+    return [sheet for sheet in every if any(words in sheet.caption.lower() for words in decides)]
+
+
+def _sheets(comparison: Comparison) -> list[Sheet]:
+    """All tables of groups that can stand in one."""
+    decides = [MEASURE[key] for key in ("best", "last", "ten_rounds", "amplitude")]
+    decides += [] if comparison.results.metric == "accuracy" else [ACCURACY]
+    metric = comparison.metric[0].upper() + comparison.metric[1:]
     made = [
-        _measured(comparison, "Accuracy on the test set", [MEASURE[key] for key in accuracy]),
+        _beside_the_paper(
+            comparison,
+            _measured(comparison, f"{metric} on the test set", [*decides, MEASURE["rare"]]),
+        ),
         _measured(comparison, "Further measures in the last round", comparison.task_measures),
         _tested(comparison),
         _targets(comparison),
@@ -40,11 +74,16 @@ def sheets(comparison: Comparison) -> list[Sheet]:
 
 def notes(comparison: Comparison) -> list[str]:
     """What a reader of the tables must know."""
-    groups, baseline = comparison.groups, comparison.baseline
+    groups = comparison.groups
+    baseline = Comparison(comparison.cells[0].results).baseline
     seeds = max(len(group.scores) for group in groups)
     told = []
     if seeds > 1:
         told.append(f"Mean ± sample standard deviation over {seeds} seeds.")
+    elif len(used := {scores.seed for group in groups for scores in group.scores}) == 1:
+        told.append(f"All numbers are those of one seed, {used.pop()}.")
+    if any(Comparison(cell.results).conclusive for cell in comparison.cells):
+        told.append("Bold is the best mean; whether that may be chance, p tells.")
     if baseline is not None and seeds > 1:
         told.append(
             f"p: paired t-test on the seeds that a method shares with {baseline.label}; corrected "
@@ -54,6 +93,7 @@ def notes(comparison: Comparison) -> list[str]:
         "10-round mean: of the last 10 rounds, or of all if there are fewer; "
         "amplitude: the best of them minus the worst."
     )
+    told += [*_metrics(comparison), *_paper(comparison)]
     told += [*_clock(comparison), *_sampled(comparison), *_own_data(comparison)]
     if rare := comparison.results.rare_in_words:
         told.append(
@@ -61,8 +101,30 @@ def notes(comparison: Comparison) -> list[str]:
         )
     if any(group.is_reference for group in groups):
         told.append("SingleSet has all data in one place: a line to measure by, no contestant.")
+    if comparison.several_comparisons:
+        told.append(
+            "A page of each comparison, with all tables and figures, is in the folder cells."
+        )
     told += _missing(comparison)
     return told
+
+
+def _paper(comparison: Comparison) -> list[str]:
+    """What the paper's figures are, and what is different here."""
+    paper = comparison.results.paper
+    if paper is None or all(comparison.results.in_paper(g) is None for g in comparison.groups):
+        return []
+    changed = f"; here: {', '.join(paper.changed)}" if paper.changed else ""
+    return [f"Paper: the best top-1 accuracy that it reports in {paper.place}{changed}."]
+
+
+def _metrics(comparison: Comparison) -> list[str]:
+    """What decides, where that is not what all runs chose their best round by."""
+    chosen = sorted({run_data.metric for run_data in comparison.results.runs})
+    if chosen == [comparison.results.metric]:
+        return []
+    theirs = " or ".join(map(metric_words, chosen))
+    return [f"Here {comparison.metric} decides; the runs kept their best model by {theirs}."]
 
 
 def _clock(comparison: Comparison) -> list[str]:
@@ -128,23 +190,40 @@ def _missing(comparison: Comparison) -> list[str]:
 
 def _measured(comparison: Comparison, caption: str, measures: Sequence[Measure]) -> Sheet:
     """Means and deviations of some measures; those that nobody has are left out."""
+    groups = comparison.ordered()
     columns: list[tuple[str, list[Spread | None], bool | None]] = []
     for measure in measures:
-        spreads = [comparison.spread(group, measure) for group in comparison.groups]
+        spreads = [comparison.spread(group, measure) for group in groups]
         if any(spreads):
             columns.append((measure.title, spreads, measure.higher_is_better))
     rows = [
         [group.label, *(shown_spread(spreads[row]) for _, spreads, _ in columns)]
-        for row, group in enumerate(comparison.groups)
+        for row, group in enumerate(groups)
     ]
     best = [
         place
         for number, (_, spreads, higher) in enumerate(columns, 1)
-        for place in _best(comparison.groups, spreads, higher, number)
-        if comparison.results.comparable
+        for place in _best(groups, spreads, higher, number)
+        if comparison.conclusive
     ]
     titles = [_rows_are(comparison), *(title for title, _, _ in columns)]
     return Sheet(caption, titles, rows, best)
+
+
+def _beside_the_paper(comparison: Comparison, sheet: Sheet) -> Sheet:
+    """With what the paper reports beside the best, of the methods that it has."""
+    results = comparison.results
+    figures = [results.in_paper(group) for group in comparison.ordered()]
+    if results.paper is None or all(figure is None for figure in figures):
+        return sheet
+    told = ["" if figure is None else f"{figure:.{SHOWN_DIGITS}f}" for figure in figures]
+    after = sheet.columns.index(MEASURE["best"].title) + 1
+    rows = [
+        [*row[:after], figure, *row[after:]] for row, figure in zip(sheet.rows, told, strict=True)
+    ]
+    columns = [*sheet.columns[:after], f"paper ({results.paper.place})", *sheet.columns[after:]]
+    best = [(row, column + (column >= after)) for row, column in sheet.best]
+    return replace(sheet, columns=columns, rows=rows, best=best)
 
 
 def _clients(comparison: Comparison) -> Sheet | None:
@@ -167,9 +246,12 @@ def _rows_are(comparison: Comparison) -> str:
 def _best(
     groups: Sequence[Group], spreads: Sequence[Spread | None], higher: bool | None, column: int
 ) -> list[tuple[int, int]]:
-    """Where the best federation of a column is; nowhere if there is nothing to choose."""
+    """Where the best federations of a column are; nowhere if there is nothing to choose.
+
+    Those that look the same are the same.
+    """
     means = {
-        row: spread.mean
+        row: round(spread.mean, SHOWN_DIGITS)
         for row, (group, spread) in enumerate(zip(groups, spreads, strict=True))
         if spread is not None and not group.is_reference
     }
@@ -184,7 +266,7 @@ def _tested(comparison: Comparison) -> Sheet | None:
     if comparison.baseline is None:
         return None
     corrected, rows = comparison.corrected(HEADLINE), []
-    for group in comparison.groups:
+    for group in comparison.ordered():
         test = comparison.test(group, HEADLINE)
         if test is not None:
             p_values = [
@@ -196,7 +278,8 @@ def _tested(comparison: Comparison) -> Sheet | None:
             told = [_signed(test.difference), between, *cells, *[""] * (2 - len(cells))]
             rows.append([group.label, *told, str(test.count)])
     columns = ["method", "difference", "95% interval", "p", "p corrected", "pairs"]
-    caption = f"Against {comparison.baseline.label}: {HEADLINE.title}"
+    metric = "" if comparison.results.metric == "accuracy" else f" of {comparison.metric}"
+    caption = f"Against {comparison.baseline.label}: {HEADLINE.title}{metric}"
     return Sheet(caption, columns, rows, []) if rows else None
 
 
@@ -206,52 +289,59 @@ def _signed(value: float) -> str:
 
 
 def _targets(comparison: Comparison) -> Sheet | None:
-    """Rounds to reach accuracies, and the speed-up over the baseline."""
+    """Rounds to reach targets, and the speed-up over the baseline."""
     targets = comparison.targets
     rows = [
         [group.label, *(_shown_rounds(comparison.rounds_to(group, target)) for target in targets)]
-        for group in comparison.groups
+        for group in comparison.ordered()
     ]
     against = f" (speed-up over {comparison.baseline.label})" if comparison.baseline else ""
-    columns = [_rows_are(comparison), *(f"{target:.0%}" for target in targets)]
-    return Sheet(f"Rounds to reach an accuracy{against}", columns, rows, [])
+    columns = [_rows_are(comparison), *(_target(comparison, target) for target in targets)]
+    return Sheet(f"Rounds to reach {with_article(comparison.metric)}{against}", columns, rows, [])
 
 
 def _times(comparison: Comparison) -> Sheet | None:
-    """Simulated seconds to reach the same accuracies, where clients have speeds."""
+    """Simulated seconds to reach the same targets, where clients have speeds."""
     if not comparison.has_clock:
         return None
     targets = comparison.targets
     rows = [
         [group.label, *(_shown_rounds(comparison.time_to(group, target)) for target in targets)]
-        for group in comparison.groups
+        for group in comparison.ordered()
         if any(scores.clocks for scores in group.scores)
     ]
     against = f" (speed-up over {comparison.baseline.label})" if comparison.baseline else ""
-    columns = [_rows_are(comparison), *(f"{target:.0%}" for target in targets)]
-    return Sheet(f"Simulated seconds to reach an accuracy{against}", columns, rows, [])
+    columns = [_rows_are(comparison), *(_target(comparison, target) for target in targets)]
+    return Sheet(
+        f"Simulated seconds to reach {with_article(comparison.metric)}{against}", columns, rows, []
+    )
+
+
+def _target(comparison: Comparison, target: float) -> str:
+    """Accuracies are written in percent, other measures are not."""
+    return f"{target:.0%}" if comparison.results.metric == "accuracy" else f"{target:g}"
 
 
 def _models(comparison: Comparison) -> Sheet | None:
     """The global models of methods that have several, in the first of their runs."""
     rows = []
-    for group in comparison.groups:
+    for group in comparison.ordered():
         run_data = next((run for run in group.runs if run.last_tested.models), None)
         for model in run_data.last_tested.models if run_data else []:
             numbers = ["" if v is None else f"{v:.3f}" for v in (model.accuracy, model.loss)]
             rows.append([f"{group.label}: {model.name}", str(model.clients), *numbers])
-    seeds = max(len(group.runs) for group in comparison.groups)
-    caption = f"Models after the last round{' of the first seed' if seeds > 1 else ''}"
+    seeds = {run_data.seed for run_data in comparison.results.runs}
+    caption = f"Models after the last round{f' of seed {min(seeds)}' if len(seeds) > 1 else ''}"
     return Sheet(caption, ["model", "clients", "accuracy", "loss"], rows, []) if rows else None
 
 
 def _classes(comparison: Comparison) -> Sheet | None:
     """The last accuracy on each class, mean over the seeds."""
     run_data = comparison.groups[0].runs[0]
-    if len(run_data.classes) > _MOST_CLASSES:
+    if len(run_data.classes) > _MOST_CLASSES or not comparison.results.same_classes:
         return None
     rows = []
-    for group in comparison.groups:
+    for group in comparison.ordered():
         told = [found for s in group.runs if (found := s.last_tested.class_accuracy)]
         columns = list(zip(*told, strict=True))
         if columns:
@@ -266,13 +356,13 @@ def _classes(comparison: Comparison) -> Sheet | None:
 def _costs(comparison: Comparison) -> Sheet:
     """The server's time and the clients' speed, also by the baseline's."""
     server, client = MEASURE["server_seconds"], MEASURE["samples_per_second"]
-    baseline = comparison.baseline
+    baseline, groups = comparison.baseline, comparison.ordered()
     titles = ["server ms a round", "client samples/s"]
     forms: list[Callable[[float], str]] = [lambda v: f"{1000 * v:.2f}", lambda v: f"{v:,.0f}"]
-    columns, rows = [_rows_are(comparison)], [[group.label] for group in comparison.groups]
+    columns, rows = [_rows_are(comparison)], [[group.label] for group in groups]
     for measure, title, form in zip((server, client), titles, forms, strict=True):
         columns += [title, *([f"/ {baseline.label}"] if baseline else [])]
-        for row, group in zip(rows, comparison.groups, strict=True):
+        for row, group in zip(rows, groups, strict=True):
             spread = comparison.spread(group, measure)
             row.append("" if spread is None else form(spread.mean))
             if baseline:

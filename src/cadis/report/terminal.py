@@ -25,7 +25,7 @@ from cadis.methods import label_of
 from cadis.report.fitting import Fitting
 from cadis.report.formats import fits_a_terminal, listed, to_rich
 from cadis.report.notebook import NotebookBar
-from cadis.report.tables import notes, sheets
+from cadis.report.tables import main_sheets, notes
 from cadis.runs import RoundResult, RunFolder
 from cadis.runs.observations import clusters_of
 
@@ -198,6 +198,10 @@ def _add_measures(table: Table, summary: dict[str, Any]) -> None:
     for measure, value in summary.get("measures", {}).items():
         if value is not None:
             table.add_row(escape(measure.replace("_", " ")), f"{value:.3f}")
+    if f"best_{summary.get('headline')}" in summary:
+        told = summary[f"best_{summary['headline']}"]
+        name = escape(f"best {summary['headline'].replace('_', ' ')}")
+        table.add_row(name, "" if told is None else f"{told:.3f}")
     if summary["best_accuracy"] is not None:
         headline = summary.get("headline", "").replace("_", " ")
         best = f"accuracy where {escape(headline)} is best" if headline else "best accuracy"
@@ -216,7 +220,7 @@ def summary_text(folder: RunFolder) -> str:
 
 def show_tables(console: Console, comparison: Comparison) -> None:
     """The tables that fit, and what to know about them."""
-    for sheet in sheets(comparison):
+    for sheet in main_sheets(comparison):
         if fits_a_terminal(sheet):
             console.print(to_rich(sheet))
     for sentence in notes(comparison):

@@ -27,7 +27,14 @@ from cadis.runs.record import (
 )
 from cadis.runs.resuming import check_named
 from cadis.runs.storage import DamagedError, StoredFile, replace_text, sync_folder
-from cadis.runs.study import Study, StudyFolder, Variant
+from cadis.runs.study import (
+    PaperReport,
+    Study,
+    StudyFolder,
+    Variant,
+    cell_label,
+    cell_name,
+)
 from cadis.runs.writer import MAY_CHANGE, RunWriter
 
 __all__ = [
@@ -41,6 +48,7 @@ __all__ = [
     "ModelInputs",
     "ModelRecord",
     "PackedMatrix",
+    "PaperReport",
     "Rejection",
     "RoundRecord",
     "RoundResult",
@@ -54,6 +62,8 @@ __all__ = [
     "Variant",
     "agreement",
     "cannot_be_written",
+    "cell_label",
+    "cell_name",
     "check_named",
     "cluster_agreement",
     "is_locked",

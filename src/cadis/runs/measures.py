@@ -62,11 +62,16 @@ def last_tested(history: Sequence[RoundRecord]) -> RoundRecord:
     return next(tested, history[-1])
 
 
+def measured(record: RoundRecord, name: str) -> float | None:
+    """A measure after a round: accuracy, or a further one; None if nobody measured it."""
+    return record.accuracy if name == "accuracy" else record.measures.get(name)
+
+
 def best_round(history: Sequence[RoundRecord], headline: str = "accuracy") -> RoundRecord:
-    """The first round in which a measure is largest, accuracy or one of the task's."""
+    """The first round in which a measure is largest, accuracy or a further one."""
 
     def told(record: RoundRecord) -> float:
-        value = record.accuracy if headline == "accuracy" else record.measures.get(headline)
+        value = measured(record, headline)
         return -inf if value is None else value
 
     return max(history, key=told)
@@ -146,7 +151,7 @@ def summarise(
         "loss": last.loss,
         "best_accuracy": best.accuracy,
         "best_round": best.round,
-        **({} if headline == "accuracy" else {"headline": headline}),
+        **_best_by(headline, best),
         "measures": dict(last.measures),
         **({"models": [asdict(model) for model in last.models]} if last.models else {}),
         "rare_classes": rare,
@@ -162,6 +167,13 @@ def summarise(
             "python": platform.python_version(),
         },
     }
+
+
+def _best_by(headline: str, best: RoundRecord) -> dict[str, Any]:
+    """What tells the best round, and how much it is there, if it is not accuracy."""
+    if headline == "accuracy":
+        return {}
+    return {"headline": headline, f"best_{headline}": measured(best, headline)}
 
 
 def _summarise_clients(history: Sequence[RoundRecord], described: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Many runs that belong together: a comparison of methods, or a sweep over parameters."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ class Variant:
         name: as users type it, and as its folder is called.
         label: as tables and figures call it.
         options: all its options but the seed, as a file of options has them.
-        cell: in a sweep, the values of the parameters that are varied.
+        cell: in a sweep or a grid, the values of the parameters that are varied.
     """
 
     __pydantic_config__: ClassVar = STRICT
@@ -31,6 +31,22 @@ class Variant:
     label: str
     options: dict[str, Any]
     cell: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PaperReport:
+    """What a paper reports of the same experiment.
+
+    Attributes:
+        place: the table or figure of the paper.
+        accuracy: the best top-1 accuracy in percent, by the name of the method.
+        changed: what is different here, in words.
+    """
+
+    __pydantic_config__: ClassVar = STRICT
+    place: str
+    accuracy: dict[str, float]
+    changed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -44,7 +60,8 @@ class Study:
         command: what the user typed.
         baseline: name of the variant that the others are compared with, if any.
         targets: accuracies whose first round is asked for; empty for some that fit.
-        parameters: in a sweep, the names of the parameters that are varied.
+        parameters: in a sweep or a grid, the names of the parameters that are varied.
+        paper: what the paper reports of the same, if it does.
     """
 
     __pydantic_config__: ClassVar = STRICT
@@ -55,6 +72,13 @@ class Study:
     baseline: str | None = None
     targets: tuple[float, ...] = ()
     parameters: tuple[str, ...] = ()
+    paper: PaperReport | None = None
+
+    def contestant(self, variant: Variant) -> str:
+        """The name of what is compared, without that of its cell of a grid."""
+        if self.kind != "compare" or not variant.cell:
+            return variant.name
+        return variant.name.removeprefix(f"{cell_name(self.parameters, variant.cell)}_")
 
     def difference(self, other: "Study") -> str | None:
         """How another study's runs differ from these, in a sentence; None if they fit together."""
@@ -87,6 +111,7 @@ class Study:
             other.baseline,
             other.targets,
             self.parameters,
+            other.paper,
         )
 
 
@@ -152,6 +177,17 @@ class StudyFolder:
             there = {path.name for path in self.path.iterdir()} if self.path.exists() else set()
         if there - {"lock", ".study.json.draft"}:
             raise CadisError(f"The folder {self.path} is not empty; choose another by --out.")
+
+
+def cell_name(names: Sequence[str], values: Sequence[str]) -> str:
+    """What the values of some options are called in the name of a folder."""
+    text = "_".join(f"{name}={value}" for name, value in zip(names, values, strict=True))
+    return "".join(letter if letter.isalnum() or letter in "_=.-" else "-" for letter in text)
+
+
+def cell_label(names: Sequence[str], values: Sequence[str]) -> str:
+    """The values of some options in words."""
+    return ", ".join(f"{name}={value}" for name, value in zip(names, values, strict=True))
 
 
 def _shared(variants: tuple[Variant, ...]) -> dict[str, Any]:

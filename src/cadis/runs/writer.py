@@ -18,7 +18,7 @@ from cadis.runs.description import ModelDescription, ModelInputs
 from cadis.runs.folder import RunFolder
 from cadis.runs.history import HistoryWriter, check_history, mark_after, read_records
 from cadis.runs.lock import Lock
-from cadis.runs.measures import summarise
+from cadis.runs.measures import measured, summarise
 from cadis.runs.model_card import CARD, model_card
 from cadis.runs.model_file import model_bytes
 from cadis.runs.record import Member, RoundRecord, RunState
@@ -152,8 +152,7 @@ class RunWriter:
 
     def _headline(self, record: RoundRecord) -> float | None:
         """What the best model is told by."""
-        headline = self.algorithm.task.headline
-        return record.accuracy if headline == "accuracy" else record.measures.get(headline)
+        return measured(record, self.algorithm.task.headline)
 
     def _model_bytes(self, state: RunState) -> bytes:
         models = state.server.models

@@ -91,7 +91,8 @@ def record_of(
     evaluation, clients = together(tested.evaluations, users), Counter(users)
     with calling(task, "measures"):
         measures = _measures(tested, clients, task)
-    if measures and task.headline not in ("accuracy", *measures):
+    told_all = tested.measures or any(len(e.outputs) for e in tested.evaluations.values())
+    if told_all and task.headline not in ("accuracy", *measures):
         told = ", ".join(measures)
         raise CadisError(f"The headline of {task.name} is {task.headline}, none of: {told}.")
     by_class: list[float | None] = []
@@ -141,17 +142,18 @@ def together(evaluations: Mapping[str, Evaluation], users: Sequence[str]) -> Eva
 
 
 def _measures(tested: Tested, clients: Mapping[str, int], task: Task) -> dict[str, float | None]:
-    """The task's measures, averaged over the clients by the model that each uses."""
+    """Further measures, averaged over the clients by the model that each uses.
+
+    What whoever has tested tells of them goes before what the confusion matrices say.
+    """
     found = {name: evaluation.measures(task) for name, evaluation in tested.evaluations.items()}
-    if not any(found.values()):
-        return {name: _finite(value) for name, value in tested.measures.items()}
     shares = {name: clients.get(name, 0) if clients else 1 for name in found}
-    return {
-        measure: _finite(
-            sum(each[measure] * shares[name] for name, each in found.items()) / sum(shares.values())
-        )
-        for measure in next(iter(found.values()))
+    means = {
+        measure: sum(each[measure] * shares[name] for name, each in found.items())
+        / sum(shares.values())
+        for measure in next(iter(found.values()), {})
     }
+    return {name: _finite(value) for name, value in {**means, **tested.measures}.items()}
 
 
 def _finite(value: float | None) -> float | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from annotated_types import Gt
@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from cadis.core import CadisError
 from cadis.tasks.protocol import Reduction
+from cadis.tasks.ranking import roc_auc
 
 
 @dataclass(frozen=True)
@@ -20,12 +21,18 @@ class Binary:
     Attributes:
         positive_weight: how much a sample of label 1 weighs in the loss that is trained; above 1
             where they are rare.
+        metric: the measure that decides which round, and which method, is best.
     """
 
     name: ClassVar[str] = "binary"
-    headline: ClassVar[str] = "auc"
     needs_outputs: ClassVar[bool] = True
     positive_weight: Annotated[float, Gt(0)] = 1.0
+    metric: Literal["auc", "accuracy", "balanced_accuracy", "f1"] = "auc"
+
+    @property
+    def headline(self) -> str:
+        """The measure that decides."""
+        return self.metric
 
     def num_outputs(self, num_classes: int) -> int:
         """One output tells two classes apart."""
@@ -85,18 +92,6 @@ class Binary:
         """The only output, (n,)."""
         self.num_classes(outputs.shape[1])
         return outputs[:, 0]
-
-
-def roc_auc(scores: Tensor, truth: Tensor) -> float:
-    """How often a positive scores above a negative, ties counting half; NaN if there are no pairs.
-
-    By ranks (Mann-Whitney): (the sum of the positives' ranks - P (P + 1) / 2) / (P N).
-    """
-    _, place, counts = scores.unique(return_inverse=True, return_counts=True)
-    ranks = (counts.cumsum(0) - (counts - 1) / 2)[place]  # (n,), from 1; ties share their mean
-    positives = int(truth.sum())
-    above = float(ranks[truth].sum()) - positives * (positives + 1) / 2
-    return _share(above, positives * (len(truth) - positives))
 
 
 def _share(part: float, whole: float) -> float:

@@ -2,21 +2,35 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from torch import Tensor
 from torch.nn import functional as F
 
 from cadis.tasks.protocol import Reduction
+from cadis.tasks.ranking import one_against_rest
 
 
 @dataclass(frozen=True)
 class Classification:
-    """Which of the classes is it?"""
+    """Which of the classes is it?
+
+    Attributes:
+        metric: the measure that decides which round, and which method, is best.
+    """
 
     name: ClassVar[str] = "classification"
-    headline: ClassVar[str] = "accuracy"
-    needs_outputs: ClassVar[bool] = False
+    metric: Literal["accuracy", "balanced_accuracy", "f1", "auc"] = "accuracy"
+
+    @property
+    def headline(self) -> str:
+        """The measure that decides."""
+        return self.metric
+
+    @property
+    def needs_outputs(self) -> bool:
+        """Only the area under the ROC curve is not in the confusion matrix."""
+        return self.metric == "auc"
 
     def num_outputs(self, num_classes: int) -> int:
         """One for each class."""
@@ -38,6 +52,6 @@ class Classification:
         """Softmax."""
         return outputs.softmax(dim=1)
 
-    def measures(self, outputs: Tensor, labels: Tensor) -> Mapping[str, float]:  # noqa: ARG002
-        """None besides accuracy and loss."""
-        return {}
+    def measures(self, outputs: Tensor, labels: Tensor) -> Mapping[str, float]:
+        """Area under the ROC curve, the mean of each class against the rest."""
+        return {"auc": one_against_rest(outputs, labels)}

@@ -14,15 +14,21 @@ class Task(Protocol):
 
     Attributes:
         name: as users type it.
-        headline: the measure by which the best model is told, "accuracy" or one of
-            :meth:`measures`; larger is better.
-        needs_outputs: whether there are :meth:`measures`, which must see the outputs on the whole
-            test set.
     """
 
     name: ClassVar[str]
-    headline: ClassVar[str]
-    needs_outputs: ClassVar[bool]
+
+    @property
+    def headline(self) -> str:
+        """The measure that decides which round is best; larger is better.
+
+        It is "accuracy", one of :meth:`measures`, or one that is made of the confusion matrix for
+        every task: "balanced_accuracy" or "f1".
+        """
+
+    @property
+    def needs_outputs(self) -> bool:
+        """Whether there are :meth:`measures`, which must see the outputs on the whole test set."""
 
     def num_outputs(self, num_classes: int) -> int:
         """How many outputs a model needs to tell so many classes apart."""
@@ -44,4 +50,4 @@ class Task(Protocol):
         """The class that a model says, (n,), of its outputs, (n, outputs)."""
 
     def measures(self, outputs: Tensor, labels: Tensor) -> Mapping[str, float]:
-        """Further measures on a whole test set, besides accuracy and loss, by name."""
+        """Further measures on a whole test set, besides those of the confusion matrix, by name."""

@@ -105,11 +105,30 @@ class Evaluation:
         """Accuracy on each class, NaN for a class that was not tested, (classes,)."""
         return self.confusion.diagonal().double() / self.confusion.sum(dim=1)
 
+    @property
+    def balanced_accuracy(self) -> float:
+        """Mean accuracy of the classes that were tested, each of which counts the same."""
+        return float(self.class_accuracy.nanmean())
+
+    @property
+    def f1(self) -> float:
+        """Mean F1 of the classes that were tested or predicted, each of which counts the same.
+
+        F1 of a class is 2 hits / (2 hits + false alarms + misses).
+        """
+        hits = self.confusion.diagonal().double()
+        both = (self.confusion.sum(dim=0) + self.confusion.sum(dim=1)).double()
+        return float((2 * hits / both).nanmean())
+
     def measures(self, task: Task) -> Mapping[str, float]:
-        """The task's further measures, by name; none without the outputs that they are made of."""
-        if not len(self.outputs):
-            return {}
-        found = task.measures(self.outputs, self.labels)
+        """Further measures by name: the task's, and of the confusion matrix what it has not."""
+        by_class = {"balanced_accuracy": self.balanced_accuracy, "f1": self.f1}
+        own = self.asked_for(task)
+        return {**own, **{name: value for name, value in by_class.items() if name not in own}}
+
+    def asked_for(self, task: Task) -> Mapping[str, float]:
+        """The task's own measures, if there are the outputs that they are made of."""
+        found = task.measures(self.outputs, self.labels) if len(self.outputs) else {}
         return {name: float(value) for name, value in found.items()}
 
 

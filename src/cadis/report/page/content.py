@@ -30,8 +30,10 @@ from cadis.report.figures.curves import (
 from cadis.report.page.grouping import grouping
 from cadis.report.page.setup import setup, spent, title
 from cadis.report.style import looks
-from cadis.report.tables import notes, sheets
+from cadis.report.tables import main_sheets, notes
 
+_FEW = 4
+"""Comparisons that a title names."""
 _SMOOTHING = 10
 _MANY_CLASSES = 30
 _CLIENT_TESTS = 20
@@ -42,17 +44,18 @@ _CLIENT_TESTS = 20
 def page_data(results: Results) -> dict[str, Any]:
     """Everything; a section is None if there is nothing to show."""
     comparison = Comparison(results)
+    alike = comparison.rivals  # else each has its own clients and classes
     return {
-        "title": title(results),
+        "title": title(results) if alike else _side_by_side(comparison),
         "kind": results.kind,
         "created": now(),
         "live": None,
-        "methods": _methods(results),
+        "methods": _methods(comparison),
         "answer": _answer(comparison),
         "accuracy": _accuracy(results),
-        "federation": _federation(results),
+        "federation": _federation(results) if alike else None,
         "grouping": grouping(results),
-        "confusion": _confusion(results),
+        "confusion": _confusion(results) if alike else None,
         "fairness": _fairness(results),
         "convergence": _convergence(results),
         "time": spent(comparison),
@@ -71,7 +74,15 @@ def runs_of(results: Results) -> list[tuple[int, RunData]]:
     return [(place, s) for place, group in enumerate(results.groups) for s in group.runs]
 
 
-def _methods(results: Results) -> list[dict[str, Any]]:
+def _side_by_side(comparison: Comparison) -> str:
+    """What is shown together, where not all of it learns the same."""
+    labels = [cell.label for cell in comparison.cells]
+    more = len(labels) - _FEW
+    return " | ".join(labels[:_FEW]) + (f" | {more} more" if more > 0 else "")
+
+
+def _methods(comparison: Comparison) -> list[dict[str, Any]]:
+    results, baseline = comparison.results, comparison.baseline
     styles = looks([group.name for group in results.groups])
     return [
         {
@@ -79,16 +90,16 @@ def _methods(results: Results) -> list[dict[str, Any]]:
             "colour": look.colour,
             "dash": look.dash,
             "reference": group.is_reference,
-            "baseline": place == results.baseline,
+            "baseline": group is baseline,
         }
-        for place, (group, look) in enumerate(zip(results.groups, styles, strict=True))
+        for group, look in zip(results.groups, styles, strict=True)
     ]
 
 
 def _answer(comparison: Comparison) -> dict[str, Any]:
     tables = [
         {"caption": s.caption, "columns": s.columns, "rows": s.rows, "best": s.best}
-        for s in sheets(comparison)
+        for s in main_sheets(comparison)
         if s.caption != "Cost"  # the page has a section of its own
     ]
     downloads = {"results.csv": results_csv(comparison), "runs.csv": runs_csv(comparison)}
@@ -119,6 +130,7 @@ def _accuracy(results: Results) -> dict[str, Any] | None:
         for place, run_data in runs_of(results)
     ]
     told = {"rare": results.rare_in_words, "smoothing": _SMOOTHING, "measures": names}
+    told["metric"] = results.metric
     return {"runs": runs, "times": _times(results), "decides": HEADLINE.title, **told}
 
 

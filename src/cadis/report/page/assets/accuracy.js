@@ -209,11 +209,13 @@
     const several = part.measures.length > 0;
     const on = several ? "accuracy on " : "";
     measure.firstChild.data = several ? "Show " : "Accuracy on ";
-    measure.set([
+    const choices = [
       ["all", `${on}all classes`],
       ...(rare ? [["rare", `${on}rare classes`]] : []),
       ...part.measures.map((name) => [`measure-${name}`, words(name)]),
-    ]);
+    ];
+    const decides = `measure-${part.metric}`; // what decides is shown first
+    measure.set(choices.sort(([one], [other]) => (other === decides) - (one === decides)));
     over.hidden = !part.times;
     spread.hidden = !Cadis.byMethod(part.runs).some(([, runs]) => runs.length > 1);
     show();
