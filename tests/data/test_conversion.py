@@ -131,7 +131,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         "several sizes; resize",
     ),
     "16 bits with a sign": (Rows([(Image.new("I", (2, 2)), 0)]), "which do not say what is white"),
-    "nothing": (7, "neither a pair of inputs and labels"),
+    "nothing": (7, "is not a pair of inputs and labels"),
 }
 
 

@@ -185,8 +185,8 @@ def test_data_that_do_not_fit_the_model_are_refused_before_anything_is_written(
     good = federation.clients[0].inputs, federation.clients[0].labels
     cases = {
         "Client 1 has inputs of shape": [good, (torch.zeros(3, 9), torch.zeros(3).long())],
-        "Client 0 has inputs of .* type torch.int64": [(good[0].long(), good[1])],
-        "Client 0 is neither a pair": [good[0]],
+        "Client 0 has inputs of .* type torch.float16": [(good[0].half(), good[1])],
+        "Client 0 is not a pair": [good[0]],
     }
     for sentence, clients in cases.items():
         with pytest.raises(CadisError, match=sentence):

@@ -17,11 +17,6 @@ _INPUTS = ("image", "img", "picture", "pixel_values", "inputs", "input_ids", "fe
 _LABELS = ("label", "labels", "target", "y")
 """What inputs and labels are called where they have names."""
 
-_KINDS = (
-    "a pair of inputs and labels, an iterable of such batches, a torch.utils.data.Dataset of "
-    "(input, label), nor a dataset of Hugging Face"
-)
-
 
 def as_examples(data: object, owner: str) -> Examples:
     """Examples of what a user has.
@@ -88,7 +83,8 @@ def _of_batches(data: Any, owner: str) -> Examples:
         )
     except (TypeError, ValueError, RuntimeError):  # whatever is neither a tensor nor like one
         raise CadisError(
-            f"{owner} is neither {_KINDS}; make pairs of batches that are dicts: "
+            f"{owner} is not a pair of inputs and labels, nor an iterable of such batches, nor a "
+            "dataset of torch or Hugging Face; make pairs of batches that are dicts: "
             "((b['img'], b['label']) for b in loader)."
         ) from None
     return Examples(inputs, labels)
