@@ -18,7 +18,7 @@ from rich.progress import (
 )
 from rich.table import Column, Table
 
-from cadis.analysis import Comparison, answer, details
+from cadis.analysis import Comparison, answer, details, metric_words
 from cadis.data import Callbacks
 from cadis.experiment import OnRound
 from cadis.methods import label_of
@@ -197,13 +197,13 @@ def _add_measures(table: Table, summary: dict[str, Any]) -> None:
     """The task's further measures, and the best round."""
     for measure, value in summary.get("measures", {}).items():
         if value is not None:
-            table.add_row(escape(measure.replace("_", " ")), f"{value:.3f}")
+            table.add_row(escape(metric_words(measure)), f"{value:.3f}")
     if f"best_{summary.get('headline')}" in summary:
         told = summary[f"best_{summary['headline']}"]
         name = escape(f"best {summary['headline'].replace('_', ' ')}")
         table.add_row(name, "" if told is None else f"{told:.3f}")
     if summary["best_accuracy"] is not None:
-        headline = summary.get("headline", "").replace("_", " ")
+        headline = metric_words(summary.get("headline", ""))
         best = f"accuracy where {escape(headline)} is best" if headline else "best accuracy"
         table.add_row(best, f"{summary['best_accuracy']:.3f}")
         table.add_row("  reached in round", str(summary["best_round"]))

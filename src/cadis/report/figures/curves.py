@@ -17,6 +17,7 @@ from cadis.analysis import (
     RunData,
     at_times,
     clocks_of,
+    metric_words,
     time_axis,
 )
 from cadis.report.figures.labels import label_of, legend_of_lines
@@ -259,7 +260,7 @@ def _draw_panels(
         panels = list(drawing.subplots(rows, columns, squeeze=False).flat)
         for axes, (name, curve) in zip(panels, told.items(), strict=False):
             _fill_panel(axes, results, curve, groups, zoomed="loss" in name)
-            axes.set_title(shown(name.replace("_", " ")), fontsize=10)
+            axes.set_title(shown(metric_words(name)), fontsize=10)
         for axes in panels[len(told) :]:
             axes.set_axis_off()
         legend_of_lines(drawing)

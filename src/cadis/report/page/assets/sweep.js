@@ -17,13 +17,17 @@
 
   const ranked = () => [...part.cells].sort((a, b) => (b.accuracy ?? -1) - (a.accuracy ?? -1));
 
+  /** The settings with the highest mean; none if a single seed was run, which tells nothing. */
+  const level = (rows) =>
+    rows.filter((cell) => cell.deviation !== null && Cadis.number(cell.accuracy) === Cadis.number(rows[0].accuracy));
+
   function table() {
     const rows = ranked();
     return {
-      caption: "Accuracy of each setting, the best first: mean ± standard deviation over seeds",
+      caption: "Accuracy of each setting, the highest first: mean ± standard deviation over seeds",
       columns: ["setting", ...part.parameters, "accuracy"],
       rows: rows.map((cell, position) => [position + 1, ...cell.values, text(cell)]),
-      best: [[0, part.parameters.length + 1]],
+      best: level(rows).map((_, position) => [position, part.parameters.length + 1]),
     };
   }
 
@@ -117,7 +121,7 @@
       : "Mean accuracy over seeds; bars: ± one standard deviation.";
     if (two) chart.style.height = `${Math.min(640, 110 + 56 * values(1).length)}px`;
     const [best] = ranked();
-    Cadis.refresh(chart, `Accuracy by ${part.parameters.join(" and ")}. Best: ${text(best)} at ${at(best)}.`);
+    Cadis.refresh(chart, `Accuracy by ${part.parameters.join(" and ")}. Highest: ${text(best)} at ${at(best)}.`);
     details.refresh();
   }
 
