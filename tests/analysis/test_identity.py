@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from cadis.analysis import natural, steady
+from cadis.analysis import steady
 from cadis.core import ClientId
+from cadis.data.naming import natural
 
 UNKNOWN: dict[ClientId, int | None] = dict.fromkeys("abcdef")
 ROUNDS: list[dict[ClientId, int]] = [

@@ -16,7 +16,6 @@ from cadis.analysis.matrices import (
     some_of,
     spread_rounds,
 )
-from cadis.analysis.ordering import natural
 from cadis.analysis.own_data import OWN_TEST_DATA, OWN_TRAINING_DATA
 from cadis.analysis.reading import read_folder, read_results
 from cadis.analysis.results import Group, Results
@@ -70,7 +69,6 @@ __all__ = [
     "is_result",
     "metric_words",
     "naming",
-    "natural",
     "paired_test",
     "read_folder",
     "read_results",

@@ -24,9 +24,9 @@ from cadis.analysis.matrices import (
     some_of,
     spread_rounds,
 )
-from cadis.analysis.ordering import natural
 from cadis.analysis.own_data import accuracy_by_client, in_words, test_sizes
 from cadis.core import CadisError, ClientId, SimilarityMatrix
+from cadis.data.naming import natural
 from cadis.methods import METHODS, CADISPaper, label_of
 from cadis.runs import RoundRecord, RunFolder, rare_classes, summarise
 from cadis.runs.measures import last_tested, true_clusters_of

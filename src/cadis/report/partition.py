@@ -11,7 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 from torch import Tensor
 
-from cadis.analysis import Results, RunData, natural, sample, some_of
+from cadis.analysis import Results, RunData, sample, some_of
+from cadis.data.naming import natural
 from cadis.experiment import Census
 from cadis.report.fitting import Fitting
 from cadis.report.formats import listed

@@ -14,11 +14,11 @@ from cadis.analysis import (
     answer,
     clocks_of,
     details,
-    natural,
     sample,
     time_axis,
 )
 from cadis.core import one_thread
+from cadis.data.naming import natural
 from cadis.report.exports import results_csv, runs_csv
 from cadis.report.figures.curves import (
     Curve,
