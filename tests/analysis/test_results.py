@@ -4,7 +4,8 @@ import pytest
 
 from cadis.analysis import Comparison, answer, read_folder, read_results
 from cadis.core import CadisError
-from cadis.methods import CADIS, FedAvg
+from cadis.methods import CADIS, FedAvg, Method
+from cadis.runs import RunFolder
 from fabricated import federation, write_run, write_study
 
 
@@ -84,3 +85,24 @@ def test_all_that_is_in_a_folder_is_found(tmp_path: Path) -> None:
     assert [s for s in said if s.startswith("Left out: ") and "same seed" in s]
     with pytest.raises(CadisError, match="no run and no comparison in the folder"):
         read_folder(tmp_path / "notes", said.append)
+
+
+def test_runs_whose_data_say_who_has_what_are_compared(tmp_path: Path) -> None:
+    """Their partition is called as an option is: 'clients', which is a number."""
+
+    def described(method: Method) -> RunFolder:
+        folder = write_run(tmp_path / method.name, method, partition="clients")
+        config = folder.path / "config.toml"
+        config.write_text(f"clients = 12\n{config.read_text()}")
+        return folder
+
+    folders = [described(FedAvg()), described(CADIS())]
+    comparison = Comparison(read_results([folder.path for folder in folders]))
+    assert comparison.rivals
+
+
+def test_labels_name_the_partition_and_not_its_parameters(tmp_path: Path) -> None:
+    mc = write_run(tmp_path / "a", CADIS(), partition="mc", mc={"ratio": [3, 2], "classes": 2})
+    other = write_run(tmp_path / "b", CADIS(), partition="dirichlet", dirichlet={"alpha": 0.1})
+    labels = [group.label for group in read_results([mc.path, other.path]).groups]
+    assert labels == ["CADIS (partition=mc)", "CADIS (partition=dirichlet)"]

@@ -79,7 +79,7 @@ def test_the_answer_tells_what_is_best_for_clients(tmp_path: Path) -> None:
     best, baseline = ahead.groups[1].scores, ahead.groups[0].scores
     means = [fmean(s.client_mean or 0.0 for s in scores) for scores in (best, baseline)]
     assert details(ahead)[-1] == (
-        "On clients' own test data, mean over the clients, CADIS has "
+        "On clients' own test data, mean over the clients, CADIS has an accuracy of "
         f"{means[0]:.3f} in the last round, FedAvg {means[1]:.3f}."
     )
     folder = write_study(tmp_path / "other", LEVELS, 2, held_out=2, further=swapped)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from cadis.analysis import MEASURES, Comparison, answer, details, read_results
+from cadis.analysis import ACCURACY, MEASURES, Comparison, answer, details, read_results
 from cadis.methods import CADIS, FedAvg
 from cadis.report import summary_text
 from cadis.report.exports import results_csv, runs_csv, write_results
@@ -117,7 +117,7 @@ def test_the_summary_tells_measures_and_models(tmp_path: Path) -> None:
     accuracy = folder.read_history()[-1].accuracy or 0.0
     text = summary_text(folder)
     assert re.search(rf"│ balanced accuracy +│ {accuracy**2:.3f} │", text)
-    assert "accuracy where auc is best" in text
+    assert "accuracy where AUC is best" in text
     assert "best accuracy" not in text
     assert re.search(rf"│ right \[b\] │ +4 │ +{accuracy:.3f} │ +│", text)
     plain = summary_text(write_run(tmp_path / "plain", CADIS()))
@@ -238,3 +238,24 @@ def test_the_papers_figures_stand_beside_ours(tmp_path: Path) -> None:
     assert any("in Table I; here: rounds 12 instead of 500." in note for note in notes(comparison))
     assert "CADIS,best_in_paper,0.9345" in results_csv(comparison)
     assert fits_a_terminal(sheet)
+
+
+def test_where_another_measure_decides_accuracy_is_told_as_such(tmp_path: Path) -> None:
+    folder = write_study(
+        tmp_path, {"fedavg": 0.6, "cadis": 0.9}, 2, further=with_measures, headline="auc"
+    )
+    comparison = Comparison(read_results([folder.path]).judged_by("auc"))
+    (clients,) = [
+        s for s in sheets(comparison) if s.caption.startswith("Last accuracy on the test")
+    ]
+    accuracies = {group.label: group.scores[0].accuracy for group in comparison.groups}
+    for row in clients.rows:
+        own = comparison.spread(next(g for g in comparison.groups if g.label == row[0]), ACCURACY)
+        assert own is not None
+        assert row[1].startswith(f"{own.mean:.3f}")
+    lines = list(csv.DictReader(io.StringIO(runs_csv(comparison))))
+    assert {line["method"]: float(line["accuracy"]) for line in lines if line["seed"] == "0"} == {
+        label: pytest.approx(value) for label, value in accuracies.items()
+    }
+    told = list(csv.DictReader(io.StringIO(results_csv(comparison))))
+    assert {line["measure"] for line in told} >= {"accuracy", "last"}

@@ -20,7 +20,7 @@ from cadis.analysis.own_data import OWN_TEST_DATA, OWN_TRAINING_DATA
 from cadis.analysis.reading import read_folder, read_results
 from cadis.analysis.results import Group, Results
 from cadis.analysis.rivals import Cell
-from cadis.analysis.run_data import RunData
+from cadis.analysis.run_data import RunData, headline_of
 from cadis.analysis.scores import (
     ACCURACY,
     LAST_ROUNDS,
@@ -65,6 +65,7 @@ __all__ = [
     "error",
     "frames",
     "growing",
+    "headline_of",
     "holm",
     "is_result",
     "metric_words",

@@ -246,7 +246,7 @@ def _in_the_last_round(comparison: Comparison, first: Group, measure: Measure) -
     theirs = comparison.spread(baseline, measure) if baseline else None
     told = theirs is not None and first is not baseline
     against = f", {baseline.label} {theirs.mean:.3f}" if told and baseline and theirs else ""
-    return f"{first.label} has {own.mean:.3f} in the last round{against}"
+    return f"{first.label} has an accuracy of {own.mean:.3f} in the last round{against}"
 
 
 def _all_level(ranked: Sequence[tuple[Group, Spread]]) -> bool:

@@ -146,4 +146,4 @@ class Results:
         names = self.runs[0].names(self.rare)
         if len(names) > _MOST_NAMES:
             return f"{len(names)} classes"
-        return ", ".join(names) or "which these are depends on the seed"
+        return ", ".join(names) or "not the same in all runs"

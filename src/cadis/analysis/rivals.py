@@ -71,8 +71,12 @@ def told_apart(groups: Sequence[Group]) -> list[Group]:
         alike = [other for other, label in enumerate(labels) if label == group.label]
         keys = sorted({key for other in alike for key in flat[other]})
         differing = [key for key in keys if len({flat[o].get(key) for o in alike}) > 1]
+        if "partition" in differing:  # which says more than its parameters
+            dealing = {key for other in alike for key in _dealing(groups[other].runs[0].options)}
+            differing = [key for key in differing if key not in dealing]
         told = ", ".join(f"{key}={flat[place].get(key)}" for key in differing)
-        label = f"{group.label} ({told or group.runs[0].path})"
+        path = group.runs[0].path
+        label = f"{group.label} ({told or (path if len(group.runs) == 1 else path.parent)})"
         apart.append(replace(group, label=label) if len(alike) > 1 else group)
     return apart
 
@@ -120,11 +124,16 @@ def _splitting(facts: Sequence[Mapping[str, str]]) -> list[str]:
 def _facts(run_data: RunData, but: Sequence[str]) -> dict[str, str]:
     """What a run learns, and from whom."""
     options = normalised(run_data.options)
-    dealt = options.get(str(options.get("partition")), {})
-    found = {name: options.get(name) for name in _LEARNED if name not in but} | dict(dealt)
+    found = {name: options.get(name) for name in _LEARNED if name not in but} | _dealing(options)
     return {
         name: str(value) for name, value in (found | marks(run_data)).items() if value is not None
     }
+
+
+def _dealing(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of the partition, if it has any."""
+    table = options.get(str(options.get("partition")))
+    return dict(table) if isinstance(table, Mapping) else {}
 
 
 def marks(run_data: RunData) -> dict[str, str | None]:

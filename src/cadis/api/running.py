@@ -173,7 +173,8 @@ def run(
     with folder_for(out) as path, closing(Tracking(track, RunFolder(path))) as tracking:
         folder = RunFolder(path)
         engine = Engine(model, federation, algorithm, settings, folder.client_folder, head)
-        with shown_progress(progress, settings.rounds) as (shown, callbacks):
+        decides = algorithm.task.headline
+        with shown_progress(progress, settings.rounds, decides) as (shown, callbacks):
             heard = tracking.listening(_both(shown, on_round))
             called = replace(callbacks, say=_warn)
             result = execute(engine, options, folder, resume, heard, called)

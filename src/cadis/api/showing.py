@@ -13,19 +13,22 @@ from cadis.runs import RoundResult
 
 
 @contextmanager
-def shown_progress(progress: bool | None, rounds: int) -> Iterator[tuple[OnRound, Callbacks]]:
+def shown_progress(
+    progress: bool | None, rounds: int, metric: str
+) -> Iterator[tuple[OnRound, Callbacks]]:
     """Who hears of the rounds, and of what is done within them.
 
     Args:
         progress: whether to show anything; None is if somebody looks: at a terminal, or at a
             notebook.
         rounds: how many there will be.
+        metric: the measure that decides, which is shown.
     """
     console = Console(stderr=True)
     if not is_shown(progress, console):
         yield _ignore, NO_CALLBACKS
         return
-    with run_progress(console, rounds) as shown:
+    with run_progress(console, rounds, metric) as shown:
         yield shown
 
 

@@ -100,7 +100,8 @@ def short_name(name: str) -> str:
 
 def _run(config: ExperimentConfig, folder: RunFolder, resume: bool, tracking: Tracking) -> None:
     console = Console()
-    with report.run_progress(console, config.settings.rounds) as (on_round, callbacks):
+    rounds, metric = config.settings.rounds, config.algorithm.task.headline
+    with report.run_progress(console, rounds, metric) as (on_round, callbacks):
         heard = tracking.listening(on_round)
         result = run_experiment(config, folder.path, resume, heard, callbacks)
     figures = report.draw_figures(read_results([folder.path]), folder.figures, pdf=False)

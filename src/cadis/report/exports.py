@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterator
 from pathlib import Path
 
-from cadis.analysis import MEASURES, Comparison, answer, details
+from cadis.analysis import ACCURACY, MEASURES, Comparison, Measure, answer, details
 from cadis.report.formats import to_latex, to_markdown
 from cadis.report.tables import notes, sheets
 
@@ -47,7 +47,7 @@ def results_csv(comparison: Comparison) -> str:
 
 
 def _result_lines(comparison: Comparison) -> Iterator[list[object]]:
-    measures = (*MEASURES, *comparison.task_measures)
+    measures = _measures(comparison)
     corrected = {measure.key: comparison.corrected(measure) for measure in measures}
     for group in comparison.groups:
         own = group.runs[0].own_data
@@ -73,11 +73,17 @@ def _result_lines(comparison: Comparison) -> Iterator[list[object]]:
                 yield [group.label, f"{name}_to_{target:g}", *reached, found.reached, *[None] * 6]
 
 
+def _measures(comparison: Comparison) -> tuple[Measure, ...]:
+    """All that files tell; accuracy besides what decides, if that is another measure."""
+    accuracy = () if comparison.results.metric == "accuracy" else (ACCURACY,)
+    return (*MEASURES, *accuracy, *comparison.task_measures)
+
+
 def runs_csv(comparison: Comparison) -> str:
     """A line for each run, with all its measures and its accuracy on each class."""
     same = comparison.results.same_classes
     classes = comparison.groups[0].runs[0].classes if same else []
-    measures, values = (*MEASURES, *comparison.task_measures), comparison.cells[0].values
+    measures, values = _measures(comparison), comparison.cells[0].values
     head = ["method", *values, "seed", *(measure.key for measure in measures)]
     head += [f"rounds_to_{target:g}" for target in comparison.targets]
     timed = comparison.targets if comparison.has_clock else ()

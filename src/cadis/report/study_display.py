@@ -8,9 +8,16 @@ from rich.console import Console
 from rich.progress import Progress, Task, TaskID, TimeRemainingColumn
 from rich.text import Text
 
+from cadis.analysis import headline_of
 from cadis.data import Callbacks
 from cadis.experiment import OnRound, PlannedRun, StudyCallbacks
-from cadis.report.terminal import bar_callbacks, bar_columns, plain_callbacks, tell
+from cadis.report.terminal import (
+    bar_callbacks,
+    bar_columns,
+    measured_in_words,
+    plain_callbacks,
+    tell,
+)
 from cadis.runs import RoundRecord, RoundResult
 
 _MOST_ROWS = 12
@@ -72,10 +79,10 @@ class _Bars:
             if run.variant.name in self._rows:
                 row = self._rows[run.variant.name]
                 self._bars.update(row, advance=1, amount=amount)
-                if state := _state(result.record):  # not every round need be tested
+                if state := _state(run, result.record):  # not every round need be tested
                     self._bars.update(row, state=state)
             else:
-                state = f"{run.variant.label}, {amount}, {_state(result.record)}"
+                state = f"{run.variant.label}, {amount}, {_state(run, result.record)}"
                 self._bars.update(self._all, state=state)
             self._bars.refresh()
 
@@ -86,7 +93,7 @@ class _Bars:
         self._ended += 1
         self._bars.update(self._all, amount=f"{self._ended}/{self._runs}")
         if reused and run.variant.name in self._rows:
-            state = f"{_state(run.done()[-1])} (there already)"
+            state = f"{_state(run, run.done()[-1])} (there already)"
             self._bars.update(self._rows[run.variant.name], amount="", state=state)
         self._bars.refresh()
 
@@ -112,7 +119,7 @@ class _Lines:
             self._done += 1
             if time.monotonic() > self._told + _SILENCE:
                 number = f"round {result.record.round}/{run.rounds}"
-                self._tell(f"{_name(run)}: {number}, {_state(result.record)}{self._left()}")
+                self._tell(f"{_name(run)}: {number}, {_state(run, result.record)}{self._left()}")
 
         return on_round
 
@@ -120,7 +127,7 @@ class _Lines:
         """Tell that it has ended, and how many have."""
         self._ended += 1
         there = " (there already)" if reused else self._left()
-        state = _state(run.done()[-1])
+        state = _state(run, run.done()[-1])
         self._tell(f"run {self._ended}/{self._runs}: {_name(run)}: {state}{there}")
 
     def fail(self, sentence: str) -> None:
@@ -145,5 +152,5 @@ def _name(run: PlannedRun) -> str:
     return f"{run.variant.label}, seed {run.seed}"
 
 
-def _state(record: RoundRecord) -> str:
-    return "" if record.accuracy is None else f"accuracy {record.accuracy:.3f}"
+def _state(run: PlannedRun, record: RoundRecord) -> str:
+    return measured_in_words(record, headline_of(run.variant.options))

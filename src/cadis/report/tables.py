@@ -79,7 +79,9 @@ def notes(comparison: Comparison) -> list[str]:
     seeds = max(len(group.scores) for group in groups)
     told = []
     if seeds > 1:
-        told.append(f"Mean ± sample standard deviation over {seeds} seeds.")
+        alike = all(len(group.scores) == seeds for group in groups)
+        number = f"{seeds}" if alike else f"up to {seeds}"
+        told.append(f"Mean ± sample standard deviation over {number} seeds.")
     elif len(used := {scores.seed for group in groups for scores in group.scores}) == 1:
         told.append(f"All numbers are those of one seed, {used.pop()}.")
     if any(Comparison(cell.results).conclusive for cell in comparison.cells):
@@ -232,7 +234,7 @@ def _clients(comparison: Comparison) -> Sheet | None:
     clusters = _measured(comparison, "Clusters", [MEASURE["agreement"]])
     if not any(comparison.spread(g, measure) for g in comparison.groups for measure in clients):
         return clusters
-    both = [replace(MEASURE["last"], title="test set"), *clients, MEASURE["agreement"]]
+    both = [replace(ACCURACY, title="test set"), *clients, MEASURE["agreement"]]
     own, found = comparison.results.own_data, ", and clusters" * (len(clusters.columns) > 1)
     caption = f"Last accuracy on the test set and on clients' {own}{found}"
     return _measured(comparison, caption, both)

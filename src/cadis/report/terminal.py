@@ -26,7 +26,8 @@ from cadis.report.fitting import Fitting
 from cadis.report.formats import fits_a_terminal, listed, to_rich
 from cadis.report.notebook import NotebookBar
 from cadis.report.tables import main_sheets, notes
-from cadis.runs import RoundResult, RunFolder
+from cadis.runs import RoundRecord, RoundResult, RunFolder
+from cadis.runs.measures import measured
 from cadis.runs.observations import clusters_of
 
 _REFRESH_SECONDS = 0.1
@@ -36,20 +37,29 @@ _NUMBERS = 66
 
 
 @contextmanager
-def run_progress(console: Console, rounds: int) -> Iterator[tuple[OnRound, Callbacks]]:
-    """A live bar for loading and one for the rounds; without a terminal, a line now and then."""
+def run_progress(
+    console: Console, rounds: int, metric: str = "accuracy"
+) -> Iterator[tuple[OnRound, Callbacks]]:
+    """A live bar for loading and one for the rounds; without a terminal, a line now and then.
+
+    Args:
+        console: where to show it.
+        rounds: how many there will be.
+        metric: the measure that decides, which is shown.
+    """
+    latest = _Latest(metric)
     if console.is_jupyter:
-        yield _notebook(console, rounds)
+        yield _notebook(console, rounds, latest)
         return
     if not console.is_terminal:
-        yield _round_lines(console, rounds), plain_callbacks(console)
+        yield _round_lines(console, rounds, latest), plain_callbacks(console)
         return
     with _bars(console) as bars:
-        yield _round_bar(bars, rounds), bar_callbacks(bars)
+        yield _round_bar(bars, rounds, latest), bar_callbacks(bars)
 
 
-def _notebook(console: Console, rounds: int) -> tuple[OnRound, Callbacks]:
-    bar, latest = NotebookBar(rounds), _Latest()
+def _notebook(console: Console, rounds: int, latest: "_Latest") -> tuple[OnRound, Callbacks]:
+    bar = NotebookBar(rounds)
 
     def on_round(result: RoundResult) -> None:
         bar.advance(result.record.round, latest.state(result))
@@ -85,10 +95,9 @@ def bar_columns(console: Console, time_left: TimeRemainingColumn) -> list[Progre
     return [what, amount, *bars, state, time_left]
 
 
-def _round_bar(bars: Progress, rounds: int) -> OnRound:
+def _round_bar(bars: Progress, rounds: int, latest: "_Latest") -> OnRound:
     task = bars.add_task("round", total=rounds, amount=f"0/{rounds}", state="starting")
     bars.refresh()
-    latest = _Latest()
 
     def on_round(result: RoundResult) -> None:
         number = result.record.round
@@ -200,7 +209,7 @@ def _add_measures(table: Table, summary: dict[str, Any]) -> None:
             table.add_row(escape(metric_words(measure)), f"{value:.3f}")
     if f"best_{summary.get('headline')}" in summary:
         told = summary[f"best_{summary['headline']}"]
-        name = escape(f"best {summary['headline'].replace('_', ' ')}")
+        name = escape(f"best {metric_words(summary['headline'])}")
         table.add_row(name, "" if told is None else f"{told:.3f}")
     if summary["best_accuracy"] is not None:
         headline = metric_words(summary.get("headline", ""))
@@ -239,9 +248,8 @@ def tell(console: Console, sentence: str) -> None:
     console.print(sentence, soft_wrap=True, markup=False)
 
 
-def _round_lines(console: Console, rounds: int) -> OnRound:
+def _round_lines(console: Console, rounds: int, latest: "_Latest") -> OnRound:
     """A line for every tenth of the rounds."""
-    latest = _Latest()
 
     def on_round(result: RoundResult) -> None:
         number, state = result.record.round, latest.state(result)
@@ -251,18 +259,24 @@ def _round_lines(console: Console, rounds: int) -> OnRound:
     return on_round
 
 
+def measured_in_words(record: RoundRecord, metric: str) -> str:
+    """What decides, after a round; nothing if it was not tested."""
+    value = measured(record, metric)
+    return "" if value is None else f"{metric_words(metric)} {value:.3f}"
+
+
 class _Latest:
     """How good a run is, as its last test says: not every round need have one."""
 
-    def __init__(self) -> None:
-        self._tested = "not tested"
+    def __init__(self, metric: str) -> None:
+        self._metric, self._tested = metric, "not tested"
 
     def state(self, result: RoundResult) -> str:
-        """The last accuracy that is known, and this round's clusters."""
+        """The last measure that is known, and this round's clusters."""
         record, clusters = result.record, clusters_of(result.record)
-        found = "" if clusters is None else f", {len(set(clusters))} clusters"
-        if record.accuracy is None:
+        number = 0 if clusters is None else len(set(clusters))
+        found = f", {number} cluster{'s' * (number > 1)}" if number else ""
+        if not (shown := measured_in_words(record, self._metric)):
             return f"{self._tested}{found}"
-        shown = f"accuracy {record.accuracy:.3f}"
         self._tested = f"{shown} in round {record.round}"
         return f"{shown}{found}"

@@ -1,4 +1,4 @@
-/* Accuracy over rounds, or simulated time: a line a method, its seeds as a band or each. */
+/* Accuracy and other measures over rounds, or simulated time: a line a method, its seeds as a band or each. */
 (function (Cadis) {
   "use strict";
 
@@ -149,7 +149,8 @@
     legend.set(lines.map(({ name, colour, dash }) => ({ name, colour, dash })));
     figure.caption.textContent = caption();
     const title = document.getElementById("accuracy-title");
-    title.textContent = `Accuracy over ${times() ? "simulated time" : "rounds"}`;
+    const what = further() === null ? "Accuracy" : words(further()).replace(/^./, (letter) => letter.toUpperCase());
+    title.textContent = `${what} over ${times() ? "simulated time" : "rounds"}`;
     Cadis.refresh(chart, label());
     details.refresh();
   }
