@@ -62,7 +62,7 @@ def test_broken_inputs_are_named(value: float) -> None:
         run(clients=clients, client_ids=["a", "b", "c"])
     test = (TEST[0].clone(), TEST[1])
     test[0][3] = value
-    with pytest.raises(CadisError, match=r"The test set has 1 samples with inputs .* sample 3 "):
+    with pytest.raises(CadisError, match=r"The test set has 1 sample with inputs .* sample 3 "):
         run(test=test)
 
 
@@ -77,7 +77,7 @@ def test_of_a_shared_dataset_the_owner_of_a_broken_sample_is_named() -> None:
     shared.inputs[13] = torch.nan
     parts = (torch.arange(0, 10), torch.tensor([19, 13, 14]))
     federation = Federation(Subsets(shared, parts), small_federation().test, ("a", "b"))
-    with pytest.raises(CadisError, match=r"Client b has 1 samples .* sample 13 of the "):
+    with pytest.raises(CadisError, match=r"Client b has 1 sample with .* sample 13 of the "):
         federation.check(5)
     Federation(Subsets(shared, parts[:1]), small_federation().test).check(5)  # nobody's: no harm
 

@@ -87,7 +87,7 @@ def test_subsets_gather_on_demand() -> None:
         (torch.zeros(2, 2), torch.tensor([0, -1]), "negative label"),
         (torch.tensor(1.0), torch.tensor([0, 1]), "Client 3 has a single number for inputs"),
         (torch.zeros(2, 2), torch.tensor(1), "vector of torch.int64"),
-        (torch.tensor([1, torch.nan]), torch.tensor([0, 1]), "has 1 samples .* sample 1 being"),
+        (torch.tensor([1, torch.nan]), torch.tensor([0, 1]), r"has 1 sample with .* sample 1 \("),
         (
             torch.full((3, 2), torch.inf).half(),
             torch.tensor([0, 1, 1]),

@@ -393,3 +393,13 @@ def test_what_is_left_out_and_who_has_little_is_said(tmp_path: Path) -> None:
     steps = f"accuracy moves in steps of {1 / len(dataset.test):.2g}."
     assert f"The test set has {len(dataset.test)} samples: {steps}" in ear.counted
     assert any("fewer than 30 test samples" in sentence for sentence in ear.counted)
+
+
+def test_files_that_are_no_pictures_are_told_by_their_kinds(tmp_path: Path) -> None:
+    draw_classes(tmp_path / "in", pear=10, apple=10)
+    for name in ("a.nii.gz", "b.nii.gz", "c.NII.GZ", "d.docx", "e.docx", "DICOMDIR", "f.txt"):
+        (tmp_path / "in" / name).write_text("no picture")
+    ear = Ear()
+    load_folder(tmp_path / "in", ear)
+    (told,) = [sentence for sentence in ear.said + ear.counted if "no pictures: 7" in sentence]
+    assert re.search(r"\(3 \.nii\.gz, 2 \.docx, 1 (DICOMDIR|\.txt), 1 more\)\.$", told)

@@ -160,8 +160,22 @@ REFUSED = {
     "twice": ("age,age,label", ["1,1,0"], "two columns called age"),
     "untitled": ("age,,label", ["1,1,0"], "Column 2 of .* has no title"),
     "fraction": ("age,label", ["1,0", "2,1", "3,0.5"], r"column label has 0.5 \(.*line 4\)"),
-    "infinite": ("age,label", ["1,0", "inf,1", "1,0", "2,1"], "column age has 'inf'"),
-    "decimal comma": ("age,label", ['"1,5",0', '"2,5",1'] * 2, "age has numbers with a decimal"),
+    "infinite": ("age,label", ["1,0", "inf,1", "1,0", "2,1"], r"age has 'inf' \(.*line 3\)"),
+    "decimal comma": (
+        "age,label,split",
+        ["1,0,train", '"1,5",0,train', '"2,5",1,train', "2,1,test"],
+        r"age has numbers with a decimal comma, '1,5' first \(.*line 3\); write",
+    ),
+    "too large": (
+        "age,label,split",
+        ["1,0,train", "1e308,1,train", "-1e308,0,train", "2,1,test"],
+        r"1e\+308 \(.*line 3\); scale",
+    ),
+    "a word among numbers": (
+        "age,label,split",
+        [*(f"{n},{n % 2},train" for n in range(30)), "n.d.,0,train", "n.d.,1,train", "1,1,test"],
+        r"age has 'n\.d\.' \(.*line 32\), but 30 of 32 values are numbers; .*--category-columns",
+    ),
     "quotes": ("age,label", ['"1,0', "2,1"], "is no table: unexpected end of data"),
     "split": ("age,label,split", ["1,0,train", "2,1,val"], r"split has 'val' \(.*line 3\)"),
     "words": (
@@ -169,7 +183,12 @@ REFUSED = {
         ["1,0,train", "2,1,train", "tall,0,test"],
         r"column age has 'tall' \(.*line 4\)",
     ),
-    "ids": ("age,label", [f"id{n},{n % 2}" for n in range(1200)], "1,080 different words"),
+    "ids": (
+        "age,label",
+        [f"id{n},{n % 2}" for n in range(1200)],
+        r"1,080 different words such as 'id\d+' \(.*line \d+\)",
+    ),
+    "no rows": ("age,label", [], "There are no rows in"),
     "nothing": ("label", ["0", "1", "0", "1"], "no column left to learn from"),
 }
 
@@ -205,3 +224,38 @@ def test_columns_without_a_value_are_left_out(tmp_path: Path) -> None:
     found, said = read(write(tmp_path / "cohort.csv", rows, "age,gone,label"), TableColumns())
     assert found.train.inputs.shape[1] == 1
     assert any("left out: gone" in sentence for sentence in said)
+
+
+def test_words_are_meant_where_a_few_are_numbers_or_the_user_says_so(tmp_path: Path) -> None:
+    rows = [f"{n % 4 or 'unknown'},{n % 2}" for n in range(40)]
+    found, _ = read(write(tmp_path / "cohort.csv", rows, "grade,label"), TableColumns())
+    assert isinstance(found.preprocessing, TablePreprocessing)
+    assert found.preprocessing.columns == (CategoryColumn("grade", ("1", "2", "3", "unknown")),)
+    rows = [*(f"{n % 3},{n % 2}" for n in range(40)), *["x,0", "x,1"] * 2]
+    place = write(tmp_path / "cohort.csv", rows, "grade,label")
+    with pytest.raises(CadisError, match="grade has 'x'"):
+        read(place, TableColumns())
+    found, _ = read(place, TableColumns(categories=("grade",)))
+    assert isinstance(found.preprocessing, TablePreprocessing)
+    assert found.preprocessing.columns == (CategoryColumn("grade", ("0", "1", "2", "x")),)
+
+
+def test_words_that_are_a_rows_own_are_told(tmp_path: Path) -> None:
+    rows = [f"P{n},{n},{'fm'[n % 3 // 2]},{n % 2}" for n in range(60)]
+    place = write(tmp_path / "cohort.csv", rows, "patient,age,sex,label")
+    _, said = read(place, TableColumns())
+    (told,) = [sentence for sentence in said if "--ignore-columns" in sentence]
+    assert "The column patient has a word of its own in 54 of 54 rows" in told
+    assert "--ignore-columns patient" in told
+    for columns in (TableColumns(ignored=("patient",)), TableColumns(categories=("patient",))):
+        assert not any("--ignore-columns" in sentence for sentence in read(place, columns)[1])
+
+
+@pytest.mark.parametrize("content", ["", "\n", "age,label\n"])
+def test_clients_without_rows_are_left_out(content: str, tmp_path: Path) -> None:
+    for name in "bc":
+        write(tmp_path / f"{name}.csv", [f"{n},{n % 2}" for n in range(12)], "age,label")
+    (tmp_path / "a.csv").write_text(content)
+    found, said = read(tmp_path, TableColumns())
+    assert list(found.owners) == ["b", "c"]
+    assert f"{tmp_path / 'a.csv'} has no rows; it is left out." in said

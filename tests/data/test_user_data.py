@@ -67,6 +67,24 @@ def test_without_test_data_a_tenth_is_held_out_and_stays_its_owners() -> None:
     assert sorted(everything.tolist()) == [*range(40)]
 
 
+@pytest.mark.parametrize("tests", [{}, {"test": some(3)}, {"client_tests": {"bob": some(3)}}])
+def test_a_broken_sample_has_the_number_that_its_owner_knows(tests: dict[str, Any]) -> None:
+    inputs, labels = some(30)
+    inputs[17] = torch.nan
+    given = {"clients": {"ann": some(40), "bob": (inputs, labels)}, **tests}
+    sentence = r"Client bob has 1 sample with .*, sample 17 \(not a number at position 0\); repair"
+    with pytest.raises(CadisError, match=sentence):
+        made(given)
+
+
+def test_a_broken_sample_of_clients_test_data() -> None:
+    inputs, labels = some(9)
+    inputs[2:4] = torch.inf
+    clients = {"ann": some(9), "bob": some(9)}
+    with pytest.raises(CadisError, match=r"The test data of client bob has 2 samples .* sample 2 "):
+        made({"clients": clients, "client_tests": {"ann": some(4), "bob": (inputs, labels)}})
+
+
 def test_a_dataset_is_taken_as_it_is() -> None:
     found, _ = made(load("digits"))
     assert found.name == "mine.py:load"

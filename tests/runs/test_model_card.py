@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from cadis.data import PicturePreprocessing, Scaling
+from cadis.data import PicturePreprocessing, Scaling, TablePreprocessing
+from cadis.data.preprocessing import CategoryColumn, NumberColumn
 from cadis.experiment import resolve, run_experiment
 from cadis.runs import ModelDescription, ModelInputs
 from cadis.runs.model_card import model_card
@@ -84,6 +85,28 @@ def test_what_people_read() -> None:
     assert "worst client | 0.25 |" in card
     assert "Dr. X" not in card  # clients are nobody's business
     assert "None" not in card
+
+
+def test_a_table_and_a_task_with_a_positive_class() -> None:
+    columns = (
+        NumberColumn("age|years", 60.0, 10.0, may_lack=True),
+        NumberColumn("marker", 5.0, 1.0, may_lack=False),
+        CategoryColumn("sex", ("f", "m", "")),
+        CategoryColumn("ward", tuple(f"Dr. {n}" for n in range(11))),
+    )
+    inputs = ModelInputs((17,), "float32", TablePreprocessing(columns))
+    options = {"dataset": "csv:cohort.csv", "label_column": "outcome", "task": "binary"}
+    description = ModelDescription.of_run(options, 1, ["ill", "well"], inputs).after(3, ["model"])
+    card = model_card(description, SUMMARY | {"headline": "auc", "best_auc": 0.95}, FEDERATION)
+    assert (
+        "tells 2 classes apart in rows of a table (17 inputs). The positive class is well" in card
+    )
+    assert "| age\\|years | a number; may be missing |\n| marker | a number |\n" in card
+    assert "| sex | one of 2 words: f, m; may be missing |\n| ward | one of 11 words |" in card
+    assert "| label_column | outcome |" in card
+    assert "| best auc of all rounds | 0.95 |\n| accuracy where auc is best | 0.8 |" in card
+    assert "best accuracy" not in card
+    assert "best accuracy of all rounds | 0.8 |" in model_card(described(), SUMMARY, FEDERATION)
 
 
 def test_a_run_writes_one_and_leaves_a_users_own(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def _check(content: Any, kind: str) -> None:
         raise DicomError(
             "it has pixels of floating numbers, which do not say what is white"
             if floating
-            else "there is no picture in it"
+            else "it is damaged, or there is no picture in it"
         )
     if kind not in (*_GREY, _PALETTE, *_COLOURS):
         raise DicomError(f"it has photometric interpretation {kind or 'unknown'}, which is unusual")

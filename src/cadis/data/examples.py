@@ -125,8 +125,13 @@ class Examples:
 
 def broken_sentence(owner: str, number: int, first: str, where: str) -> str:
     """What to tell of samples that are infinite or not a number."""
+    if number == 1:
+        return (
+            f"{owner} has 1 sample with inputs that are infinite or not a number, {first} "
+            f"({where}); repair it or leave it out."
+        )
     return (
-        f"{owner} has {number} samples with inputs that are infinite or not a number, {first} "
+        f"{owner} has {number:,} samples with inputs that are infinite or not a number, {first} "
         f"being the first ({where}); repair them or leave them out."
     )
 

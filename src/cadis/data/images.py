@@ -1,5 +1,6 @@
 """``images:FOLDER``: a user's own pictures as a dataset."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from cadis.data.user_files import shown
 
 _IMAGENET = Scaling((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _NAMED = 10
+_KINDS_NAMED = 3
 
 
 def load_images(
@@ -105,8 +107,26 @@ def _tell_left_out(album: Album, callbacks: Callbacks) -> None:
     if album.others:
         callbacks.say(
             f"Files left out, as they are no pictures: {len(album.others):,}, such as "
-            f"{shown(album.others[0])}."
+            f"{shown(album.others[0])}{_kinds(album.others)}."
         )
+
+
+def _kinds(files: Sequence[Path]) -> str:
+    """How many files of which kinds there are, the most frequent ones, if they are of several."""
+    times = Counter(map(_kind, files))
+    if len(times) == 1:
+        return ""
+    named = times.most_common(_KINDS_NAMED)
+    told = [f"{number:,} {shown(kind)}" for kind, number in named]
+    if more := len(files) - sum(number for _, number in named):
+        told.append(f"{more:,} more")
+    return f" ({', '.join(told)})"
+
+
+def _kind(file: Path) -> str:
+    """How a file's name ends, both parts of .nii.gz; all of a name without an ending."""
+    ends = file.suffixes[-2:] if file.suffix.lower() == ".gz" else file.suffixes[-1:]
+    return "".join(ends).lower() or file.name
 
 
 def _tell_broken(pictures: Sequence[Picture], broken: dict[int, str], callbacks: Callbacks) -> None:

@@ -17,6 +17,10 @@ _BEFORE_FIRST = 1
 """A table's titles stand before its first row."""
 
 
+class EmptyTableError(CadisError):
+    """A file has nothing in it, not even titles."""
+
+
 @dataclass(frozen=True)
 class Table:
     """The rows of a file, column by column, as text.
@@ -52,7 +56,9 @@ def read_table(path: Path) -> Table:
 
 def _check_titles(path: Path, titles: Sequence[str]) -> None:
     if not titles:
-        raise CadisError(f"{shown(path)} is empty; its first line must have the columns' titles.")
+        raise EmptyTableError(
+            f"{shown(path)} is empty; its first line must have the columns' titles."
+        )
     for number, title in enumerate(titles):
         if not title:
             raise CadisError(f"Column {number + 1} of {shown(path)} has no title; give it one.")

@@ -18,16 +18,23 @@ from cadis.data.preprocessing import (
 _MOST_CATEGORIES = 1000
 """A column of more words is a mistake: a model would have an input for each of them."""
 
+_MOSTLY, _HANDFUL = 0.9, 5
+"""Where this share of a column are numbers, and so many, any word in it is taken for a mistake."""
+
 
 def fitted_table(
-    columns: Mapping[str, Sequence[str]], as_categories: Collection[str] = ()
+    columns: Mapping[str, Sequence[str]],
+    places: Sequence[str],
+    as_categories: Collection[str] = (),
 ) -> tuple[TablePreprocessing, list[str]]:
     """How rows become a model's inputs.
 
-    A column is one of numbers if all its values are; else it is one of categories.
+    A column is one of numbers if all its values are; else it is one of categories, unless nearly
+    all are numbers, when it is refused.
 
     Args:
         columns: the cells of the rows trained on, by title.
+        places: where each row is, to be named.
         as_categories: titles of columns that are categories even if they look like numbers.
 
     Returns:
@@ -35,44 +42,70 @@ def fitted_table(
     """
     empty = [title for title, cells in columns.items() if all(map(is_missing, cells))]
     fitted = [
-        _fitted(title, cells, title in as_categories)
+        _fitted(title, cells, places, title in as_categories)
         for title, cells in columns.items()
         if title not in empty
     ]
     return TablePreprocessing(tuple(fitted)), empty
 
 
-def _fitted(title: str, cells: Sequence[str], as_category: bool) -> NumberColumn | CategoryColumn:
-    present = [cell for cell in cells if not is_missing(cell)]
-    numbers = [] if as_category else [number_in(cell) for cell in present]
-    found = [number for number in numbers if number is not None and math.isfinite(number)]
-    if found and len(found) == len(numbers):
-        values = torch.tensor(found, dtype=torch.float64)
-        deviation = float(values.std(correction=0)) or 1.0
-        if not math.isfinite(deviation):
-            raise CadisError(f"The column {title} has numbers that are too large; scale it down.")
-        return NumberColumn(title, float(values.mean()), deviation, len(present) < len(cells))
+def _fitted(
+    title: str, cells: Sequence[str], places: Sequence[str], as_category: bool
+) -> NumberColumn | CategoryColumn:
+    present = {n: cell for n, cell in enumerate(cells) if not is_missing(cell)}
+    lacks = len(present) < len(cells)
     if not as_category:
-        _check_words(title, present)
-    words = sorted(set(present), key=natural)
+        numbers = {n: number_in(cell) for n, cell in present.items()}
+        found = {n: each for n, each in numbers.items() if each is not None and math.isfinite(each)}
+        if len(found) == len(present):
+            return _fitted_numbers(title, found, places, lacks)
+        _check_words(title, present, places)
+    words = sorted(set(present.values()), key=natural)
     if len(words) > _MOST_CATEGORIES:
+        first = next(iter(present))
         raise CadisError(
-            f"The column {title} has {len(words):,} different words such as {words[0]!r}; if it is "
-            "a name or a number of its own for each row, leave it out by --ignore-columns."
+            f"The column {title} has {len(words):,} different words such as {present[first]!r} "
+            f"({places[first]}); if it is a name or a number of its own for each row, leave it out "
+            f"by --ignore-columns {title}."
         )
-    return CategoryColumn(title, (*words, *([""] if len(present) < len(cells) else [])))
+    return CategoryColumn(title, (*words, *([""] if lacks else [])))
 
 
-def _check_words(title: str, present: Sequence[str]) -> None:
-    """Refuse what looks like numbers, but is written in another way."""
-    with_points = [number_in(cell.replace(",", ".")) for cell in present]
-    if all(number is not None and math.isfinite(number) for number in with_points):
+def _fitted_numbers(
+    title: str, found: Mapping[int, float], places: Sequence[str], lacks: bool
+) -> NumberColumn:
+    values = torch.tensor([*found.values()], dtype=torch.float64)
+    deviation = float(values.std(correction=0)) or 1.0
+    if not math.isfinite(deviation):
+        largest = max(found, key=lambda n: abs(found[n]))
         raise CadisError(
-            f"The column {title} has numbers with a decimal comma; write a decimal point."
+            f"The column {title} has numbers that are too large, such as {found[largest]:g} "
+            f"({places[largest]}); scale it down."
         )
-    infinite = [cell for cell in present if math.isinf(number_in(cell) or 0.0)]
-    if infinite and all(number_in(cell) is not None for cell in present):
+    return NumberColumn(title, float(values.mean()), deviation, lacks)
+
+
+def _check_words(title: str, present: Mapping[int, str], places: Sequence[str]) -> None:
+    """Refuse what is meant as numbers: written in another way, or with a word among them."""
+    numbers = {n: number_in(cell.replace(",", ".")) for n, cell in present.items()}
+    words = [n for n, number in numbers.items() if number is None]
+    count = len(present) - len(words)
+    if words and (count < _HANDFUL or count < _MOSTLY * len(present)):
+        return
+    commas = [n for n, number in numbers.items() if number is not None and "," in present[n]]
+    infinite = [n for n, number in numbers.items() if number is not None and math.isinf(number)]
+    if commas:
         raise CadisError(
-            f"The column {title} has {infinite[0]!r}, which is infinite; write what was measured, "
-            "or leave the cell empty."
+            f"The column {title} has numbers with a decimal comma, {present[commas[0]]!r} first "
+            f"({places[commas[0]]}); write a decimal point."
         )
+    if infinite:
+        raise CadisError(
+            f"The column {title} has {present[infinite[0]]!r} ({places[infinite[0]]}), which is "
+            "infinite; write what was measured, or leave the cell empty."
+        )
+    raise CadisError(
+        f"The column {title} has {present[words[0]]!r} ({places[words[0]]}), but {count:,} of "
+        f"{len(present):,} values are numbers; leave such cells empty, or name the column by "
+        f"--category-columns {title} if its values are words."
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 from cadis.core import CadisError
 from cadis.data.callbacks import Callbacks
 from cadis.data.naming import natural
-from cadis.data.table_files import TABLE_SUFFIXES, Table, read_table
+from cadis.data.table_files import TABLE_SUFFIXES, EmptyTableError, Table, read_table
 from cadis.data.user_files import is_folder, shown
 
 TRAIN, TEST = "train", "test"
@@ -72,7 +72,10 @@ def read_rows(place: Path, client_column: str, callbacks: Callbacks) -> Rows:
     """All rows, with whose they are and what they are for, where the files' places say so."""
     rows, first = Rows(), None
     for source in _sources(place, callbacks):
-        table = read_table(source.path)
+        table = _with_rows(source.path)
+        if table is None:
+            callbacks.say(f"{shown(source.path)} has no rows; it is left out.")
+            continue
         first = first or table
         if set(table.columns) != set(first.columns):
             odd = min(set(table.columns) ^ set(first.columns))
@@ -81,12 +84,24 @@ def read_rows(place: Path, client_column: str, callbacks: Callbacks) -> Rows:
                 f"{shown(having.path)} has a column {odd}, which {shown(lacking.path)} lacks; give "
                 "all tables the same columns."
             )
-        if not table.lines:
-            callbacks.say(f"{shown(table.path)} has no rows; it is left out.")
         rows.add(table, source)
+    if first is None:
+        raise CadisError(
+            f"There are no rows in {shown(place)}; a table has the columns' titles in its first "
+            "line, and a row in each other."
+        )
     if client_column:
         rows.clients = [*rows.column(client_column, "--client-column")]
     return rows
+
+
+def _with_rows(path: Path) -> Table | None:
+    """A file's table, if it has any rows."""
+    try:
+        table = read_table(path)
+    except EmptyTableError:
+        return None
+    return table if table.lines else None
 
 
 def _sources(place: Path, callbacks: Callbacks) -> list[_Source]:

@@ -1,5 +1,6 @@
 """``csv:PLACE``: a user's tables as a dataset: a file, or a folder of one for each client."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,9 @@ _LABEL, _SPLIT = "label", "split"
 """What the columns are called that say the class, if no other is named, and what is for testing."""
 
 _MOST_CLASSES = 1000
+_FEW_ROWS = 20
+"""In so few, words may well be different."""
+
 _ALSO_A_CLASS = "none"
 """Stands for a missing value elsewhere, but an outcome may be called so."""
 
@@ -157,7 +161,8 @@ def _fitted(
         for title, cells in rows.columns.items()
         if title not in no_inputs
     }
-    how, empty = fitted_table(inputs, columns.categories)
+    places = [rows.places[n] for n in train]
+    how, empty = fitted_table(inputs, places, columns.categories)
     if empty:
         callbacks.say(f"Columns without any value to train on are left out: {', '.join(empty)}.")
     if not how.columns:
@@ -165,7 +170,21 @@ def _fitted(
     for column in how.columns:
         if isinstance(column, NumberColumn):
             _check_numbers(rows, column.name)
+        elif column.name not in columns.categories:
+            _tell_names(column.name, inputs[column.name], callbacks)
     return how
+
+
+def _tell_names(title: str, cells: Sequence[str], callbacks: Callbacks) -> None:
+    """Say it if a column of words looks like a name of its own for each row."""
+    times = Counter(cell for cell in cells if not is_missing(cell))
+    single = [cell for cell, number in times.items() if number == 1]
+    if len(cells) > _FEW_ROWS and 2 * len(single) > len(cells):
+        callbacks.say(
+            f"The column {title} has a word of its own in {len(single):,} of {len(cells):,} rows, "
+            f"such as {single[0]!r}, and an input for each; if these are names or numbers of "
+            f"patients, leave it out by --ignore-columns {title}."
+        )
 
 
 def _check_numbers(rows: Rows, title: str) -> None:

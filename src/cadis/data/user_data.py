@@ -66,6 +66,7 @@ def as_dataset(given: object, name: str, callbacks: Callbacks) -> Dataset:
     names = given.get("classes") or class_names(_first(given["clients"]))
     owned = {client: single(own) for client, own in clients.items()}
     _check_alike(owned)
+    _check_finite(owned, "Client")
     whole = Dataset(name, joined([*owned.values()]), owned[next(iter(owned))], (), _spans(owned))
     return _named(_with_tests(whole, given), tuple(map(str, names)))
 
@@ -103,6 +104,7 @@ def _with_tests(whole: Dataset, given: Mapping[str, Any]) -> Dataset:
         return replace(whole, test=test, client_tests=own)
     if own:
         _check_alike({**_example(whole), **own})
+        _check_finite(own, "The test data of client")
         return replace(whole, test=joined([*own.values()]), test_owners=_spans(own))
     return _held_apart(whole)
 
@@ -147,6 +149,12 @@ def _check_alike(parts: Mapping[str, Examples]) -> None:
                 f"{name} has inputs of {examples.kind}, but {first} has inputs of {like.kind}; "
                 "make them alike."
             )
+
+
+def _check_finite(parts: Mapping[str, Examples], what: str) -> None:
+    """Refuse broken inputs while samples still have the numbers that the user knows them by."""
+    for name, examples in parts.items():
+        examples.check_finite(f"{what} {name}")
 
 
 def _spans(parts: Mapping[str, Examples]) -> dict[str, Tensor]:

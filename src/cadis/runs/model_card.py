@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cadis.data import PicturePreprocessing, TablePreprocessing
+from cadis.data.preprocessing import CategoryColumn, NumberColumn
 from cadis.methods import label_of
 from cadis.models import MODELS
 from cadis.runs.description import ModelDescription
+from cadis.tasks import Binary
 
 CARD = "MODEL_CARD.md"
 
@@ -16,6 +18,9 @@ _KINDS = {
     PicturePreprocessing: "image-classification",
     TablePreprocessing: "tabular-classification",
 }
+
+_FEW_WORDS = 10
+"""So many words of a column are told."""
 
 _LIMITS = """\
 For research on federated learning, and for data like those that it was trained on. The model
@@ -40,6 +45,7 @@ def model_card(
         _front_matter(description, summary),
         f"# {_title(description)}",
         _introduction(description),
+        _columns(description),
         "## How to use it",
         _usage(description),
         "## How it was trained",
@@ -83,6 +89,8 @@ def _introduction(description: ModelDescription) -> str:
         takes = "inputs"
     elif told.preprocessing is None:
         takes = f"inputs of shape {_shape(told.shape)}"
+    elif isinstance(told.preprocessing, TablePreprocessing):
+        takes = f"rows of a table ({_shape(told.shape)} inputs)"
     else:
         takes = f"{told.preprocessing.kind} of shape {_shape(told.shape)}"
     several = ""
@@ -91,12 +99,36 @@ def _introduction(description: ModelDescription) -> str:
             f" The file holds {len(description.models)} models, which different clients use: "
             f"{', '.join(map(_cell, description.models))}."
         )
+    positive = ""
+    if description.task == Binary.name and len(description.classes) == 2:
+        positive = f" The positive class is {_cell(description.classes[1])}."
     return (
         f"A PyTorch model (`{made}`) that tells {len(description.classes)} classes apart in "
-        f"{takes}. It was trained by federated learning: clients trained on data of their own, and "
-        f"a server combined their models by {label_of(_method(description))}, for "
+        f"{takes}.{positive} It was trained by federated learning: clients trained on data of "
+        f"their own, and a server combined their models by {label_of(_method(description))}, for "
         f"{description.rounds} rounds. Written by cadis {description.version}.{several}"
     )
+
+
+def _columns(description: ModelDescription) -> str:
+    """The columns of a table that are inputs; nothing for other data."""
+    how = None if description.inputs is None else description.inputs.preprocessing
+    if not isinstance(how, TablePreprocessing):
+        return ""
+    rows = [(column.name, _column(column)) for column in how.columns]
+    return _table(("input column", "what it holds"), rows)
+
+
+def _column(column: NumberColumn | CategoryColumn) -> str:
+    """Numbers or words; of many words, which may be names, only how many there are."""
+    if isinstance(column, NumberColumn):
+        lacks, what = column.may_lack, "a number"
+    else:
+        words = [word for word in column.categories if word]
+        lacks, what = len(words) < len(column.categories), f"one of {len(words):,} words"
+        if len(words) <= _FEW_WORDS:
+            what += f": {', '.join(words)}"
+    return f"{what}; may be missing" if lacks else what
 
 
 def _usage(description: ModelDescription) -> str:
@@ -147,7 +179,7 @@ def _data(federation: Mapping[str, Any]) -> str:
 def _results(summary: Mapping[str, Any]) -> str:
     rows = {
         **{f"{name} on the test set": value for name, value in _measures(summary).items()},
-        "best accuracy of all rounds": summary["best_accuracy"],
+        **_best(summary),
         "accuracy on the rare classes": summary["rare_accuracy"],
         "accuracy on clients' own test data, mean": summary.get("client_mean"),
         "accuracy on clients' own test data, worst client": summary.get("client_worst"),
@@ -156,6 +188,18 @@ def _results(summary: Mapping[str, Any]) -> str:
     }
     told = [(name, _shown(value)) for name, value in rows.items() if value is not None]
     return _table(("measure", "value"), told) if told else "Nobody tested the model."
+
+
+def _best(summary: Mapping[str, Any]) -> dict[str, float | None]:
+    """What the best round is best by, and its accuracy."""
+    headline = summary.get("headline", "accuracy")
+    if headline == "accuracy":
+        return {"best accuracy of all rounds": summary["best_accuracy"]}
+    name = headline.replace("_", " ")
+    return {
+        f"best {name} of all rounds": summary.get(f"best_{headline}"),
+        f"accuracy where {name} is best": summary["best_accuracy"],
+    }
 
 
 def _by_class(summary: Mapping[str, Any], federation: Mapping[str, Any]) -> str:
