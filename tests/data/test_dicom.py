@@ -141,6 +141,16 @@ def test_what_cannot_be_decoded_is_named(tmp_path: Path) -> None:
         read_picture(path, 2)
 
 
+@pytest.mark.filterwarnings("ignore")  # pydicom's, of what it finds
+def test_a_file_that_breaks_off_is_called_damaged(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.dcm", STORED)
+    whole = path.read_bytes()
+    for length in range(132, len(whole) - STORED.nbytes - 8):  # after the magic, before the pixels
+        path.write_bytes(whole[:length])
+        with pytest.raises(PictureError, match="it is damaged"):
+            read_picture(path, 2)
+
+
 def export(folder: Path) -> Path:
     """Two sites' pictures, named as hospitals name them."""
     for site in ("north", "south"):

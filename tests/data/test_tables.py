@@ -164,7 +164,7 @@ REFUSED = {
     "decimal comma": (
         "age,label,split",
         ["1,0,train", '"1,5",0,train', '"2,5",1,train', "2,1,test"],
-        r"age has numbers with a decimal comma, '1,5' first \(.*line 3\); write",
+        r"age has '1,5' \(.*line 3\), a number with a comma; write a decimal point",
     ),
     "too large": (
         "age,label,split",

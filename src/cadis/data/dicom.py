@@ -5,6 +5,7 @@ window (VOI). Without a window, all numbers that the file could hold are between
 how bright something is never depends on what else is in the picture.
 """
 
+import struct
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -67,12 +68,14 @@ def read_dicom(path: Path) -> tuple[NDArray[np.uint8], bool]:
     Of several frames it is the first.
     """
     from pydicom import dcmread  # noqa: PLC0415 - an extra
-    from pydicom.errors import InvalidDicomError  # noqa: PLC0415
+    from pydicom.errors import BytesLengthException, InvalidDicomError  # noqa: PLC0415
 
     try:
         content = dcmread(path)
     except InvalidDicomError:
         raise DicomError("it is not DICOM, though it is named so") from None
+    except (BytesLengthException, ValueError, EOFError, struct.error):
+        raise DicomError("it is damaged") from None
     kind = str(content.get("PhotometricInterpretation", ""))
     _check(content, kind)
     stored = _first_frame(content)

@@ -96,8 +96,8 @@ def _check_words(title: str, present: Mapping[int, str], places: Sequence[str]) 
     infinite = [n for n, number in numbers.items() if number is not None and math.isinf(number)]
     if commas:
         raise CadisError(
-            f"The column {title} has numbers with a decimal comma, {present[commas[0]]!r} first "
-            f"({places[commas[0]]}); write a decimal point."
+            f"The column {title} has {present[commas[0]]!r} ({places[commas[0]]}), a number with a "
+            "comma; write a decimal point, and nothing between thousands."
         )
     if infinite:
         raise CadisError(

@@ -194,7 +194,8 @@ def _check_numbers(rows: Rows, title: str) -> None:
         if number is None or number in (float("inf"), float("-inf")):
             raise CadisError(
                 f"The column {title} has {cell!r} ({place}), where all rows trained on have "
-                "numbers; correct it."
+                "numbers; leave the cell empty, or name the column by --category-columns "
+                f"{title} if its values are words."
             )
 
 
