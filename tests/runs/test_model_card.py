@@ -104,7 +104,7 @@ def test_a_table_and_a_task_with_a_positive_class() -> None:
     assert "| age\\|years | a number; may be missing |\n| marker | a number |\n" in card
     assert "| sex | one of 2 words: f, m; may be missing |\n| ward | one of 11 words |" in card
     assert "| label_column | outcome |" in card
-    assert "| best auc of all rounds | 0.95 |\n| accuracy where auc is best | 0.8 |" in card
+    assert "| best AUC of all rounds | 0.95 |\n| accuracy where AUC is best | 0.8 |" in card
     assert "best accuracy" not in card
     assert "best accuracy of all rounds | 0.8 |" in model_card(described(), SUMMARY, FEDERATION)
 

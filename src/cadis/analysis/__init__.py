@@ -28,11 +28,11 @@ from cadis.analysis.scores import (
     MEASURES,
     Measure,
     Scores,
-    metric_words,
     task_measure,
     with_article,
 )
 from cadis.analysis.statistics import PairedTest, Spread, holm, paired_test
+from cadis.runs.measures import metric_words
 from cadis.runs.sampling import SHOWN, sample
 
 __all__ = [

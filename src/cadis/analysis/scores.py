@@ -6,7 +6,7 @@ from statistics import fmean, pstdev
 
 from cadis.analysis.clock import clocks_of
 from cadis.analysis.run_data import RunData
-from cadis.runs.measures import measured
+from cadis.runs.measures import measured, metric_words
 
 LAST_ROUNDS = 10
 """The paper's 10-round average."""
@@ -134,11 +134,6 @@ _MERITS = {"auc": True, "balanced_accuracy": True, "f1": True, "log_loss": False
 
 ACCURACY = Measure("accuracy", "accuracy", lambda s: s.accuracy)
 """A column of its own only where another measure decides."""
-
-
-def metric_words(name: str) -> str:
-    """A measure as people write it."""
-    return {"auc": "AUC", "f1": "F1"}.get(name, name.replace("_", " "))
 
 
 def with_article(words: str) -> str:

@@ -18,7 +18,10 @@ FORMAT = 1
 _TRAINING = (
     *(key for key in KINDS if key != "task"),
     "dataset",
+    "client_column",
     "label_column",
+    "ignore_columns",
+    "category_columns",
     "partition",
     "clients",
     "per_round",
@@ -143,7 +146,7 @@ class ModelDescription:
 
 def training_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that tell how a model is trained, and the tables of its parts' parameters."""
-    told = {key: options[key] for key in _TRAINING if options.get(key) is not None}
+    told = {key: options[key] for key in _TRAINING if options.get(key) not in (None, "", [], ())}
     tables = {key: value for key, value in options.items() if isinstance(value, Mapping)}
     plain: dict[str, Any] = _plain({**told, **tables})
     return plain

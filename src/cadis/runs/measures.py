@@ -62,6 +62,11 @@ def last_tested(history: Sequence[RoundRecord]) -> RoundRecord:
     return next(tested, history[-1])
 
 
+def metric_words(name: str) -> str:
+    """A measure as people write it."""
+    return {"auc": "AUC", "f1": "F1"}.get(name, name.replace("_", " "))
+
+
 def measured(record: RoundRecord, name: str) -> float | None:
     """A measure after a round: accuracy, or a further one; None if nobody measured it."""
     return record.accuracy if name == "accuracy" else record.measures.get(name)

@@ -10,6 +10,7 @@ from cadis.data.preprocessing import CategoryColumn, NumberColumn
 from cadis.methods import label_of
 from cadis.models import MODELS
 from cadis.runs.description import ModelDescription
+from cadis.runs.measures import metric_words
 from cadis.tasks import Binary
 
 CARD = "MODEL_CARD.md"
@@ -195,7 +196,7 @@ def _best(summary: Mapping[str, Any]) -> dict[str, float | None]:
     headline = summary.get("headline", "accuracy")
     if headline == "accuracy":
         return {"best accuracy of all rounds": summary["best_accuracy"]}
-    name = headline.replace("_", " ")
+    name = metric_words(headline)
     return {
         f"best {name} of all rounds": summary.get(f"best_{headline}"),
         f"accuracy where {name} is best": summary["best_accuracy"],
