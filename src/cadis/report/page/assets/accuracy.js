@@ -62,7 +62,7 @@
   function series(one, width) {
     const { method, name, colour, dash, points, seeds } = one;
     // over time lines end anywhere, and a name there would lie on another line
-    const end = width > 700 && lines.length < 9 && !times() ? Cadis.clip(name, 14) : null;
+    const end = width > 700 && lines.length < 9 && !times() ? Cadis.clip(name, 40) : null;
     const main = Cadis.line({ id: `mean-${method}`, name, colour, dash, points, label: end });
     const way = spread.chosen();
     const range = further() === null ? {} : { lowest: -Infinity, highest: Infinity };

@@ -113,7 +113,7 @@
           colour,
           dash,
           points,
-          label: width > 700 && labels ? Cadis.clip(name, 14) : null,
+          label: width > 700 && labels ? Cadis.clip(name, 40) : null,
         }),
       ]),
     };

@@ -25,10 +25,10 @@
         formatter: () => label,
         color: Cadis.colours().ink,
         fontSize: 12,
-        lineHeight: 16,
+        lineHeight: 14,
         distance: 6,
-        width: 110,
-        overflow: "truncate",
+        width: 136,
+        overflow: "break", // long names have several lines
       },
       labelLayout: { moveOverlap: "shiftY" },
     };
@@ -123,7 +123,7 @@
     const { width, value, rounds, tip, legend, labels, fromZero = false, zoom = false, axis, share = false } = given;
     const { line, muted } = Cadis.colours();
     const { name, written, ...across } = axis ?? roundAxis(rounds);
-    const right = labels && width > 700 ? 124 : 16;
+    const right = labels && width > 700 ? 150 : 16;
     return {
       grid: { ...Cadis.base().grid, bottom: zoom ? 40 : 8, right },
       legend: legend.option(),
