@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,9 @@ from cadis.data import NO_CALLBACKS, Callbacks
 from cadis.experiment import (
     OnRound,
     PlannedRun,
-    baseline_of,
-    gridded_methods,
-    method_variants,
+    comparison_of,
     planned_runs,
     read_preset,
-    reported,
     run_study,
 )
 from cadis.methods import METHODS, Method
@@ -161,13 +158,8 @@ def _study(
         parameters = {} if method is None else parameters_of(method)
         given |= {qualified(type(method), k): v for k, v in parameters.items() if v is not None}
     values = {name: [str(value) for value in some] for name, some in grid.items()}
-    start = {name: some[0] for name, some in values.items()}
-    plain = variants = method_variants(named, file, {**given, **start})
-    if values:
-        variants = gridded_methods(named, values, file, given)
-    paper = reported(preset, plain[0].options) if preset and not values else None
-    base = baseline_of(plain)
-    return Study("compare", variants, seeds, "cadis.compare", base, targets, tuple(values), paper)
+    planned = comparison_of(named, values, preset, file, given)
+    return replace(planned, seeds=seeds, command="cadis.compare", targets=targets)
 
 
 def _run(study: Study, folder: StudyFolder, progress: bool | None) -> tuple[Results, list[str]]:

@@ -3,6 +3,7 @@
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,11 @@ from cadis.cli.run import file_options, plain_name
 from cadis.core import CadisError
 from cadis.experiment import (
     Settings,
-    baseline_of,
     check_runs,
+    comparison_of,
     grid_variants,
-    gridded_methods,
-    method_variants,
     parse_grid,
     planned_runs,
-    reported,
     run_study,
     study_folder,
 )
@@ -100,21 +98,14 @@ def _compared(
     """The comparison that is asked for, and what to call it."""
     file, options = _options(experiment, preset, given)
     grid, methods = _grid(asked["grid"], file, options), asked["methods"].split(",")
-    first = {name: values[0] for name, values in grid.items()}
-    plain = variants = method_variants(methods, file, {**options, **first})
-    if grid:
-        variants = gridded_methods(methods, grid, file, options)
-    study = Study(
-        "compare",
-        variants,
-        _seeds(asked["seeds"], len(variants), file, given),
-        _typed(),
-        baseline_of(plain),
-        _targets(asked["targets"]),
-        tuple(grid),
-        paper=reported(preset, variants[0].options) if preset and not grid else None,
+    planned = comparison_of(methods, grid, preset, file, options)
+    study = replace(
+        planned,
+        seeds=_seeds(asked["seeds"], len(planned.variants), file, given),
+        command=_typed(),
+        targets=_targets(asked["targets"]),
     )
-    return study, preset or _name(variants)
+    return study, preset or _name(study.variants)
 
 
 def _swept(

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_orig
 import click
 
 from cadis.core import CadisError
-from cadis.experiment import FederationSettings, Settings
+from cadis.experiment import LOADED_BY, FederationSettings, Settings
 from cadis.methods import METHODS
 from cadis.options import (
     KINDS,
@@ -69,8 +69,7 @@ def compare_options(own: Sequence[Part] = (), taken: Collection[str] = ()) -> li
 
 def layer_options(*_: object) -> list[GeneratedOption]:
     """Those that matter to the training of single clients."""
-    names = {"dataset", "data_dir", "offline", "image_size", "cache", "seed", "model", "head"}
-    names |= {"client_column", "label_column", "ignore_columns", "category_columns"}
+    names = {*LOADED_BY, "seed", "model", "head"}
     names |= {"epochs", "batch_size", "lr", "workers", "device"}
     return [option for option in run_options() if option.name in names]
 

@@ -2,6 +2,7 @@
 
 from cadis.experiment.behaviour import Behaviour, Panel, observe_layer
 from cadis.experiment.build import (
+    LOADED_BY,
     Built,
     build_experiment,
     build_model,
@@ -15,6 +16,7 @@ from cadis.experiment.census import Census, describe_federation
 from cadis.experiment.comparing import (
     PlannedRun,
     StudyCallbacks,
+    comparison_of,
     planned_runs,
     run_study,
     study_folder,
@@ -44,6 +46,7 @@ from cadis.experiment.variants import (
 __all__ = [
     "ABLATIONS",
     "CHOICES",
+    "LOADED_BY",
     "Behaviour",
     "Built",
     "Census",
@@ -60,6 +63,7 @@ __all__ = [
     "build_model",
     "build_partition",
     "check_runs",
+    "comparison_of",
     "describe_federation",
     "execute",
     "fitted",

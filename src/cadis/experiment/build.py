@@ -17,9 +17,6 @@ from cadis.models import build_network
 from cadis.partition import MultiCluster, Partition, given_by_data, read_partition
 from cadis.tasks import Task
 
-_ANY_SHAPE = "mlp"
-"""Our model that takes inputs as a vector, whatever they are."""
-
 LOADED_BY = (
     "dataset",
     "data_dir",

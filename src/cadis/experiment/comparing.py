@@ -1,15 +1,17 @@
 """Running a study: many runs, each reused, resumed or begun."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from cadis.core import RunError
 from cadis.data import NO_CALLBACKS, Callbacks, Dataset
 from cadis.experiment.build import LOADED_BY, load_dataset
 from cadis.experiment.config import ExperimentConfig, resolve
+from cadis.experiment.presets import reported
 from cadis.experiment.running import OnRound, run_experiment
+from cadis.experiment.variants import baseline_of, gridded_methods, method_variants
 from cadis.runs import DamagedError, RoundRecord, RunFolder, Study, StudyFolder, Variant
 
 
@@ -86,6 +88,31 @@ class Datasets:
         if self._dataset is None or key != self._key:
             self._key, self._dataset = key, load_dataset(settings, self.callbacks)
         return self._dataset
+
+
+def comparison_of(
+    methods: Iterable[str],
+    grid: Mapping[str, Sequence[str]],
+    preset: str | None,
+    file: Mapping[str, Any],
+    given: Mapping[str, Any],
+) -> Study:
+    """A comparison of methods, as yet without seeds, targets and a command.
+
+    Args:
+        methods: as users type them.
+        grid: options and the values that each is to have; nothing if nothing is varied.
+        preset: the experiment of the paper that it starts from, if any.
+        file: a TOML file's content, or the preset's.
+        given: options as a user types them.
+    """
+    names, start = list(methods), {name: values[0] for name, values in grid.items()}
+    plain = variants = method_variants(names, file, {**given, **start})
+    if grid:
+        variants = gridded_methods(names, grid, file, given)
+    paper = reported(preset, plain[0].options) if preset and not grid else None
+    base = baseline_of(plain)
+    return Study("compare", variants, (), "", base, parameters=tuple(grid), paper=paper)
 
 
 def planned_runs(folder: StudyFolder, study: Study) -> Iterator[PlannedRun]:
