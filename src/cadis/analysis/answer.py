@@ -51,8 +51,7 @@ def details(comparison: Comparison) -> list[str]:
     rounds = group.rounds[-1]
     over = f"the last {LAST_ROUNDS} of {rounds} rounds" if rounds > LAST_ROUNDS else "all rounds"
     seeds = f", over {spread.count} seeds" if spread.count > 1 else ""
-    metric = comparison.metric[0].upper() + comparison.metric[1:]
-    own = f"{metric} is the mean of {over} on the test set{seeds}."
+    own = f"{comparison.metric_title} is the mean of {over} on the test set{seeds}."
     return [own, *_exactly_alike(comparison), *_rare(comparison, group), *_clients(comparison)]
 
 

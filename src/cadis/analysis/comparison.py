@@ -76,6 +76,11 @@ class Comparison:
         """The measure that decides, in words."""
         return metric_words(self.results.metric)
 
+    @property
+    def metric_title(self) -> str:
+        """The same, as a sentence or a title begins with it."""
+        return self.metric[0].upper() + self.metric[1:]
+
     @cached_property
     def seeds(self) -> set[int]:
         """Seeds that all federations have."""

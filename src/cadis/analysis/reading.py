@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 from cadis.analysis.checking import check_options, naming
@@ -40,10 +41,10 @@ def read_folder(folder: Path, say: Callable[[str], None]) -> Results:
         folder: where to look.
         say: called with a sentence about what was found, and about all that is left out.
     """
-    whole, there = [], find_results(folder)
-    for path in there:
+    whole, read = [], cache(RunData.read)  # what can be read alone is read together again
+    for path in find_results(folder):
         try:
-            read_results([path])
+            read_results([path], read)
             whole.append(path)
         except CadisError as error:
             say(f"Left out: {error}")
@@ -55,7 +56,7 @@ def read_folder(folder: Path, say: Callable[[str], None]) -> Results:
         f"{n} {what}" for n, what in ((studies, "comparisons or sweeps"), (runs, "runs")) if n
     ]
     say(f"Found in {folder}: {' and '.join(counts)}.")
-    return read_results(whole, say=say)
+    return read_results(whole, read, say)
 
 
 def read_results(

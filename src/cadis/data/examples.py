@@ -144,6 +144,15 @@ def joined(parts: Sequence[Examples]) -> Examples:
     return Examples(torch.cat(inputs), torch.cat(labels), parts[0].scaling)
 
 
+def positions_by_owner(owners: Sequence[str | None]) -> dict[str, Tensor]:
+    """Where each owner's examples are, in the order of the owners' first; nobody's are nowhere."""
+    found: dict[str, list[int]] = {}
+    for position, owner in enumerate(owners):
+        if owner is not None:
+            found.setdefault(owner, []).append(position)
+    return {owner: torch.tensor(positions) for owner, positions in found.items()}
+
+
 @dataclass(frozen=True, repr=False)
 class Subsets(Sequence[Examples]):
     """Clients as index lists into one dataset: the data are in memory once.

@@ -5,13 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from cadis.core import CadisError
 from cadis.data.album import Album, Picture, are_pills, read_album, read_pills
 from cadis.data.callbacks import Callbacks
 from cadis.data.dicom import check_dicom_extra, is_dicom
-from cadis.data.examples import Dataset, Examples, Scaling
+from cadis.data.examples import Dataset, Examples, Scaling, positions_by_owner
 from cadis.data.holding_out import held_out
 from cadis.data.preprocessing import PicturePreprocessing
 from cadis.data.user_files import shown
@@ -70,8 +69,8 @@ def load_images(
         everything.take(slice(0, len(train))),
         everything.take(slice(len(train), None)),
         album.classes,
-        _owners(train),
-        _owners(test),
+        positions_by_owner([picture.client for picture in train]),
+        positions_by_owner([picture.client for picture in test]),
         preprocessing=PicturePreprocessing(3, size, size, _IMAGENET),
     )
 
@@ -86,15 +85,6 @@ def hold_out(pictures: Sequence[Picture]) -> tuple[list[Picture], list[Picture]]
         [picture for n, picture in enumerate(pictures) if n not in held],
         [picture for n, picture in enumerate(pictures) if n in held],
     )
-
-
-def _owners(pictures: Sequence[Picture]) -> dict[str, Tensor]:
-    """The pictures of each client; nothing if nobody is said to own any."""
-    owners: dict[str, list[int]] = {}
-    for number, picture in enumerate(pictures):
-        if picture.client is not None:
-            owners.setdefault(picture.client, []).append(number)
-    return {client: torch.tensor(numbers) for client, numbers in owners.items()}
 
 
 def _tell_left_out(album: Album, callbacks: Callbacks) -> None:

@@ -37,7 +37,8 @@ def tell_sites(dataset: Dataset, callbacks: Callbacks) -> None:
 
 def _tell_large(dataset: Dataset, callbacks: Callbacks) -> None:
     """What is far from 0 makes a model diverge at any usual learning rate."""
-    largest = float(dataset.train.inputs.abs().max())
+    lowest, highest = dataset.train.inputs.aminmax()  # without a copy of all
+    largest = max(-float(lowest), float(highest))
     if _LARGE < largest < float("inf"):
         callbacks.say(
             f"Inputs are as large as {largest:,.0f}, at which training may diverge; scale them to "

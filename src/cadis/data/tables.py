@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cadis.core import CadisError
 from cadis.data.callbacks import Callbacks
-from cadis.data.examples import Dataset, Examples
+from cadis.data.examples import Dataset, Examples, positions_by_owner
 from cadis.data.holding_out import held_out
 from cadis.data.naming import natural
 from cadis.data.preprocessing import NumberColumn, TablePreprocessing, is_missing, number_in
@@ -201,9 +201,5 @@ def _check_numbers(rows: Rows, title: str) -> None:
 
 def _owners(rows: Rows, chosen: Sequence[int]) -> dict[str, Tensor]:
     """Positions of each client's rows among the chosen ones, in the order of their names."""
-    owners: dict[str, list[int]] = {}
-    for position, row in enumerate(chosen):
-        client = rows.clients[row]
-        if client is not None:
-            owners.setdefault(client, []).append(position)
-    return {client: torch.tensor(owners[client]) for client in sorted(owners, key=natural)}
+    found = positions_by_owner([rows.clients[row] for row in chosen])
+    return {client: found[client] for client in sorted(found, key=natural)}

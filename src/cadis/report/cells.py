@@ -38,8 +38,8 @@ def cells_sheet(comparison: Comparison) -> Sheet | None:
     else:
         titles = [cell.label for cell in cells]
     over = ", ".join(cells[0].values)
-    metric = comparison.metric[0].upper() + comparison.metric[1:]
-    return Sheet(f"{metric} by {over}: {HEADLINE.title}", ["method", *titles, "mean"], rows, best)
+    caption = f"{comparison.metric_title} by {over}: {HEADLINE.title}"
+    return Sheet(caption, ["method", *titles, "mean"], rows, best)
 
 
 def _spreads(cell: Cell) -> dict[str, Spread]:

@@ -54,11 +54,11 @@ def _sheets(comparison: Comparison) -> list[Sheet]:
     """All tables of groups that can stand in one."""
     decides = [MEASURE[key] for key in ("best", "last", "ten_rounds", "amplitude")]
     decides += [] if comparison.results.metric == "accuracy" else [ACCURACY]
-    metric = comparison.metric[0].upper() + comparison.metric[1:]
+    on_test_set = f"{comparison.metric_title} on the test set"
     made = [
         _beside_the_paper(
             comparison,
-            _measured(comparison, f"{metric} on the test set", [*decides, MEASURE["rare"]]),
+            _measured(comparison, on_test_set, [*decides, MEASURE["rare"]]),
         ),
         _measured(comparison, "Further measures in the last round", comparison.task_measures),
         _tested(comparison),
