@@ -1,15 +1,26 @@
-"""``python -m experiments run PLAN ...`` runs plans; ``tables`` rewrites those in docs."""
+"""``python -m experiments``: run plans, the queue of long plans, and rewrite tables in docs."""
 
 import argparse
+import sys
+from pathlib import Path
 
-from experiments import signatures
-from experiments.plans import PLANS
-from experiments.running import run_plan
+from cadis.core import CadisError
+from experiments import queue, signatures
+from experiments.plans import PLANS, QUEUE
+from experiments.running import RESULTS, run_plan
 from experiments.tables import rewrite
 
 
 def main() -> None:
-    """Do what was asked for."""
+    """Parse the command line and do what it asks for."""
+    arguments = _parser().parse_args()
+    try:
+        _run(arguments)
+    except CadisError as error:
+        sys.exit(str(error))
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m experiments", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run what is missing of plans")
@@ -18,16 +29,39 @@ def main() -> None:
     run.add_argument("--data-dir", default="", help="folder of the datasets")
     run.add_argument("--seeds", type=int, help="instead of the plan's own number")
     run.add_argument("--at-once", type=int, default=2, help="runs at a time, one process each")
+    text = f"work through the long plans in the background: {', '.join(QUEUE)}"
+    long = commands.add_parser("queue", help=text, description=text)
+    long.add_argument("--status", action="store_true", help="print what is finished and left")
+    long.add_argument("--data-dir", default="", help="folder of the datasets")
+    long.add_argument("--here", action="store_true", help="use this checkout as it is")
+    long.add_argument("--home", type=Path, default=queue.HOME, help=argparse.SUPPRESS)
+    long.add_argument("--results", type=Path, default=RESULTS, help=argparse.SUPPRESS)
     commands.add_parser("tables", help="rewrite the tables in docs")
-    arguments = parser.parse_args()
+    return parser
+
+
+def _run(arguments: argparse.Namespace) -> None:
     if arguments.command == "tables":
         rewrite()
-        return
-    for name in arguments.plans:
-        if name == "signatures":
-            signatures.run(arguments.data_dir)
-            continue
-        run_plan(name, arguments.data_dir, arguments.seeds, arguments.at_once)
+    elif arguments.command == "queue":
+        _run_queue(arguments)
+    else:
+        for name in arguments.plans:
+            if name == "signatures":
+                signatures.run(arguments.data_dir)
+            else:
+                run_plan(name, arguments.data_dir, arguments.seeds, arguments.at_once)
+
+
+def _run_queue(arguments: argparse.Namespace) -> None:
+    if arguments.here and arguments.status:
+        queue.print_status(arguments.home, arguments.results)
+    elif arguments.here:
+        queue.work(arguments.data_dir, arguments.home, arguments.results)
+    elif arguments.status:
+        queue.show_status()
+    else:
+        queue.start(arguments.data_dir)
 
 
 if __name__ == "__main__":

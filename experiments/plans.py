@@ -45,6 +45,7 @@ class Plan:
         variants: a method with options of its own, by name.
         tuned: whether a method has all federations with the first seed only, and further seeds
             with the one that it did best in: federations are then learning rates.
+        minutes: how long one run takes on two cores, roughly; for the estimate of the queue.
     """
 
     title: str
@@ -55,6 +56,7 @@ class Plan:
     target: Mapping[str, float] | float
     variants: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
     tuned: bool = False
+    minutes: float = 5.0
 
     def target_of(self, federation: str) -> float:
         """The accuracy to be reached."""
@@ -78,6 +80,31 @@ _MNIST = {**_HUNDRED, "dataset": "mnist", "model": "mlp"}
 _FASHION = {**_HUNDRED, "dataset": "fashion-mnist", "model": "mlp"}
 _HARD = {"mc": 0.85, "bc": 0.8, "uc": 0.8}
 _EASY = {"pa": 0.9, "iid": 0.9, "dirichlet 0.1": 0.9, "dirichlet 0.5": 0.9}
+
+_PAPER_METHODS = ("fedavg", "fedprox", "fedfa", "feddyn")
+_TABLE_1 = {
+    "clients": 100,
+    "test_clients": 0,
+    "dataset": "mnist",
+    "model": "cnn",
+    "lr": 0.001,
+    "rounds": 500,
+}
+
+
+def _paper_variants(passes: int, threshold: float) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Return CADIS as in the paper with its threshold, and SingleSet with as many steps.
+
+    Args:
+        passes: rounds of SingleSet. One of them trains on the data of all clients, so a tenth of
+            the federation's rounds, with a tenth of the clients in each, does the same work.
+        threshold: the threshold of the paper's CADIS.
+    """
+    return {
+        "cadis-paper": ("cadis-paper", {"threshold": threshold}),
+        "singleset": ("singleset", {"rounds": passes}),
+    }
+
 
 PLANS: dict[str, Plan] = {
     "methods": Plan(
@@ -209,37 +236,83 @@ PLANS: dict[str, Plan] = {
         2,
         0.7,
     ),
-    "cnn": Plan(
-        "MNIST, the CNN of the paper at lr 0.01, 10 rounds",
-        {**_HUNDRED, "dataset": "mnist", "model": "cnn", "lr": 0.01, "rounds": 10},
+    "table1": Plan(
+        "Table I of the paper: MNIST, the CNN, k = 10, lr 0.001, 500 rounds",
+        {**_TABLE_1, "per_round": 10},
         {"mc": _PARTITIONS["mc"]},
-        ("fedavg", "cadis-paper", "cadis"),
+        _PAPER_METHODS,
         1,
         0.85,
+        _paper_variants(passes=50, threshold=0.975),
+        minutes=80,
     ),
-    "table1": Plan(
-        "The paper's row MNIST, k = 10, at its own lr 0.001: the first 8 of 500 rounds",
-        {**_HUNDRED, "dataset": "mnist", "model": "cnn", "lr": 0.001, "rounds": 8},
+    "table1-50": Plan(
+        "Table I of the paper: MNIST, the CNN, k = 50, lr 0.001, 500 rounds",
+        {**_TABLE_1, "per_round": 50},
         {"mc": _PARTITIONS["mc"]},
-        ("fedavg", "cadis"),
+        _PAPER_METHODS,
         1,
+        0.85,
+        {"cadis-paper": ("cadis-paper", {"threshold": 0.975})},
+        minutes=400,
+    ),
+    "table3": Plan(
+        "Table III of the paper: MNIST, the CNN, k = 10, lr 0.001, 500 rounds",
+        {**_TABLE_1, "per_round": 10},
+        {name: _PARTITIONS[name] for name in ("pa", "bc", "uc")},
+        _PAPER_METHODS,
+        1,
+        0.85,
+        _paper_variants(passes=50, threshold=0.975),
+        minutes=80,
+    ),
+    "cnn": Plan(
+        "MNIST and Fashion-MNIST, the CNN, lr 0.01, 100 rounds",
+        {**_HUNDRED, "model": "cnn", "lr": 0.01, "rounds": 100},
+        {
+            f"{label}, {name}": {**_PARTITIONS[name], "dataset": dataset}
+            for label, dataset in (("MNIST", "mnist"), ("Fashion-MNIST", "fashion-mnist"))
+            for name in ("mc", "bc", "uc", "pa")
+        },
+        (*_PAPER_METHODS, "fedavgm", "fedadam"),
+        3,
+        0.8,
+        _paper_variants(passes=10, threshold=0.7),
+        minutes=16,
+    ),
+    "cifar10-small": Plan(
+        "CIFAR-10, the CNN of two convolutions, lr 0.01, 200 rounds",
+        {**_HUNDRED, "dataset": "cifar10", "model": "cnn", "lr": 0.01, "rounds": 200},
+        {name: _PARTITIONS[name] for name in ("mc", "dirichlet 0.1")},
+        (
+            *_PAPER_METHODS,
+            "scaffold",
+            "fedntd",
+            "moon",
+            "fedavgm",
+            "fedadam",
+            "cadis-paper",
+        ),
+        3,
         0.5,
-        {"CADIS (paper), threshold 0.975": ("cadis-paper", {"threshold": 0.975})},
+        minutes=40,
     ),
     "cifar10": Plan(
-        "CIFAR-10, ResNet-9 at lr 0.01, one local epoch, 10 rounds: a short run",
+        "CIFAR-10, ResNet-9, bf16, lr 0.01, 100 rounds (the paper: 500 rounds, lr 0.001)",
         {
             **_HUNDRED,
             "dataset": "cifar10",
             "model": "resnet9",
+            "precision": "bf16",
             "lr": 0.01,
-            "epochs": 1,
-            "rounds": 10,
+            "rounds": 100,
         },
         {"mc": _PARTITIONS["mc"]},
-        _MAIN,
+        ("fedavg", "fedprox", "fedfa"),
         1,
         0.3,
+        {"cadis-paper": ("cadis-paper", {"threshold": 0.95})},
+        minutes=240,
     ),
     "threshold": Plan(
         "Sensitivity to the threshold: digits, 100 clients, 10 a round, 120 rounds",
@@ -263,3 +336,6 @@ PLANS: dict[str, Plan] = {
     ),
 }
 """By the word that is typed."""
+
+QUEUE = ("table1", "table1-50", "table3", "cnn", "cifar10-small", "cifar10")
+"""Plans that take hours, in the order in which the queue works through them."""

@@ -4,18 +4,16 @@ import json
 import multiprocessing
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from cadis.core import RunError, one_thread
-from cadis.engine import Engine
-from cadis.experiment import build_experiment, method_variants, resolve
-from cadis.experiment.census import describe_federation
+from cadis.core import RunError
+from cadis.experiment import method_variants, resolve, run_experiment
+from cadis.experiment.running import OnRound
 from cadis.options import catalogue
-from cadis.runs import RoundRecord, agreement, mean_accuracy, rare_classes
+from cadis.runs import RoundRecord, RunFolder, agreement, mean_accuracy, rare_classes
 from cadis.runs.observations import clusters_of, confidence_of
 from experiments.plans import PLANS, Plan
 
@@ -88,9 +86,9 @@ def _options(plan: Plan, common: Mapping[str, Any]) -> dict[str, Mapping[str, An
     return found
 
 
-def results_of(name: str) -> list[dict[str, Any]]:
-    """What is kept of a plan's runs."""
-    path = RESULTS / f"{name}.jsonl"
+def results_of(name: str, folder: Path | None = None) -> list[dict[str, Any]]:
+    """Return the stored results of a plan, from the repository's folder if none is given."""
+    path = (folder or RESULTS) / f"{name}.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
@@ -125,28 +123,40 @@ def run_plan(name: str, data_dir: str = "", seeds: int | None = None, at_once: i
             pool.shutdown(cancel_futures=True)
 
 
-@one_thread()
-def run_task(task: Task, data_dir: str) -> dict[str, Any]:
-    """One run, in a few numbers."""
-    options = {**task.options, "seed": task.seed, "workers": 1}
-    built = build_experiment(resolve(options, {"data_dir": data_dir} if data_dir else {}))
-    described = describe_federation(built.federation, len(built.federation.classes or ()))
-    history: list[RoundRecord] = []
-    with TemporaryDirectory() as folder:
-        settings, algorithm = built.config.settings.for_engine(), built.config.algorithm
-        engine = Engine(built.model, built.federation, algorithm, settings, Path(folder))
-        try:
-            with closing(engine.rounds(engine.start)) as rounds:
-                history.extend(result.record for result in rounds)
-            diverged = False
-        except RunError:
-            diverged = True
+def run_task(
+    task: Task,
+    data_dir: str,
+    folder: Path | None = None,
+    workers: int | str = 1,
+    on_round: OnRound | None = None,
+) -> dict[str, Any]:
+    """Run a task, or resume it if the folder has an interrupted run, and summarise it.
+
+    Args:
+        task: the run.
+        data_dir: folder of the datasets; empty for the default.
+        folder: where the run and its checkpoint are stored; None for a temporary folder.
+        workers: number of processes, or "auto" for one per core.
+        on_round: called with the result of each round.
+    """
+    if folder is None:
+        with TemporaryDirectory() as temporary:
+            return run_task(task, data_dir, Path(temporary) / "run", workers, on_round)
+    options = {**task.options, "seed": task.seed, "workers": workers}
+    config = resolve(options, {"data_dir": data_dir} if data_dir else {})
+    run = RunFolder(folder)
+    try:
+        run_experiment(config, folder, resume=run.has_rounds(), on_round=on_round)
+        diverged = False
+    except RunError:
+        diverged = True
+    history = run.read_history()
     return {
         "federation": task.federation,
         "method": task.method,
         "seed": task.seed,
         "diverged": diverged,
-        **_summary(history, described),
+        **_summary(history, run.read_json("federation.json")),
     }
 
 

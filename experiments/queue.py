@@ -1,0 +1,227 @@
+"""The queue: experiments that take hours, run one at a time in the background.
+
+``python -m experiments queue`` may be killed at any moment and started again: an interrupted run
+resumes from its checkpoint, and a finished run is never repeated. The runs use a worktree and a
+virtual environment of their own in ``.queue``, at the commit that ``queue_commit`` names, so that
+edits of the checkout cannot change results.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import mean
+
+from filelock import FileLock, Timeout
+from rich.console import Console
+from rich.table import Table
+
+from cadis.core import CadisError
+from cadis.runs import RoundResult
+from experiments.plans import PLANS, QUEUE
+from experiments.running import RESULTS, Task, results_of, run_task, tasks_of
+
+ROOT = Path(__file__).parents[1]
+HOME = ROOT / ".queue"
+"""Worktree, virtual environment, checkpoints and progress of the queue; not in git."""
+
+_COMMIT_FILE = Path(__file__).parent / "queue_commit"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The run that is being worked on.
+
+    Attributes:
+        plan: the name of its plan.
+        federation: the name of the federation.
+        method: the name of the method or variant.
+        seed: the seed.
+        round: rounds that are finished.
+        rounds: rounds of the whole run.
+        seconds: seconds per round since the queue started this run or resumed it.
+    """
+
+    plan: str
+    federation: str
+    method: str
+    seed: int
+    round: int
+    rounds: int
+    seconds: float
+
+
+def start(data_dir: str) -> None:
+    """Work through the queue in the worktree of the fixed commit, at the lowest priority."""
+    _call_in_worktree(["--data-dir", str(Path(data_dir).resolve())] if data_dir else [])
+
+
+def show_status() -> None:
+    """Print the status as the code of the fixed commit sees it."""
+    _call_in_worktree(["--status"])
+
+
+def _call_in_worktree(arguments: list[str]) -> None:
+    python = prepare_worktree()
+    command = [str(python), "-m", "experiments", "queue", "--here", *arguments]
+    command += ["--home", str(HOME), "--results", str(RESULTS)]
+    try:
+        code = subprocess.run(command, cwd=HOME / "tree", check=False).returncode
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code)
+
+
+def prepare_worktree() -> Path:
+    """Create the worktree and its virtual environment if they are missing; return its Python."""
+    commit = _COMMIT_FILE.read_text().strip()
+    tree, venv = HOME / "tree", HOME / "venv"
+    ready = venv / f"ready-{commit}"
+    if not ready.exists():
+        print(f"Preparing {tree} at commit {commit[:10]} ...", flush=True)
+        if tree.exists():
+            _git("-C", str(tree), "checkout", "--quiet", "--detach", commit)
+        else:
+            _git("worktree", "prune")
+            _git("worktree", "add", "--quiet", "--detach", str(tree), commit)
+        subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+        pip = [str(venv / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check"]
+        constraints = ["--constraint", str(tree / "constraints.txt")]
+        subprocess.run([*pip, *constraints, "--editable", str(tree)], check=True)
+        ready.touch()
+    return venv / "bin" / "python"
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(
+        ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise CadisError(f"git {' '.join(arguments)} failed: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def work(data_dir: str, home: Path, results: Path) -> None:
+    """Run what is missing, one run at a time, and store each result as soon as it is there."""
+    os.nice(19 - os.nice(0))
+    home.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(home / "lock", timeout=0):
+            for task in _missing(results):
+                _run(task, data_dir, home, results)
+    except Timeout:
+        raise CadisError("The queue is running already; --status shows its progress.") from None
+    print("The queue is empty.", flush=True)
+
+
+def _missing(results: Path) -> Iterator[Task]:
+    for name in QUEUE:
+        for task in tasks_of(name):
+            if task.key not in _finished(name, results):
+                yield task
+
+
+def _finished(name: str, results: Path) -> set[tuple[str, str, int]]:
+    return {(run["federation"], run["method"], run["seed"]) for run in results_of(name, results)}
+
+
+def _run(task: Task, data_dir: str, home: Path, results: Path) -> None:
+    """Run or resume a task, store its result, then delete its checkpoint."""
+    name = "-".join(map(str, (task.plan, *task.key))).replace(" ", "-").replace(",", "")
+    folder, progress = home / "runs" / name, home / "progress.json"
+    folder.parent.mkdir(exist_ok=True)
+    rounds = int(task.options["rounds"])
+    times = [time.monotonic()]
+
+    def record_progress(result: RoundResult) -> None:
+        times.append(time.monotonic())
+        seconds = (times[-1] - times[0]) / (len(times) - 1)
+        now = Progress(task.plan, *task.key, result.record.round, rounds, seconds)
+        _replace(progress, json.dumps(asdict(now)))
+
+    print(f"{time.strftime('%H:%M')} {task.plan}: {task.key}", flush=True)
+    result = run_task(task, data_dir, folder, "auto", record_progress)
+    result |= {"commit": _git("rev-parse", "HEAD"), "seconds_per_round": _pace(times)}
+    file = results / f"{task.plan}.jsonl"
+    before = file.read_text() if file.exists() else ""
+    _replace(file, before + json.dumps(result) + "\n")
+    shutil.rmtree(folder)
+    progress.unlink(missing_ok=True)
+    shown = "diverged" if result["diverged"] else f"{result['last_ten']:.3f}"
+    print(f"{time.strftime('%H:%M')} {task.plan}: {task.key}: {shown}", flush=True)
+
+
+def _pace(times: list[float]) -> float | None:
+    """Return seconds per round; None if a resumed run had no round left."""
+    return round((times[-1] - times[0]) / (len(times) - 1), 3) if len(times) > 1 else None
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file so that it is never half written, whenever the process is killed."""
+    draft = path.with_name(f".{path.name}.draft")
+    with draft.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def print_status(home: Path, results: Path) -> None:
+    """Print what is finished, what is running and what is left, with an estimate in hours."""
+    current = _current(home)
+    table = Table(title="Queue of experiments")
+    for column in ("plan", "finished", "left", "hours left"):
+        table.add_column(column, justify="left" if column == "plan" else "right")
+    total = 0.0
+    for name in QUEUE:
+        tasks, finished = list(tasks_of(name)), _finished(name, results)
+        left = [task for task in tasks if task.key not in finished]
+        hours = sum(_minutes(task, results, current) for task in left) / 60
+        total += hours
+        done = len(tasks) - len(left)
+        table.add_row(name, f"{done} of {len(tasks)}", str(len(left)), f"{hours:.1f}")
+    table.add_row("all", "", "", f"{total:.1f}")
+    console = Console()
+    console.print(table)
+    state = "Running" if _is_running(home) else "Not running; the next start resumes"
+    if current is None:
+        console.print("Running." if _is_running(home) else "Not running.")
+        return
+    console.print(
+        f"{state}: {current.plan}, {current.federation}, {current.method}, seed {current.seed}: "
+        f"round {current.round} of {current.rounds}, {current.seconds:.1f} s per round."
+    )
+
+
+def _is_running(home: Path) -> bool:
+    home.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(home / "lock", timeout=0):
+            return False
+    except Timeout:
+        return True
+
+
+def _current(home: Path) -> Progress | None:
+    path = home / "progress.json"
+    return Progress(**json.loads(path.read_text())) if path.exists() else None
+
+
+def _minutes(task: Task, results: Path, current: Progress | None) -> float:
+    """Estimate the minutes that a task still takes, from finished runs of its plan if any."""
+    rounds = int(task.options["rounds"])
+    runs = [run for run in results_of(task.plan, results) if run.get("seconds_per_round")]
+    alike = [run for run in runs if run["method"] == task.method]
+    paces = [run["seconds_per_round"] for run in alike or runs if task.method != "singleset"]
+    minutes = mean(paces) * rounds / 60 if paces else PLANS[task.plan].minutes
+    if current and (current.plan, current.federation, current.method, current.seed) == (
+        task.plan,
+        *task.key,
+    ):
+        return (current.rounds - current.round) * current.seconds / 60
+    return minutes
