@@ -23,8 +23,9 @@ from flwr.supercore.task_identity import TaskIdentity
 from torch import nn
 
 from benchmarks.measure import Measured
-from cadis.core import ModelState, mean_state
-from cadis.flower import MethodStrategy
+from cadis.algorithm import mean_state
+from cadis.flower.strategy import MethodStrategy
+from cadis.types import ModelState
 
 MODELS, NUMBERS = 10, 25_000_000
 WIDTHS = {100: 518, 10: 164}

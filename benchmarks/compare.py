@@ -10,7 +10,7 @@ from rich.table import Table
 
 from benchmarks.measure import Measured
 from benchmarks.results import Results, newest, read
-from cadis.core import CadisError
+from cadis.errors import CadisError
 
 NOISE = 5.0
 """Percent that a figure may change by itself, even of a quiet machine."""

@@ -10,9 +10,10 @@ from statistics import median
 from unittest import mock
 
 from benchmarks.measure import Measured, seconds
+from cadis.analysis import describe_federation
 from cadis.engine import Engine
-from cadis.experiment import build_experiment, describe_federation, resolve
-from cadis.runs import RunFolder, RunWriter
+from cadis.experiment import build_experiment, resolve
+from cadis.store import RunFolder, RunWriter
 
 
 def keeping(method: str, rounds: int) -> Measured:

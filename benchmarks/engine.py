@@ -10,10 +10,10 @@ import cadis
 from benchmarks.floor import Floor, Work
 from benchmarks.measure import Measured, seconds
 from benchmarks.pictures import Pair, random_pictures
+from cadis.algorithm.methods import FedAvg
 from cadis.experiment import build_experiment, resolve
-from cadis.methods import FedAvg
 from cadis.models import cnn, small_cnn
-from cadis.runs import RoundResult
+from cadis.server import RoundResult
 from cadis.training import batch_sizes
 
 WORKERS = 2

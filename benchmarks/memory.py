@@ -8,7 +8,7 @@ import torch
 
 import cadis
 from benchmarks.measure import Measured
-from cadis.methods import METHODS
+from cadis.algorithm.methods import METHODS
 from cadis.models import cnn
 
 FEW, MANY, ROUNDS = 50, 250, 25

@@ -10,12 +10,12 @@ import torch
 
 from benchmarks.measure import Measured
 from benchmarks.pictures import random_pictures
-from cadis.core import one_thread
 from cadis.data import Examples
 from cadis.engine import Engine, EngineSettings, Federation
-from cadis.experiment import resolve
-from cadis.experiment.variants import ALL, method_variants
+from cadis.experiment import method_variants, resolve
+from cadis.experiment.variants import ALL
 from cadis.models import cnn
+from cadis.rng import one_thread
 from cadis.training import LocalSettings
 
 _CLIENTS, _PER_ROUND, _PICTURES = 10, 5, 96

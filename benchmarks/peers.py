@@ -23,9 +23,9 @@ from torch.nn import functional as F
 
 import cadis
 from benchmarks.measure import Measured, SkippedError
-from cadis.methods import FedAvg
+from cadis.algorithm.methods import FedAvg
 from cadis.models import cnn
-from cadis.runs import RoundResult
+from cadis.server import RoundResult
 
 CLIENTS, PER_ROUND, PICTURES, EPOCHS, BATCH, LR, WORKERS = 100, 10, 290, 5, 8, 0.01, 2
 TEST = CLIENTS

@@ -10,9 +10,9 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.similarity import agreements
+from cadis.algorithm.methods import CADISPaper
 from cadis.experiment import preset_names, read_preset, resolve, run_experiment
-from cadis.methods import CADISPaper
-from cadis.runs import RunFolder
+from cadis.store import RunFolder
 
 _CLIENTS_TRAINED = 20
 """Rounds are run until so many clients have been trained."""

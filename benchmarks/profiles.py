@@ -11,10 +11,13 @@ import torch
 from torch import Tensor
 
 from benchmarks.measure import Measured
-from cadis.core import ClientProfiles, TensorState, generator_for, unit
-from cadis.core.profiles import Table
-from cadis.methods.grouping import group_by_profiles
-from cadis.runs import agreement
+from cadis.algorithm import unit
+from cadis.algorithm.methods.cadis import ClientProfiles
+from cadis.algorithm.methods.cadis.cluster_participants import group_by_profiles
+from cadis.algorithm.methods.cadis.profiles import Table
+from cadis.rng import generator_for
+from cadis.store import agreement
+from cadis.types import TensorState
 
 CLIENTS, PER_ROUND, CLUSTERS, ROUNDS = 1_000_000, 1_000, 5, 150
 

@@ -10,22 +10,16 @@ import numpy as np
 import torch
 
 from benchmarks.measure import Measured, seconds
-from cadis.algorithm import Algorithm
+from cadis._io import to_toml
+from cadis.algorithm import options_of
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import CADISPaper
+from cadis.algorithm.methods.cadis import SimilarityMatrix
 from cadis.analysis import Comparison, read_results
-from cadis.core import SimilarityMatrix, one_thread
-from cadis.methods import CADISPaper
-from cadis.options import options_of
 from cadis.report import draw_figures, write_report, write_results
-from cadis.runs import (
-    HistoryWriter,
-    RoundRecord,
-    RunFolder,
-    Seconds,
-    numbers,
-    replace_text,
-    summarise,
-    to_toml,
-)
+from cadis.rng import one_thread
+from cadis.server import RoundRecord, Seconds, numbers
+from cadis.store import HistoryWriter, RunFolder, replace_text, summarise
 from cadis.training import Evaluation
 
 CLIENTS, PER_ROUND, ROUNDS, CLUSTERS, CLASSES = 2000, 100, 60, 5, 10

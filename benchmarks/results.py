@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from benchmarks.measure import Measured
-from cadis.core import CadisError
+from cadis.errors import CadisError
 
 FOLDER = Path(__file__).parent / "results"
 _PACKAGES = ("torch", "numpy", "flwr", "ray")

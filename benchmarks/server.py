@@ -14,9 +14,13 @@ import numpy as np
 import torch
 
 from benchmarks.measure import Measured, seconds
-from cadis.core import ClientUpdate, Message, ModelState, ObservedPairs, generator_for
-from cadis.methods import Aggregation, CADISPaper, ServerRound, ServerState
-from cadis.runs import Checkpoint, HistoryWriter, RoundRecord, RunState, Seconds, numbers
+from cadis.algorithm import Aggregation, ServerRound, ServerState
+from cadis.algorithm.methods import CADISPaper
+from cadis.algorithm.methods.cadis import ObservedPairs
+from cadis.rng import generator_for
+from cadis.server import RoundRecord, RunState, Seconds, numbers
+from cadis.store import Checkpoint, HistoryWriter
+from cadis.types import ClientUpdate, Message, ModelState
 
 PER_ROUND, CLUSTERS, HEAD, TIMES = 100, 5, 512 * 10 + 10, 25
 NOTHING, ZERO = torch.zeros(0), torch.zeros(0).long()

@@ -12,9 +12,11 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.metrics import adjusted_rand_score
 
+from cadis.algorithm.methods.cadis import cluster, rescale
 from cadis.analysis import error, growing
-from cadis.core import ClientId, cluster, rescale
-from cadis.runs import RoundRecord, RunFolder
+from cadis.server import RoundRecord
+from cadis.store import RunFolder
+from cadis.types import ClientId
 
 THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975)
 GAMMAS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.34)

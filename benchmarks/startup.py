@@ -15,7 +15,7 @@ import cadis
 from benchmarks.measure import Measured, seconds
 from benchmarks.tail import random_clients
 from cadis.models import small_cnn
-from cadis.runs import RoundResult
+from cadis.server import RoundResult
 
 _WORDED = ("run", "compare", "report x", "partition")
 MANY, SIZE, SIDE, PER_ROUND = 10_000, 14, 8, 100

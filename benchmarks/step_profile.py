@@ -19,14 +19,14 @@ from benchmarks.floor import Work, bare_steps
 from benchmarks.measure import seconds
 from benchmarks.pictures import random_pictures
 from benchmarks.steps import flops_per_example
-from cadis.algorithm import Algorithm
-from cadis.core import Message
+from cadis.algorithm import Method
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import CADIS, FedAvg
 from cadis.data import Examples
 from cadis.engine.allocator import keep_freed_memory
-from cadis.methods import CADIS, FedAvg, Method
 from cadis.models import FlatModel, cnn, resnet9
-from cadis.training import LocalSettings, reply_to
-from cadis.training.local import Precision
+from cadis.training import LocalSettings, Precision, reply_to
+from cadis.types import Message
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, int, int], int]] = {
     "FedAvg CNN": (lambda: cnn(1, 28, 28, 10), (1, 28, 28), 160),

@@ -17,13 +17,14 @@ from torch import nn
 
 from benchmarks.measure import Measured, seconds
 from benchmarks.pictures import Pair, random_pictures
-from cadis.algorithm import Algorithm
-from cadis.core import one_thread
+from cadis.algorithm import Method
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import CADIS, FedAvg
 from cadis.data import Examples
 from cadis.engine import Engine, EngineSettings, Federation
 from cadis.experiment import build_experiment, resolve
-from cadis.methods import CADIS, FedAvg, Method
 from cadis.models import cnn, resnet9, resnet18
+from cadis.rng import one_thread
 from cadis.training import LocalSettings, batch_sizes
 
 _SIDE = 1536

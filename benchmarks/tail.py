@@ -8,7 +8,7 @@ from torch import Tensor, nn
 import cadis
 from benchmarks.measure import Measured
 from cadis.models import cnn, small_cnn
-from cadis.runs import RoundRecord
+from cadis.server import RoundRecord
 
 Pair = tuple[Tensor, Tensor]
 LIMIT = 0.1

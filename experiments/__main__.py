@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from cadis.core import CadisError
+from cadis.errors import CadisError
 from experiments import queue, signatures
 from experiments.plans import PLANS, QUEUE
 from experiments.running import RESULTS, run_plan

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from statistics import mean, stdev
 from typing import Any
 
-from cadis.options import catalogue
-from cadis.options.catalogue import Entry
+from cadis.algorithm import catalogue
+from cadis.algorithm.catalogue import Entry
 from experiments.plans import PLANS
 from experiments.running import results_of, rounds_to, score
 

@@ -21,8 +21,8 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.table import Table
 
-from cadis.core import CadisError
-from cadis.runs import RoundResult
+from cadis.errors import CadisError
+from cadis.server import RoundResult
 from experiments.plans import PLANS, QUEUE
 from experiments.running import RESULTS, Task, results_of, run_task, tasks_of
 

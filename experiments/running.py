@@ -9,12 +9,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from cadis.core import RunError
+from cadis.algorithm import catalogue
+from cadis.errors import RunError
 from cadis.experiment import method_variants, resolve, run_experiment
-from cadis.experiment.running import OnRound
-from cadis.options import catalogue
-from cadis.runs import RoundRecord, RunFolder, agreement, mean_accuracy, rare_classes
-from cadis.runs.observations import clusters_of, confidence_of
+from cadis.server import OnRound, RoundRecord
+from cadis.store import RunFolder, agreement, mean_accuracy, rare_classes
+from cadis.store.observations import clusters_of, confidence_of
 from experiments.plans import PLANS, Plan
 
 RESULTS = Path(__file__).parent / "results"

@@ -20,20 +20,13 @@ from sklearn.metrics import silhouette_score
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
-from cadis.algorithm import Algorithm
-from cadis.core import (
-    class_profiles,
-    cluster,
-    found_clusters,
-    join,
-    one_thread,
-    rescale,
-    unit,
-)
+from cadis.algorithm import unit
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods.cadis import class_profiles, cluster, found_clusters, join, rescale
 from cadis.engine import Engine
-from cadis.experiment import build_experiment, resolve
-from cadis.experiment.behaviour import HeadKeeping
-from cadis.runs import agreement
+from cadis.experiment import HeadKeeping, build_experiment, resolve
+from cadis.rng import one_thread
+from cadis.store import agreement
 from experiments.running import RESULTS
 
 FILE = RESULTS / "signatures.jsonl"

@@ -10,7 +10,7 @@ import hypothesis
 import pytest
 import torch
 
-from cadis.data import CATALOGUE, find
+from cadis.data.published import CATALOGUE, find
 
 torch.set_num_threads(1)
 

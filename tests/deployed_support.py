@@ -14,9 +14,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import cadis
-from cadis.core import derive_seed
 from cadis.models import MODELS
-from cadis.runs import RoundRecord, RunFolder
+from cadis.rng import derive_seed
+from cadis.server import RoundRecord
+from cadis.store import RunFolder
 from processes import Processes, wait_until
 from support import small_federation
 

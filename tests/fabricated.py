@@ -9,25 +9,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cadis.algorithm import Algorithm
-from cadis.core import cluster, rescale
-from cadis.methods import CADIS, METHODS, Method
-from cadis.options import options_of
-from cadis.runs import (
+from cadis._io import to_toml
+from cadis.algorithm import Method, options_of
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import CADIS, METHODS
+from cadis.algorithm.methods.cadis import cluster, rescale
+from cadis.server import ModelRecord, Rejection, RoundRecord, Seconds, numbers
+from cadis.store import (
     HistoryWriter,
-    Rejection,
-    RoundRecord,
     RunFolder,
-    Seconds,
     Study,
     StudyFolder,
     Variant,
     replace_text,
     summarise,
-    to_toml,
 )
-from cadis.runs.arrays import numbers
-from cadis.runs.record import ModelRecord
 from cadis.training import Evaluation
 
 CLASSES = ["ant", "bee", "cat", "dog", "<img src=x onerror=alert(1)>"]

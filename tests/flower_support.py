@@ -17,14 +17,16 @@ from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 from torch import nn
 
-from cadis.algorithm import Algorithm
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.local_optimizers import SGD
+from cadis.algorithm.methods import CADIS, FedAvg, FedDyn, FedProx
+from cadis.algorithm.samplers import Clusters, FedCluster, HiCS, PowerOfChoice
+from cadis.algorithm.server_optimizers import Adam, Momentum
+from cadis.algorithm.transforms import Clip, Noise, NormBound, TopK
 from cadis.engine import Federation
-from cadis.flower import MethodStrategy, introduce, local_evaluate, local_train, server_test
-from cadis.local_optimizers import SGD
-from cadis.methods import CADIS, FedAvg, FedDyn, FedProx
-from cadis.samplers import Clusters, FedCluster, HiCS, PowerOfChoice
-from cadis.server_optimizers import Adam, Momentum
-from cadis.transforms import Clip, Noise, NormBound, TopK
+from cadis.flower.client import introduce, local_evaluate, local_train
+from cadis.flower.evaluation import server_test
+from cadis.flower.strategy import MethodStrategy
 from fedcm import FedCM
 from fesem import FeSEM
 from round_robin import RoundRobin

@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt
 
-from cadis.methods import Defaults
-from cadis.samplers import Uniform
+from cadis.algorithm import Defaults
+from cadis.algorithm.samplers import Uniform
 
 
 @dataclass(frozen=True)

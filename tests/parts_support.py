@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from cadis.core import Message, ModelState
+from cadis.types import Message, ModelState
 
 
 def snapshot(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

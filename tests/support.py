@@ -9,17 +9,18 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cadis.algorithm import Algorithm
-from cadis.core import ClientId, ClientUpdate, Message, ModelState, TensorState
+from cadis.algorithm import LocalView, Method, Reply, ServerState, Step
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import METHODS
+from cadis.algorithm.tasks import Classification
 from cadis.data import Examples
 from cadis.engine import Engine, EngineSettings, Federation
-from cadis.methods import METHODS, LocalView, Method, Reply, ServerState, Step
 from cadis.models import FlatModel
-from cadis.runs import RoundResult, RunState
-from cadis.tasks import Classification
+from cadis.server import RoundResult, RunState
 from cadis.training import Client, Evaluation, LocalSettings
 from cadis.training import evaluate as evaluate_task
 from cadis.training import view_of as view_of_task
+from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
 
 ALL_METHODS = [kind() for kind in METHODS.values()]
 

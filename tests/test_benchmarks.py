@@ -17,8 +17,8 @@ from benchmarks.measure import Measured
 from benchmarks.peers import check_same_work
 from benchmarks.results import FOLDER, Results, newest, read, results_now, save
 from benchmarks.steps import fedavg_cnn, flops_per_example, rounds_of, tabular
-from cadis.core import CadisError
-from cadis.methods import CADIS, FedAvg
+from cadis.algorithm.methods import CADIS, FedAvg
+from cadis.errors import CadisError
 
 ROOT = Path(__file__).parents[1]
 FAST = Measured("step / arithmetic", 1.7, 1.35, note="5 rounds")

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from cadis.algorithm.local_optimizers import LOCAL_OPTIMIZERS
+from cadis.algorithm.methods import METHODS
+from cadis.algorithm.samplers import SAMPLERS
+from cadis.algorithm.server_optimizers import SERVER_OPTIMIZERS
+from cadis.algorithm.tasks import TASKS
+from cadis.algorithm.transforms import TRANSFORMS
 from cadis.cli import commands
-from cadis.local_optimizers import LOCAL_OPTIMIZERS
-from cadis.methods import METHODS
-from cadis.runs import RunFolder
-from cadis.samplers import SAMPLERS
-from cadis.server_optimizers import SERVER_OPTIMIZERS
-from cadis.tasks import TASKS
+from cadis.store import RunFolder
 from cadis.training.augmentation import AUGMENTATIONS
-from cadis.transforms import TRANSFORMS
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "parts.md").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ pytest.importorskip("mkdocs")
 from mkdocs.exceptions import PluginError
 
 import cadis
-from cadis.methods import METHODS
+from cadis.algorithm.methods import METHODS
 from website import offline, reference, repository
 
 ROOT = Path(__file__).parents[1]
@@ -25,7 +25,9 @@ def test_all_that_is_public_is_in_the_reference() -> None:
 
 def test_every_method_is_listed_once_under_what_it_is_about() -> None:
     text = reference.on_page_markdown(f"# Methods\n\n{reference.HERE}\n")
-    assert text.startswith("# Methods\n\n## Clustered aggregation\n\n::: cadis.methods.CADIS\n")
+    assert text.startswith(
+        "# Methods\n\n## Clustered aggregation\n\n::: cadis.algorithm.methods.CADIS\n"
+    )
     listed = re.findall(r"^::: cadis\.methods\.(\w+)$", text, re.MULTILINE)
     assert sorted(listed) == sorted(method.__name__ for method in METHODS.values())
 

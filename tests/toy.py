@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cadis.data.examples import Scaling
+from cadis.data import Scaling
 from cadis.data.published import Form, Published, cifar_binary, idx_form
 
 

@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from cadis.runs import RoundRecord, RunFolder
+from cadis.server import RoundRecord
+from cadis.store import RunFolder
 from cadis.trackers import Tracker, open_tracker, scalars
 
 NAMES = ["a", "b", "c", "d", "e"]

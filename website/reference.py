@@ -3,8 +3,8 @@
 import re
 from typing import Any
 
-from cadis.core import About
-from cadis.methods import METHODS
+from cadis.algorithm import About
+from cadis.algorithm.methods import METHODS
 
 HERE = "<!-- all methods -->"
 ROLE = re.compile(r":(?:attr|class|data|func|meth|mod):<code>~?([^<]+)</code>")

@@ -4,8 +4,8 @@ The same by options:  cadis run --method cadis --server-optimizer adam --server-
 """
 
 import cadis
+from cadis.algorithm.server_optimizers import Adam
 from cadis.experiment import build_experiment, resolve
-from cadis.server_optimizers import Adam
 
 
 def main(rounds: int = 20) -> cadis.RunResult:

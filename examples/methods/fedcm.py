@@ -11,8 +11,8 @@ import torch
 from annotated_types import Gt, Le
 from torch import Tensor
 
-from cadis.core import ClientId, ClientUpdate, Message, ModelState, TensorState
-from cadis.methods import Defaults, Finished, ServerRound, ServerState, Step, Training, Weighing
+from cadis.algorithm import Defaults, Finished, ServerRound, ServerState, Step, Training, Weighing
+from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
 
 
 @dataclass(frozen=True)

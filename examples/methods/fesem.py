@@ -11,9 +11,9 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from cadis import core
-from cadis.core import ClientId, ClientUpdate, Message, ModelState
-from cadis.methods import Aggregation, Defaults, ServerRound, ServerState, weighted_models
+from cadis import algorithm
+from cadis.algorithm import Aggregation, Defaults, ServerRound, ServerState, weighted_models
+from cadis.types import ClientId, ClientUpdate, Message, ModelState, ids_from_tensor, ids_to_tensor
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class FeSEM(Defaults):
         if client in _nearest(state):
             return super().broadcast(server_round, state, client)
         equal = torch.full((self.num_models,), 1 / self.num_models, dtype=torch.float64)
-        return Message({"model-0": core.mean_state([*state.models.values()], equal)})
+        return Message({"model-0": algorithm.mean_state([*state.models.values()], equal)})
 
     def aggregate(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
@@ -55,7 +55,7 @@ class FeSEM(Defaults):
             known[update.client_id] = number
             named.append(replace(update, message=Message({f"model-{number}": update.model})))
         means, weights = weighted_models(named, self.weigh(server_round, updates, state).weights)
-        ids = core.ids_to_tensor([*known])
+        ids = ids_to_tensor([*known])
         memory = {"clients": ids, "nearest": torch.tensor([*known.values()])}
         return Aggregation(means, memory, weights, {"clusters": nearest})
 
@@ -76,5 +76,5 @@ def _nearest(state: ServerState) -> dict[ClientId, int]:
     """By client, the number of the model that it belongs to."""
     if not state.memory:
         return {}
-    clients = core.ids_from_tensor(state.memory["clients"])
+    clients = ids_from_tensor(state.memory["clients"])
     return dict(zip(clients, state.memory["nearest"].tolist(), strict=True))

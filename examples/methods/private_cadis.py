@@ -4,8 +4,8 @@ The same by options:  cadis run --method cadis --clip 1.0 --noise 0.1
 """
 
 import cadis
+from cadis.algorithm.transforms import Clip, Noise
 from cadis.experiment import build_experiment, resolve
-from cadis.transforms import Clip, Noise
 
 
 def main(rounds: int = 20) -> cadis.RunResult:

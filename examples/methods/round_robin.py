@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from cadis.core import ClientId, TensorState, ids_from_tensor, ids_to_tensor
-from cadis.samplers import SampledRound, SamplerRound
+from cadis.algorithm.samplers import SampledRound, SamplerRound
+from cadis.types import ClientId, TensorState, ids_from_tensor, ids_to_tensor
 
 
 @dataclass(frozen=True)

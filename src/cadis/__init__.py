@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cadis.algorithm import Algorithm
-    from cadis.api import ComparisonResult, compare, run
-    from cadis.core import CadisError, RunError
-    from cadis.experiment import RunResult
-    from cadis.inference import Prediction, Predictor, load
-    from cadis.methods import (
+    from cadis.algorithm.methods import (
         CADIS,
         CFL,
         FLHC,
@@ -44,6 +40,9 @@ if TYPE_CHECKING:
         FedYogi,
         SingleSet,
     )
+    from cadis.errors import CadisError, RunError
+    from cadis.experiment import ComparisonResult, RunResult, compare, run
+    from cadis.inference import Prediction, Predictor, load
 
 __all__ = [
     "CADIS",
@@ -85,17 +84,17 @@ __all__ = [
     "run",
 ]
 
-_HOMES = dict.fromkeys(__all__, "methods") | {
+_HOMES = dict.fromkeys(__all__, "algorithm.methods") | {
     "Algorithm": "algorithm",
-    "CadisError": "core",
-    "ComparisonResult": "api",
+    "CadisError": "errors",
+    "ComparisonResult": "experiment",
     "Prediction": "inference",
     "Predictor": "inference",
-    "compare": "api",
-    "RunError": "core",
+    "compare": "experiment",
+    "RunError": "errors",
     "RunResult": "experiment",
     "load": "inference",
-    "run": "api",
+    "run": "experiment",
 }
 """Where each name is from."""
 

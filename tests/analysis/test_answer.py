@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from cadis.algorithm.methods import CADIS, FedAvg, FedProx
 from cadis.analysis import Comparison, answer, details, read_results
-from cadis.methods import CADIS, FedAvg, FedProx
 from cadis.report.tables import notes, sheets
-from cadis.runs import RoundRecord
+from cadis.server import RoundRecord
 from fabricated import write_run, write_study
 
 CLAIMS = ("wins", "ahead", "best", "highest")

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from cadis.algorithm.methods import CADIS, FedAvg, SingleSet
 from cadis.analysis import RunData, naming, read_results
-from cadis.core import CadisError
-from cadis.methods import CADIS, FedAvg, SingleSet
+from cadis.errors import CadisError
 from cadis.report import page_data
-from cadis.runs import RunFolder
+from cadis.store import RunFolder
 from fabricated import write_run, write_study
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cadis.algorithm.methods import FedAvg
 from cadis.analysis import RunData, at_times, clocks_of, time_axis
-from cadis.methods import FedAvg
-from cadis.runs import RoundRecord
+from cadis.server import RoundRecord
 from fabricated import write_run
 
 

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
+from cadis.algorithm.methods import CADIS, FedAvg, SingleSet
 from cadis.analysis import HEADLINE, MEASURE, Comparison, answer, details, read_results
-from cadis.methods import CADIS, FedAvg, SingleSet
 from fabricated import with_clock, write_run, write_study
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from cadis._io.natural_sort import natural
 from cadis.analysis import steady
-from cadis.core import ClientId
-from cadis.data.naming import natural
+from cadis.types import ClientId
 
 UNKNOWN: dict[ClientId, int | None] = dict.fromkeys("abcdef")
 ROUNDS: list[dict[ClientId, int]] = [

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import torch
 
+from cadis.algorithm.methods import CADIS
+from cadis.algorithm.methods.cadis import SimilarityMatrix, cluster, rescale
 from cadis.analysis import RunData, convergence, frames, growing, spread_rounds
-from cadis.core import SimilarityMatrix, cluster, rescale
-from cadis.methods import CADIS
-from cadis.runs import replay
+from cadis.store import replay
 from fabricated import write_run
 
 

@@ -2,10 +2,11 @@ from pathlib import Path
 
 import pytest
 
+from cadis.algorithm import Method
+from cadis.algorithm.methods import CADIS, FedAvg
 from cadis.analysis import Comparison, answer, read_folder, read_results
-from cadis.core import CadisError
-from cadis.methods import CADIS, FedAvg, Method
-from cadis.runs import RunFolder
+from cadis.errors import CadisError
+from cadis.store import RunFolder
 from fabricated import federation, write_run, write_study
 
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from cadis._io import read_toml, to_toml
+from cadis.algorithm.methods import CADIS, CADISPaper, FedAvg, SingleSet
 from cadis.analysis import Comparison, RunData, answer, read_results
-from cadis.methods import CADIS, CADISPaper, FedAvg, SingleSet
 from cadis.report import draw_figures, page_data
-from cadis.runs import HistoryWriter, RoundRecord, RunFolder, read_toml, replace_text, to_toml
+from cadis.server import RoundRecord
+from cadis.store import HistoryWriter, RunFolder, replace_text
 from fabricated import with_measures, write_run
 
 OWN = "gone/mymethod.py:Mine"

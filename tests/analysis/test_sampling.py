@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from cadis.analysis import RunData, convergence, frames, growing, read_results, sample
-from cadis.core import SimilarityMatrix, transitive
-from cadis.methods import CADIS
+from cadis.algorithm.methods import CADIS
+from cadis.algorithm.methods.cadis import SimilarityMatrix, transitive
+from cadis.analysis import RunData, convergence, frames, growing, read_results
 from cadis.report import page_data, summary_text
-from cadis.runs import replay
+from cadis.store import replay, sample
 from fabricated import write_run
 
 

@@ -4,9 +4,9 @@ from statistics import fmean, pstdev
 
 import pytest
 
+from cadis.algorithm.methods import CADIS, FedAvg, SingleSet
 from cadis.analysis import RunData, Scores
-from cadis.methods import CADIS, FedAvg, SingleSet
-from cadis.runs import RoundRecord
+from cadis.server import RoundRecord
 from fabricated import with_measures, write_run
 
 

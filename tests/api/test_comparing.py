@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import cadis
-from cadis.runs import StudyFolder
+from cadis.store import StudyFolder
 from support import small_federation, small_model
 
 QUICK: dict[str, Any] = {

@@ -14,15 +14,16 @@ import torch
 from torch import Tensor, nn
 
 import cadis
-from cadis.core import CadisError
+from cadis._io import read_toml, to_toml
+from cadis.algorithm.local_optimizers import SGD
+from cadis.algorithm.methods import METHODS, FedAvg
+from cadis.algorithm.transforms import Clip
 from cadis.data import Subsets
 from cadis.engine import Federation
-from cadis.local_optimizers import SGD
-from cadis.methods import METHODS, FedAvg
+from cadis.errors import CadisError
 from cadis.models import MODELS
-from cadis.runs import RunFolder, read_toml, to_toml
-from cadis.runs.checkpoint import Manifest
-from cadis.transforms import Clip
+from cadis.store import RunFolder
+from cadis.store.checkpoint import Manifest
 from own_parts import write_parts
 from support import blobs, small_federation, small_model
 

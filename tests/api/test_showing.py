@@ -13,13 +13,14 @@ import pytest
 import torch
 
 import cadis
-from cadis.core import CadisError
+from cadis.analysis import Census
 from cadis.data import Examples, Subsets
 from cadis.engine import Federation
-from cadis.experiment import Census
-from cadis.experiment.left_out import LeftOut
+from cadis.errors import CadisError
+from cadis.experiment.rejection_log import LeftOut
 from cadis.report.notebook import NotebookBar
-from cadis.runs import Rejection, RoundResult, RunFolder
+from cadis.server import Rejection, RoundResult
+from cadis.store import RunFolder
 from support import blobs, small_federation, small_model
 from tracker_support import skip_without
 

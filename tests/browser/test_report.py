@@ -5,11 +5,12 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from browser_support import pixels, settled, shown
+from cadis.algorithm.methods import CADIS
 from cadis.analysis import read_results
 from cadis.experiment import grid_variants, parse_grid
-from cadis.methods import CADIS
 from cadis.report import write_report
-from cadis.runs import RoundRecord, Study, StudyFolder
+from cadis.server import RoundRecord
+from cadis.store import Study, StudyFolder
 from fabricated import with_clock, with_measures, write_run, write_study
 
 CHARTS = ["accuracy", "federation", "matrix", "weights", "flow", "confusion-0", "confusion-1",

@@ -13,7 +13,7 @@ from pathlib import Path
 from playwright.sync_api import Browser
 
 from browser_support import shown
-from cadis.methods import CADIS
+from cadis.algorithm.methods import CADIS
 from fabricated import write_run
 
 STATUS = "document.querySelector('#status').textContent"

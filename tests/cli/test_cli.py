@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from cadis.algorithm.methods import METHODS
 from cadis.cli import commands
-from cadis.methods import METHODS
 
 QUICK = ["--rounds", "3", "--epochs", "1", "--per-round", "4", "--workers", "1"]
 

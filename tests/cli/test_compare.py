@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from cadis.algorithm.methods import CADIS, FedAvg
 from cadis.cli import commands
-from cadis.methods import CADIS, FedAvg
-from cadis.runs import RunFolder, StudyFolder
+from cadis.store import RunFolder, StudyFolder
 from fabricated import write_run
 from tracker_support import skip_without
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from safetensors.torch import load_file
 
 from cadis.cli import commands
-from cadis.data import CATALOGUE
+from cadis.data.published import CATALOGUE
 from support import draw_picture, draw_pills
 from toy import TOY, put
 

@@ -9,7 +9,7 @@ import pytest
 
 from cadis.cli import guard
 from cadis.cli.guard import guarded
-from cadis.core import CadisError, RunError
+from cadis.errors import CadisError, RunError
 
 
 def raising(error: BaseException) -> int:

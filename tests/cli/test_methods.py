@@ -3,11 +3,11 @@
 import pytest
 from click.testing import CliRunner
 
+from cadis.algorithm import catalogue
+from cadis.algorithm.catalogue import KINDS_OF_METHODS, Entry
+from cadis.algorithm.methods import METHODS
+from cadis.algorithm.samplers import SAMPLERS
 from cadis.cli import commands
-from cadis.methods import METHODS
-from cadis.options import catalogue
-from cadis.options.catalogue import KINDS_OF_METHODS, Entry
-from cadis.samplers import SAMPLERS
 
 ENTRIES = [entry for entries in catalogue().values() for entry in entries]
 

@@ -12,10 +12,12 @@ import torch
 from click.testing import CliRunner, Result
 from safetensors.torch import load_file
 
+from cadis._io import read_toml
+from cadis.algorithm import KINDS, names_of
 from cadis.cli import commands
 from cadis.cli.options import parts_in
-from cadis.options import KINDS, PARTITION, names_of, qualified
-from cadis.runs import RunFolder, StudyFolder, read_toml
+from cadis.experiment import PARTITION, qualified
+from cadis.store import RunFolder, StudyFolder
 from own_parts import write_parts
 
 QUICK = ["--rounds", "2", "--epochs", "1", "--clients", "8", "--per-round", "4", "--workers", "1"]
@@ -139,7 +141,7 @@ def test_parameters_of_a_users_own_part_are_options(
         (["run", "--method", "own.py:Halve"], "Halve lacks pools_clients, "),
         (
             ["run", "--sampler", "own.py:Mine"],
-            "Mine lacks choose and learn; cadis.samplers.Sampler",
+            "Mine lacks choose and learn; cadis.algorithm.samplers.Sampler",
         ),
         (
             ["run", "--method", "own.py:Mine", "--parameter", "x"],

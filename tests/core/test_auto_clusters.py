@@ -11,9 +11,11 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 from torch import Tensor
 
-from cadis.core import contrast_cut, found_clusters, generator_for, join, unit
-from cadis.core.auto_clusters import Cut, repeatability
-from cadis.runs import agreement
+from cadis.algorithm import unit
+from cadis.algorithm.methods.cadis import Cut, contrast_cut, found_clusters, join
+from cadis.algorithm.methods.cadis.auto_clusters import repeatability
+from cadis.rng import generator_for
+from cadis.store import agreement
 
 
 def test_the_contrast_by_hand() -> None:

@@ -6,8 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cadis.core import all_finite, fresh, in_chunks, one_thread, squared_distance, weighted_mean
-from cadis.core.bandwidth import mean_into
+from cadis._io import all_finite, fresh, in_chunks, squared_distance
+from cadis._io.chunked import mean_into
+from cadis.algorithm import weighted_mean
+from cadis.rng import one_thread
 
 SEVERAL = 2**19 + 82
 """More numbers than two chunks hold, and not a whole number of them."""

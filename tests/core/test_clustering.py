@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadis.core import cluster, rescale, threshold_at
+from cadis.algorithm.methods.cadis import cluster, rescale, threshold_at
 
 
 def components_by_search(adjacent: list[list[bool]]) -> list[int]:

@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cadis.core import one_thread
-from cadis.core.ddpg import (
+from cadis.algorithm.methods.feddrl.ddpg import (
     Agent,
     Learning,
     Replay,
@@ -20,6 +19,7 @@ from cadis.core.ddpg import (
     to_tensors,
     worth,
 )
+from cadis.rng import one_thread
 from support import same
 
 LEARNING = Learning(hidden=8, batch=16, actor_lr=1e-3)

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadis.core import distillation_loss, not_true_loss
-from cadis.core.distillation import Bandwidth
+from cadis.algorithm.methods.cadis import distillation_loss, not_true_loss
+from cadis.algorithm.methods.cadis.distillation import Bandwidth
 
 Rows = list[list[float]]
 

@@ -3,7 +3,9 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from cadis.core import CadisError, ClientId, ObservedPairs, SimilarityMatrix, instance_similarity
+from cadis.algorithm.methods.cadis import ObservedPairs, SimilarityMatrix, instance_similarity
+from cadis.errors import CadisError
+from cadis.types import ClientId
 
 
 def pair_of(similarity: float) -> torch.Tensor:

@@ -8,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cadis.core import ClientProfiles, class_profiles, client_keys, generator_for, unit
-from cadis.core.profiles import LONGEST
+from cadis.algorithm import unit
+from cadis.algorithm.methods.cadis import ClientProfiles, class_profiles
+from cadis.algorithm.methods.cadis.profiles import LONGEST
+from cadis.rng import generator_for
+from cadis.types import client_keys
 
 
 def some_profiles(number: int, classes: int, seed: int) -> Tensor:

@@ -5,7 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadis.core import CadisError, ClientId, SimilarityMatrix, instance_similarity
+from cadis.algorithm.methods.cadis import SimilarityMatrix, instance_similarity
+from cadis.errors import CadisError
+from cadis.types import ClientId
 
 
 def brute_force_cosine(a: list[float], b: list[float]) -> float:

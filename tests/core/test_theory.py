@@ -7,23 +7,22 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cadis.core import (
-    CadisError,
-    SimilarityMatrix,
+from cadis.algorithm.methods import FedAvg
+from cadis.algorithm.methods.cadis import SimilarityMatrix, instance_similarity
+from cadis.data import Examples, digits
+from cadis.errors import CadisError
+from cadis.models import FlatModel, small_cnn
+from cadis.rng import generator_for
+from cadis.training import LocalSettings
+from support import train_locally
+from theory import (
     balanced_loss,
     cadis_limit,
     cosine_bounds,
     expected_rounds_bound,
     fedavg_limit,
-    generator_for,
-    instance_similarity,
     present_classes,
 )
-from cadis.data import Examples, digits
-from cadis.methods import FedAvg
-from cadis.models import FlatModel, small_cnn
-from cadis.training import LocalSettings
-from support import train_locally
 
 
 def exact_expected_rounds(n: int, k: int) -> Fraction:

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cadis.core import CadisError, SimilarityMatrix, estimate_all, instance_similarity
+from cadis.algorithm.methods.cadis import SimilarityMatrix, estimate_all, instance_similarity
+from cadis.errors import CadisError
 
 
 def observed_rounds(

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cadis.core import CadisError, user_code
-from cadis.core.user_code import is_user_code, load_user_code, search_folder
+from cadis._io import user_code
+from cadis._io.user_code import is_user_code, load_user_code, search_folder
+from cadis.errors import CadisError
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +67,7 @@ def test_what_is_loaded_from_a_file_goes_to_processes_that_are_started_anew(here
     (here / "mine.py").write_text("class Mine:\n  def __init__(self): self.x = 7\n")
     (here / "pickled").write_bytes(pickle.dumps(load_user_code("mine.py:Mine")()))
     check = (
-        "import pickle, sys, cadis.core.user_code; "
+        "import pickle, sys, cadis._io.user_code; "
         f"print(pickle.load(open({str(here / 'pickled')!r}, 'rb')).x)"
     )
     command = [sys.executable, "-c", check]

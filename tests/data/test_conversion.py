@@ -11,9 +11,9 @@ from PIL import Image
 from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
 from torch.utils.data import Dataset as TorchDataset
 
-from cadis.core import CadisError
 from cadis.data import as_examples, single
 from cadis.data.conversion import class_names
+from cadis.errors import CadisError
 
 INPUTS = torch.arange(12.0).view(6, 2)
 LABELS = torch.tensor([0, 1, 2, 0, 1, 2])

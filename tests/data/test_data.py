@@ -6,8 +6,8 @@ import torch
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from cadis.core import CadisError
 from cadis.data import Examples, Scaling, Subsets, digits, joined
+from cadis.errors import CadisError
 
 digits_module = import_module("cadis.data.digits")
 

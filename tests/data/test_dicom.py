@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cadis.core import CadisError
-from cadis.data import Callbacks, load
+from cadis._io import Callbacks
+from cadis.data import load
 from cadis.data.dicom import is_dicom
 from cadis.data.picture import PictureError, read_picture
+from cadis.errors import CadisError
 
 pydicom = pytest.importorskip("pydicom")
 

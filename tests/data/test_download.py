@@ -12,11 +12,11 @@ from threading import Thread
 
 import pytest
 
-from cadis.core import CadisError, RunError
-from cadis.data import NO_CALLBACKS, Callbacks, fetch, find, load, problems
-from cadis.data.catalogue import CATALOGUE
-from cadis.data.library import load_published
-from cadis.data.published import Published
+from cadis._io import NO_CALLBACKS, Callbacks
+from cadis.data import load
+from cadis.data.published import CATALOGUE, Published, fetch, find, problems
+from cadis.data.published.published_files import load_published
+from cadis.errors import CadisError, RunError
 from toy import CONTENTS, NAMES, ROWS, TARRED, TOY
 
 

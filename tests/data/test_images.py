@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from cadis.core import CadisError
-from cadis.data import Callbacks, Dataset, load
-from cadis.data.album import Picture
+from cadis._io import Callbacks
+from cadis.data import Dataset, load
+from cadis.data.image_folder import Picture
 from cadis.data.images import hold_out
+from cadis.errors import CadisError
 from support import draw_picture, draw_pills
 
 

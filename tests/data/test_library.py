@@ -6,11 +6,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cadis.core import CadisError
-from cadis.data import Found, find, load, missing_files, problems, roots
-from cadis.data.catalogue import CATALOGUE
-from cadis.data.library import load_published
-from cadis.data.published import Form, cifar_python
+from cadis.data import load
+from cadis.data.published import (
+    CATALOGUE,
+    Form,
+    Found,
+    cifar_python,
+    find,
+    missing_files,
+    problems,
+    roots,
+)
+from cadis.data.published.published_files import load_published
+from cadis.errors import CadisError
 from toy import CONTENTS, NAMES, TOY, idx, put
 
 

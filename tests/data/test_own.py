@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import save_file
 
-from cadis.core import CadisError
 from cadis.data import load_own
+from cadis.errors import CadisError
 from support import draw_picture, same
 
 CLASSES = ("a", "b", "c")

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cadis.core import CadisError, RunError
-from cadis.data import NO_CALLBACKS, Callbacks
+from cadis._io import NO_CALLBACKS, Callbacks
 from cadis.data.cache_entries import cache_entries, clear
 from cadis.data.picture_cache import Decoded, decode
+from cadis.errors import CadisError, RunError
 from support import draw_picture
 
 SIZE = 12

@@ -3,9 +3,9 @@ import json
 import pytest
 import torch
 
-from cadis.core import CadisError
 from cadis.data import PicturePreprocessing, Scaling, TablePreprocessing, digits
 from cadis.data.preprocessing import CategoryColumn, NumberColumn, from_json, to_json
+from cadis.errors import CadisError
 
 TABLE = TablePreprocessing(
     (

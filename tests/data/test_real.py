@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from cadis.core import CadisError
-from cadis.data import CATALOGUE, find, load, problems
+from cadis.data import load
+from cadis.data.published import CATALOGUE, find, problems
+from cadis.errors import CadisError
 
 RealData = Callable[[str], Path]
 

@@ -2,8 +2,9 @@
 
 import torch
 
-from cadis.data import Callbacks, Dataset, Examples
-from cadis.data.sites import tell_sites
+from cadis._io import Callbacks
+from cadis.data import Dataset, Examples
+from cadis.data.data_warnings import tell_sites
 
 
 def told(train: dict[str, int], test: dict[str, int], largest: float = 1.0) -> list[str]:

@@ -4,9 +4,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from cadis.core import CadisError
-from cadis.data import Callbacks, Dataset, TableColumns, TablePreprocessing, load
+from cadis._io import Callbacks
+from cadis.data import Dataset, TableColumns, TablePreprocessing, load
 from cadis.data.preprocessing import CategoryColumn, NumberColumn
+from cadis.errors import CadisError
 
 HEADER = "site,age,sex,outcome,split"
 ROWS = [

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from cadis.core import CadisError
-from cadis.data import Callbacks, Dataset, as_dataset, load
+from cadis._io import Callbacks
+from cadis.data import Dataset, as_dataset, load
+from cadis.errors import CadisError
 
 
 def some(number: int, first: int = 0) -> tuple[Tensor, Tensor]:

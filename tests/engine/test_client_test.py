@@ -9,13 +9,16 @@ import torch
 from safetensors.torch import load_file
 
 import cadis
-from cadis.algorithm import Algorithm
-from cadis.core import CadisError
+from cadis._io import read_toml
+from cadis.algorithm import Method
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import CADIS, FedAvg, SingleSet
 from cadis.data import Examples, Subsets
 from cadis.engine import Engine, EngineSettings, Federation
-from cadis.methods import CADIS, FedAvg, Method, SingleSet
+from cadis.errors import CadisError
 from cadis.models import FlatModel
-from cadis.runs import RoundResult, RunFolder, read_toml
+from cadis.server import RoundResult
+from cadis.store import RunFolder
 from support import (
     ALL_METHODS,
     blobs,

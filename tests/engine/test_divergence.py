@@ -8,12 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cadis.algorithm import Algorithm
-from cadis.core import RunError
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.tasks import Classification, Reduction
 from cadis.data import Examples
 from cadis.engine import Engine, Federation
-from cadis.tasks import Classification
-from cadis.tasks.protocol import Reduction
+from cadis.errors import RunError
 from support import small_federation, small_model, small_settings
 
 

@@ -9,14 +9,15 @@ import pytest
 import torch
 from torch import nn
 
-from cadis.algorithm import Algorithm
-from cadis.core import CadisError, RunError, weighted_mean
+from cadis.algorithm import Method, weighted_mean
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import CADIS, FedAvg, FedDyn, FedFA, SingleSet
 from cadis.data import Examples
 from cadis.engine import Engine, EngineSettings, Federation, transport
 from cadis.engine.federation import choose_workers
-from cadis.methods import CADIS, FedAvg, FedDyn, FedFA, Method, SingleSet
+from cadis.errors import CadisError, RunError
 from cadis.models import FlatModel
-from cadis.runs import RoundResult
+from cadis.server import RoundResult
 from cadis.training import choose_device
 from support import (
     blobs,
@@ -69,7 +70,7 @@ def test_started_anew_workers_give_the_same_bits(
 def test_a_round_is_what_a_plain_loop_does(tmp_path: Path) -> None:
     (result,) = run_rounds(FedAvg(), tmp_path, small_settings(rounds=1, per_round=5))
     federation, states, sizes = small_federation(), [], []
-    from cadis.core import generator_for
+    from cadis.rng import generator_for
 
     for client in range(5):
         model = FlatModel(small_model())

@@ -5,8 +5,8 @@ from multiprocessing import get_context
 import pytest
 import torch
 
-from cadis.core import Message, ModelState
-from cadis.engine.sharing import SharedMemory, room_for
+from cadis.engine.shared_memory import SharedMemory, room_for
+from cadis.types import Message, ModelState
 from parts_support import message, same_message
 
 

@@ -11,10 +11,12 @@ import pytest
 import torch
 
 import cadis
-from cadis.core import CadisError, ClientId, ClientUpdate
+from cadis.algorithm import Aggregation, Defaults, ServerRound, ServerState
+from cadis.algorithm.methods import FedAT, FedAvg, SingleSet
 from cadis.engine.speeds import client_speeds
-from cadis.methods import Aggregation, Defaults, FedAT, FedAvg, ServerRound, ServerState, SingleSet
-from cadis.runs import RunFolder
+from cadis.errors import CadisError
+from cadis.store import RunFolder
+from cadis.types import ClientId, ClientUpdate
 from support import (
     model_after,
     run_rounds,

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from cadis.algorithm import Algorithm
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import FedAvg
 from cadis.data import Examples, Subsets
 from cadis.engine import Engine, EngineSettings, Federation
-from cadis.engine.testing import client_sample, equal_parts, grouped, is_due
-from cadis.methods import FedAvg
+from cadis.engine.evaluation import client_sample, equal_parts, grouped, is_due
 from cadis.models import FlatModel
-from cadis.runs import RoundResult
+from cadis.server import RoundResult
 from cadis.training import LocalSettings, accuracies, evaluate
 from support import model_after, run_rounds, small_federation, small_model, small_settings
 

@@ -8,10 +8,11 @@ from torch import nn
 
 import cadis
 from cadis import CadisError
-from cadis.algorithm import Algorithm
-from cadis.methods import METHODS, CADISPaper, FedAvg, Method
-from cadis.runs import RunFolder
-from cadis.samplers import HiCS
+from cadis.algorithm import Method
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import METHODS, CADISPaper, FedAvg
+from cadis.algorithm.samplers import HiCS
+from cadis.store import RunFolder
 from support import run_rounds, small_federation, small_settings
 
 BLIND = [kind() for kind in METHODS.values() if not Algorithm(kind()).looks_at_head()]

@@ -10,15 +10,17 @@ from torch.nn import functional as F
 
 import fedadam_on_cadis
 import private_cadis
-from cadis.algorithm import Algorithm
-from cadis.core import Message, generator_for
+from cadis.algorithm import ServerRound, ServerState, Step, Training
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import CADIS, FedAvg
+from cadis.algorithm.samplers import SampledRound, SamplerRound
+from cadis.algorithm.server_optimizers import Adam
+from cadis.algorithm.transforms import Clip
 from cadis.engine import Engine
-from cadis.methods import CADIS, FedAvg, ServerRound, ServerState, Step, Training
 from cadis.models import FlatModel
-from cadis.samplers import SampledRound, SamplerRound
-from cadis.server_optimizers import Adam
+from cadis.rng import generator_for
 from cadis.training import batch_sizes
-from cadis.transforms import Clip
+from cadis.types import Message
 from fedcm import FedCM
 from fesem import FeSEM
 from round_robin import RoundRobin

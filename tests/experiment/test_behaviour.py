@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cadis.core import CadisError, RunError, generator_for, present_classes
-from cadis.data import Callbacks
-from cadis.experiment import build_model, load_dataset, resolve
-from cadis.experiment.behaviour import Behaviour, observe_layer
+from cadis._io import Callbacks
+from cadis.analysis import Behaviour
+from cadis.errors import CadisError, RunError
+from cadis.experiment import build_model, load_dataset, observe_layer, resolve
+from cadis.rng import generator_for
 from support import draw_picture
+from theory import present_classes
 
 
 def observe(classes: str = "", **given: Any) -> Behaviour:

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from cadis.core import CadisError
-from cadis.experiment import Built, Census, build_experiment, load_dataset, resolve
-from cadis.partition import PARTITIONERS
+from cadis.analysis import Census
+from cadis.data.partition import PARTITIONERS
+from cadis.errors import CadisError
+from cadis.experiment import Built, build_experiment, load_dataset, resolve
 from support import draw_picture, draw_pills
 
 

@@ -5,17 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from cadis.core import CadisError
-from cadis.data import NO_CALLBACKS, Callbacks
-from cadis.experiment import (
-    OnRound,
-    PlannedRun,
-    method_variants,
-    planned_runs,
-    run_study,
-    study_folder,
-)
-from cadis.runs import RoundResult, RunFolder, Study, StudyFolder, is_locked
+from cadis._io import NO_CALLBACKS, Callbacks
+from cadis.errors import CadisError
+from cadis.experiment import method_variants, run_study, study_folder
+from cadis.server import OnRound, RoundResult
+from cadis.store import PlannedRun, RunFolder, Study, StudyFolder, is_locked, planned_runs
 
 QUICK = {"rounds": "3", "clients": "8", "per_round": "4", "epochs": "1", "workers": "1"}
 
@@ -182,7 +176,7 @@ def test_a_folder_with_something_else_is_refused(tmp_path: Path) -> None:
 HOLD = """
 import sys
 from pathlib import Path
-from cadis.runs import lock
+from cadis.store import lock
 held = lock(Path(sys.argv[1]), "It")
 print("held", flush=True)
 sys.stdin.read()

@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from cadis.core import CadisError
+from cadis._io import read_toml, to_toml
+from cadis.algorithm import algorithm_of, classes_in
+from cadis.algorithm.methods import CADIS, METHODS, FedDyn, FedProx
+from cadis.data.partition import BalancedCluster, Dirichlet, MultiCluster, UnbalancedCluster
+from cadis.errors import CadisError
 from cadis.experiment import Settings, resolve
-from cadis.methods import CADIS, METHODS, FedDyn, FedProx
-from cadis.options import algorithm_of, classes_in
-from cadis.partition import BalancedCluster, Dirichlet, MultiCluster, UnbalancedCluster
-from cadis.runs import read_toml, to_toml
 
 
 def test_defaults() -> None:

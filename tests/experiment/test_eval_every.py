@@ -15,7 +15,8 @@ from cadis.analysis import Comparison, RunData, Scores, read_results
 from cadis.data import Examples, Subsets
 from cadis.report import draw_figures, page_data, run_progress
 from cadis.report.tables import notes, sheets
-from cadis.runs import RoundRecord, RoundResult, RunFolder
+from cadis.server import RoundRecord, RoundResult
+from cadis.store import RunFolder
 from support import blobs, small_federation, small_model
 
 TEST = small_federation().test

@@ -6,12 +6,11 @@ import pytest
 import torch
 
 import cadis
-from cadis.core import CadisError
 from cadis.data import Dataset, Examples
 from cadis.engine import Engine
-from cadis.experiment import ExperimentConfig, build_experiment, resolve, run_experiment
-from cadis.experiment.running import execute
-from cadis.runs import RunFolder
+from cadis.errors import CadisError
+from cadis.experiment import ExperimentConfig, build_experiment, execute, resolve, run_experiment
+from cadis.store import RunFolder
 from support import small_federation, small_model
 
 

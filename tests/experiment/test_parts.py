@@ -8,14 +8,15 @@ from typing import Any, ClassVar, Literal
 
 import pytest
 
-from cadis.core import CadisError, Message
+from cadis._io import to_toml
+from cadis.algorithm import normalised, own_classes
+from cadis.algorithm.local_optimizers import SGD
+from cadis.algorithm.methods import FedAvg, FedDyn, FedFA, FedProx
+from cadis.algorithm.samplers import Uniform
+from cadis.algorithm.transforms import TRANSFORMS, TransformRound
+from cadis.errors import CadisError
 from cadis.experiment import grid_variants, method_variants, parse_grid, resolve
-from cadis.local_optimizers import SGD
-from cadis.methods import FedAvg, FedDyn, FedFA, FedProx
-from cadis.options import normalised, own_classes
-from cadis.runs import to_toml
-from cadis.samplers import Uniform
-from cadis.transforms import TRANSFORMS, TransformRound
+from cadis.types import Message
 from own_parts import write_parts
 
 

@@ -5,8 +5,11 @@ import re
 import pytest
 import torch
 
-from cadis.algorithm import Algorithm
-from cadis.core import CadisError
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import CADIS, CADISPaper, FedDyn, FedFA, FedProx
+from cadis.algorithm.samplers import Uniform
+from cadis.algorithm.server_optimizers import Plain
+from cadis.errors import CadisError
 from cadis.experiment import (
     Settings,
     paper_figures,
@@ -17,9 +20,6 @@ from cadis.experiment import (
     reported,
     resolve,
 )
-from cadis.methods import CADIS, CADISPaper, FedDyn, FedFA, FedProx
-from cadis.samplers import Uniform
-from cadis.server_optimizers import Plain
 
 ROWS = {
     *(f"{dataset}-mc-{k}" for dataset in ("mnist", "cifar100") for k in (10, 20, 30, 40, 50)),

@@ -7,11 +7,13 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import cadis
-from cadis.core import CadisError
+from cadis.algorithm import Method
+from cadis.algorithm.methods import CADIS, FedDyn
 from cadis.data import Examples, Scaling
+from cadis.errors import CadisError
 from cadis.experiment import RunResult
-from cadis.methods import CADIS, FedDyn, Method
-from cadis.runs import RoundResult, RunFolder, rare_classes
+from cadis.server import RoundResult
+from cadis.store import RunFolder, rare_classes
 from support import small_federation, small_model
 
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from cadis.core import CadisError
+from cadis.errors import CadisError
 from cadis.experiment import ABLATIONS, baseline_of, grid_variants, method_variants, parse_grid
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from cadis.core import CadisError
+from cadis.errors import CadisError
 from experiments import queue, running
 from experiments.plans import PLANS, QUEUE, Plan
 

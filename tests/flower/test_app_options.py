@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from cadis.core import CadisError, user_code
+from cadis._io import user_code
+from cadis.algorithm.local_optimizers import SGD
+from cadis.errors import CadisError
 from cadis.experiment import resolve
-from cadis.local_optimizers import SGD
 from own_parts import write_parts
 
 APP = Path(__file__).parents[2] / "examples" / "flower"

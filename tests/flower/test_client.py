@@ -10,13 +10,13 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from cadis.algorithm import Algorithm
-from cadis.core import CadisError
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import CADIS, FedDyn, FedProx
 from cadis.data import Examples
-from cadis.flower import introduce, local_evaluate, local_train
-from cadis.flower.memory import Memory, memory_folder
+from cadis.errors import CadisError
+from cadis.flower.client import introduce, local_evaluate, local_train
+from cadis.flower.client_state import Memory, memory_folder
 from cadis.flower.train_config import TrainConfig
-from cadis.methods import CADIS, FedDyn, FedProx
 from flower_support import SMALL, LocalGrid, small_arrays
 from support import blobs, same, small_model
 

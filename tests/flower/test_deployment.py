@@ -15,8 +15,9 @@ pytest.importorskip("cryptography")
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
-from cadis.core import CadisError
-from cadis.flower.deployment import DeploymentPlan, write_deployment
+from cadis.errors import CadisError
+from cadis.flower.deployment import write_deployment
+from cadis.flower.deployment_plan import DeploymentPlan
 
 SITES = ("berlin", "site_2", "St.Gallen-3")
 # Stands for Flower's programs: says by which name, where and with what it was called.

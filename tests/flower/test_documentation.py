@@ -11,8 +11,8 @@ import pytest
 from flwr.app import Context, RecordDict
 
 from cadis.cli import commands
-from cadis.flower import StrategySettings
-from cadis.runs import RunFolder
+from cadis.flower.strategy_settings import StrategySettings
+from cadis.store import RunFolder
 from flower_support import LocalGrid
 
 PAGE = (Path(__file__).parents[2] / "docs" / "flower.md").read_text(encoding="utf-8")

@@ -12,9 +12,9 @@ from flwr.serverapp import ServerApp
 from safetensors.torch import load_file, save_file
 
 import cadis
-from cadis.core import CadisError, RunError
+from cadis.errors import CadisError, RunError
 from cadis.experiment import resolve, run_experiment
-from cadis.runs import RunFolder
+from cadis.store import RunFolder
 from flower_support import LocalGrid, Node
 from support import draw_picture, same, small_federation
 

@@ -8,9 +8,9 @@ import torch
 from flwr.app import Array, ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
-from cadis.core import RunError
+from cadis.errors import RunError
 from cadis.flower import CADIS, FedAvg
-from cadis.runs import RunFolder
+from cadis.store import RunFolder
 from flower_support import Change, LocalGrid, equal, small_app, spoilt, start
 
 

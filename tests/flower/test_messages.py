@@ -6,9 +6,10 @@ import torch
 from flwr.app import Array, ArrayRecord
 from torch import nn
 
-from cadis.core import CadisError, Message
+from cadis.errors import CadisError
 from cadis.flower.messages import contents_of, tensors_in
 from cadis.models import Head, Layout, WrongTensorsError, find_head
+from cadis.types import Message
 from support import same, small_model
 
 

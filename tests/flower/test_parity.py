@@ -13,13 +13,14 @@ from flwr.serverapp.strategy import Strategy
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from cadis.algorithm import Algorithm
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import CADIS, IFCA
+from cadis.algorithm.tasks import Binary
 from cadis.engine import Engine, Federation
-from cadis.flower import MethodStrategy, server_test
-from cadis.methods import CADIS, IFCA
+from cadis.flower.evaluation import server_test
+from cadis.flower.strategy import MethodStrategy
 from cadis.models import FlatModel
-from cadis.runs import RunFolder
-from cadis.tasks import Binary
+from cadis.store import RunFolder
 from flower_support import (
     COMPOSED,
     FEDERATED,

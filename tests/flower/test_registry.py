@@ -4,7 +4,7 @@ from flwr.app import ConfigRecord, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 
 from cadis.flower.registry import ClientRegistry, name_in, nameless
-from cadis.runs import Member
+from cadis.server import Member
 
 
 def node(number: int, name: str = "", at: str = "") -> NodeInfo:

@@ -13,11 +13,13 @@ from torch import nn
 
 import cadis
 from cadis.analysis import read_results
-from cadis.core import CadisError, RunError, generator_for
-from cadis.flower import CADIS, FedAvg, FedDyn, FedFA, MethodStrategy
-from cadis.flower.ready_made import READY_MADE
+from cadis.errors import CadisError, RunError
+from cadis.flower import CADIS, FedAvg, FedDyn, FedFA
+from cadis.flower.strategies import READY_MADE
+from cadis.flower.strategy import MethodStrategy
 from cadis.report import draw_figures, page_data, summary_text
-from cadis.runs import RunFolder
+from cadis.rng import generator_for
+from cadis.store import RunFolder
 from flower_support import (
     SMALL,
     LocalGrid,

@@ -9,11 +9,12 @@ from torch import nn
 
 import cadis
 from cadis import CadisError
-from cadis.algorithm import Algorithm
-from cadis.flower import CADIS, FedAvg, server_test
-from cadis.methods import SCAFFOLD, FedProx
-from cadis.methods import FedAvg as Averaging
-from cadis.runs import ModelInputs, RunFolder
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import SCAFFOLD, FedProx
+from cadis.algorithm.methods import FedAvg as Averaging
+from cadis.flower import CADIS, FedAvg
+from cadis.flower.evaluation import server_test
+from cadis.store import ModelInputs, RunFolder
 from flower_support import SMALL, LocalGrid, small_app, small_arrays, train_small
 from support import model_after, run_rounds, small_federation, small_settings
 
@@ -45,7 +46,7 @@ class Words(nn.Module):
 @pytest.mark.parametrize("method", [Averaging(), FedProx(), SCAFFOLD()], ids=lambda m: m.name)
 @pytest.mark.parametrize("model", [convolutional, Words])
 def test_it_comes_out_as_embedded(
-    method: cadis.methods.Method, model: type[nn.Module], tmp_path: Path
+    method: cadis.algorithm.Method, model: type[nn.Module], tmp_path: Path
 ) -> None:
     app = small_app(tmp_path / "state", model=model())
     algorithm, start = Algorithm(method), model()

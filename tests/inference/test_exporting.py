@@ -14,7 +14,7 @@ from cadis.data import PicturePreprocessing, Scaling, TablePreprocessing
 from cadis.data.preprocessing import NumberColumn
 from cadis.inference import export
 from cadis.models import build_network
-from cadis.runs import ModelDescription, ModelInputs
+from cadis.store import ModelDescription, ModelInputs
 
 CLASSES = ("cat", "dog", "hen")
 

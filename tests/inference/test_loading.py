@@ -12,7 +12,7 @@ import cadis
 from cadis import CadisError
 from cadis.data import PicturePreprocessing, digits
 from cadis.experiment import resolve, run_experiment
-from cadis.runs import RunFolder
+from cadis.store import RunFolder
 from support import small_federation, small_model
 
 OLD = Path(__file__).parents[1] / "runs" / "old"

@@ -10,9 +10,10 @@ from PIL import Image
 from torch import Tensor, nn
 
 from cadis import CadisError, Predictor
-from cadis.data import Callbacks, PicturePreprocessing, Scaling, TablePreprocessing
+from cadis._io import Callbacks
+from cadis.data import PicturePreprocessing, Scaling, TablePreprocessing
 from cadis.data.preprocessing import CategoryColumn, NumberColumn
-from cadis.runs import ModelDescription, ModelInputs
+from cadis.store import ModelDescription, ModelInputs
 
 SCALING = Scaling((0.5,), (0.5,))
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import cadis
-from cadis.local_optimizers import SGD
+from cadis.algorithm.local_optimizers import SGD
 from support import small_federation, small_model
 
 seeds = st.integers(0, 10**6)

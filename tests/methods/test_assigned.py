@@ -2,15 +2,15 @@
 
 import torch
 
-from cadis.core import ModelState, example_weights, mean_state
-from cadis.methods.assigned import (
+from cadis.algorithm import ServerState, example_weights, mean_state
+from cadis.algorithm.methods.clustered.cluster_models import (
     Latest,
     aggregate_by_cluster,
     assigned_labels,
     assigned_model,
     averaged,
 )
-from cadis.methods.protocol import ServerState
+from cadis.types import ModelState
 from support import update_of
 
 

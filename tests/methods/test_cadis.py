@@ -6,15 +6,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from cadis.algorithm import Algorithm
-from cadis.core import CadisError, ClientUpdate, ModelState, generator_for, not_true_loss
+from cadis.algorithm import ServerRound, ServerState, Step
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import CADIS, FedAvg
+from cadis.algorithm.methods.cadis import not_true_loss
+from cadis.algorithm.methods.cadis.stale_clusters import AbsentClusters
+from cadis.algorithm.samplers import Clusters
+from cadis.algorithm.server_optimizers import Momentum
 from cadis.engine import Engine
+from cadis.errors import CadisError
 from cadis.experiment import build_experiment, resolve
-from cadis.methods import CADIS, FedAvg, ServerRound, ServerState, Step
-from cadis.methods.absent import AbsentClusters
-from cadis.runs import agreement
-from cadis.samplers import Clusters
-from cadis.server_optimizers import Momentum
+from cadis.rng import generator_for
+from cadis.store import agreement
+from cadis.types import ClientUpdate, ModelState
 from support import same, state_of, update_of, view
 
 NOTHING, ZERO = torch.zeros(0), torch.zeros(0).long()

@@ -6,14 +6,15 @@ import pytest
 import torch
 
 import cadis
-from cadis.algorithm import Algorithm
-from cadis.core import generator_for
+from cadis.algorithm import ServerRound
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import CADIS, CADISClusters
+from cadis.algorithm.methods.cadis.cluster_participants import Grouping
+from cadis.algorithm.methods.clustered.cadis_clusters import certain_rounds
+from cadis.algorithm.samplers import Clusters
 from cadis.engine import Engine, Federation
-from cadis.methods import CADIS, CADISClusters, ServerRound
-from cadis.methods.cadis_clusters import certain_rounds
-from cadis.methods.grouping import Grouping
-from cadis.runs import RoundResult
-from cadis.samplers import Clusters
+from cadis.rng import generator_for
+from cadis.server import RoundResult
 from support import blobs, planted, same, small_model, small_settings
 
 

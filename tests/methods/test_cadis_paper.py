@@ -5,25 +5,24 @@ import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score
 
-from cadis.algorithm import Algorithm
-from cadis.core import (
-    CadisError,
-    ClientUpdate,
-    ModelState,
+from cadis.algorithm import ServerRound, Step
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import CADISPaper, FedAvg
+from cadis.algorithm.methods.cadis import (
     SimilarityMatrix,
-    TensorState,
     cluster,
     distillation_loss,
-    generator_for,
     instance_similarity,
     rescale,
 )
+from cadis.algorithm.methods.cadis.cluster_participants import signatures
 from cadis.engine import Engine
+from cadis.errors import CadisError
 from cadis.experiment import build_experiment, resolve
-from cadis.methods import CADISPaper, FedAvg, ServerRound, Step
-from cadis.methods.grouping import signatures
 from cadis.models import FlatModel
+from cadis.rng import generator_for
 from cadis.training import LocalSettings
+from cadis.types import ClientUpdate, ModelState, TensorState
 from support import (
     blobs,
     model_after,

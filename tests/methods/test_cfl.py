@@ -11,13 +11,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import cadis
-from cadis.algorithm import Algorithm
-from cadis.core import ClientUpdate, Message, ModelState, ObservedPairs, generator_for
+from cadis.algorithm import Aggregation, ServerRound, ServerState
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import CFL, FedAvg
+from cadis.algorithm.methods.cadis import ObservedPairs
+from cadis.algorithm.methods.clustered.cfl import acquainted, bipartition, followers, inner_products
+from cadis.algorithm.methods.clustered.cluster_tree import ClusterTree
 from cadis.engine import Engine, Federation
-from cadis.methods import CFL, Aggregation, FedAvg, ServerRound, ServerState
-from cadis.methods.cfl import acquainted, bipartition, followers, inner_products
-from cadis.methods.cluster_tree import ClusterTree
-from cadis.runs import RoundResult
+from cadis.rng import generator_for
+from cadis.server import RoundResult
+from cadis.types import ClientUpdate, Message, ModelState
 from support import (
     blobs,
     model_after,

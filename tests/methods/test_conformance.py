@@ -11,18 +11,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import cadis
-from cadis.core import ClientUpdate, Message, ModelState, TensorState, generator_for
-from cadis.methods import (
-    Aggregation,
-    Defaults,
-    FedAvg,
-    FedProx,
-    Method,
-    ServerRound,
-    ServerState,
-    Step,
-    Training,
-)
+from cadis.algorithm import Aggregation, Defaults, Method, ServerRound, ServerState, Step, Training
+from cadis.algorithm.methods import FedAvg, FedProx
+from cadis.rng import generator_for
+from cadis.types import ClientUpdate, Message, ModelState, TensorState
 from support import (
     ALL_METHODS,
     models_after,

@@ -4,9 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from cadis.core import ModelState, TensorState, generator_for
-from cadis.methods import FedAdp, ServerRound, Weighing
-from cadis.methods.fedadp import angles_to_mean
+from cadis.algorithm import ServerRound, Weighing
+from cadis.algorithm.methods import FedAdp
+from cadis.algorithm.methods.fedadp import angles_to_mean
+from cadis.rng import generator_for
+from cadis.types import ModelState, TensorState
 from support import state_of, update_of
 
 NOTHING, ZERO = torch.zeros(0), torch.zeros(0).long()

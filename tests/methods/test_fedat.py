@@ -7,11 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from cadis.algorithm import Algorithm
-from cadis.core import ClientId, ClientUpdate, ModelState, generator_for
-from cadis.methods import Aggregation, FedAT, FedAvg, ServerRound, ServerState
-from cadis.samplers import Uniform
-from cadis.server_optimizers import Momentum
+from cadis.algorithm import Aggregation, ServerRound, ServerState
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import FedAT, FedAvg
+from cadis.algorithm.samplers import Uniform
+from cadis.algorithm.server_optimizers import Momentum
+from cadis.rng import generator_for
+from cadis.types import ClientId, ClientUpdate, ModelState
 from support import model_after, run_rounds, same, small_settings, state_of, step_of, update_of
 
 SECONDS: dict[ClientId, float] = {"a": 1.0, "b": 2.0, "c": 5.0, "d": 5.0, "e": 9.0, "f": 11.0}

@@ -1,8 +1,10 @@
 import pytest
 import torch
 
-from cadis.core import ModelState, generator_for
-from cadis.methods import FedAvg, ServerRound
+from cadis.algorithm import ServerRound
+from cadis.algorithm.methods import FedAvg
+from cadis.rng import generator_for
+from cadis.types import ModelState
 from support import state_of, update_of
 
 

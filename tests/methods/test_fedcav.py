@@ -3,8 +3,10 @@ from math import exp, log
 import pytest
 import torch
 
-from cadis.core import ModelState, TensorState, generator_for
-from cadis.methods import Aggregation, FedCav, ServerRound
+from cadis.algorithm import Aggregation, ServerRound
+from cadis.algorithm.methods import FedCav
+from cadis.rng import generator_for
+from cadis.types import ModelState, TensorState
 from support import state_of, update_of, view
 
 ZERO = torch.zeros(0).long()

@@ -1,9 +1,11 @@
 import pytest
 import torch
 
-from cadis.core import ClientUpdate, ModelState, TensorState, example_weights, generator_for
-from cadis.methods import FedDRL, ServerRound, Weighing
-from cadis.methods.feddrl import facts_of, reward_of
+from cadis.algorithm import ServerRound, Weighing, example_weights
+from cadis.algorithm.methods import FedDRL
+from cadis.algorithm.methods.feddrl.method import facts_of, reward_of
+from cadis.rng import generator_for
+from cadis.types import ClientUpdate, ModelState, TensorState
 from support import same, state_of, update_of, view
 
 MODEL = ModelState(torch.zeros(1), torch.zeros(0), torch.zeros(0).long())

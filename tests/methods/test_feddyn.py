@@ -1,8 +1,10 @@
 import pytest
 import torch
 
-from cadis.core import Message, ModelState, TensorState, generator_for
-from cadis.methods import Aggregation, FedDyn, ServerRound, Training
+from cadis.algorithm import Aggregation, ServerRound, Training
+from cadis.algorithm.methods import FedDyn
+from cadis.rng import generator_for
+from cadis.types import Message, ModelState, TensorState
 from support import state_of, step_of, update_of
 
 NOTHING, ZERO = torch.zeros(0), torch.zeros(0).long()

@@ -3,8 +3,10 @@ from math import log2
 import pytest
 import torch
 
-from cadis.core import ModelState, TensorState, generator_for
-from cadis.methods import FedFA, ServerRound, Weighing
+from cadis.algorithm import ServerRound, Weighing
+from cadis.algorithm.methods import FedFA
+from cadis.rng import generator_for
+from cadis.types import ModelState, TensorState
 from support import state_of, update_of, view
 
 

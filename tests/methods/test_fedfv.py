@@ -2,9 +2,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from cadis.core import ModelState, TensorState, generator_for, mean_state
-from cadis.methods import Aggregation, FedFV, ServerRound
-from cadis.methods.fedfv import inner_products
+from cadis.algorithm import Aggregation, ServerRound, mean_state
+from cadis.algorithm.methods import FedFV
+from cadis.algorithm.methods.fedfv import inner_products
+from cadis.rng import generator_for
+from cadis.types import ModelState, TensorState
 from support import same, state_of, update_of
 
 ZERO = torch.zeros(0).long()

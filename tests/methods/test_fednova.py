@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from cadis.algorithm import Algorithm
-from cadis.core import generator_for
-from cadis.local_optimizers import SGD
-from cadis.methods import FedAvg, FedNova, ServerRound
+from cadis.algorithm import ServerRound
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.local_optimizers import SGD
+from cadis.algorithm.methods import FedAvg, FedNova
+from cadis.rng import generator_for
 from cadis.training.local import effective_steps
 from support import (
     flat_model,

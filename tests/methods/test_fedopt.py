@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from cadis.algorithm import Algorithm
-from cadis.core import CadisError
+from cadis.algorithm import given_algorithm
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import METHODS, FedAvg
+from cadis.algorithm.server_optimizers import SERVER_OPTIMIZERS, Momentum
+from cadis.errors import CadisError
 from cadis.experiment import resolve
-from cadis.methods import METHODS, FedAvg
-from cadis.options import given_algorithm
-from cadis.server_optimizers import SERVER_OPTIMIZERS, Momentum
 from support import model_after, run_rounds, same
 
 NAMES = {"fedavgm": "momentum", "fedadam": "adam", "fedyogi": "yogi", "fedadagrad": "adagrad"}

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cadis.methods import FedAvg, FedProx
+from cadis.algorithm.methods import FedAvg, FedProx
 from support import model_after, run_rounds, same, step_of
 
 

@@ -6,13 +6,15 @@ import pytest
 import torch
 
 import cadis
-from cadis.algorithm import Algorithm
-from cadis.core import ModelState, generator_for
+from cadis.algorithm import ServerRound, ServerState
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import FLHC, FedAvg
+from cadis.algorithm.methods.clustered.cluster_models import Latest
+from cadis.algorithm.methods.clustered.flhc import clusters_of_heads
 from cadis.engine import Engine
-from cadis.methods import FLHC, FedAvg, ServerRound, ServerState
-from cadis.methods.assigned import Latest
-from cadis.methods.flhc import clusters_of_heads
-from cadis.runs import RoundResult
+from cadis.rng import generator_for
+from cadis.server import RoundResult
+from cadis.types import ModelState
 from support import (
     model_after,
     planted,

@@ -2,8 +2,10 @@
 
 import torch
 
-from cadis.core import ClientId, ClientProfiles, client_keys, unit
-from cadis.methods.grouping import group_by_profiles
+from cadis.algorithm import unit
+from cadis.algorithm.methods.cadis import ClientProfiles
+from cadis.algorithm.methods.cadis.cluster_participants import group_by_profiles
+from cadis.types import ClientId, client_keys
 
 
 def test_newcomers_of_an_odd_round_are_known_by_those_seen_before() -> None:

@@ -7,13 +7,15 @@ import pytest
 import torch
 
 import cadis
-from cadis.algorithm import Algorithm
-from cadis.core import ModelState, generator_for
+from cadis.algorithm import ServerRound
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import IFCA, FedAvg
+from cadis.algorithm.samplers import Clusters
 from cadis.engine import Engine
-from cadis.methods import IFCA, FedAvg, ServerRound
 from cadis.models import FlatModel
-from cadis.runs import RunFolder
-from cadis.samplers import Clusters
+from cadis.rng import generator_for
+from cadis.store import RunFolder
+from cadis.types import ModelState
 from support import model_after, planted, run_rounds, same, small_model, small_settings
 
 

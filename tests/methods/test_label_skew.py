@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cadis.algorithm import Algorithm
-from cadis.core import CadisError, generator_for
+from cadis.algorithm import Defaults, Method, Step
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import BalanceFL, FedAvg, FedLC, FedNTD, FedRS
+from cadis.algorithm.tasks import Binary
 from cadis.data import Examples
-from cadis.methods import BalanceFL, Defaults, FedAvg, FedLC, FedNTD, FedRS, Method, Step
+from cadis.errors import CadisError
 from cadis.models import FlatModel
-from cadis.tasks import Binary
+from cadis.rng import generator_for
 from cadis.training import LocalSettings
 from support import (
     blobs,

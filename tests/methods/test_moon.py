@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cadis.core import generator_for
-from cadis.methods import MOON, FedAvg, Step
+from cadis.algorithm import Step
+from cadis.algorithm.methods import MOON, FedAvg
 from cadis.models import FlatModel
+from cadis.rng import generator_for
 from cadis.training import batch_sizes
 from support import (
     model_after,

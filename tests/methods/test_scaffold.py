@@ -7,10 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cadis.core import Message, generator_for
-from cadis.methods import SCAFFOLD, ServerRound, ServerState, Step, Training
+from cadis.algorithm import ServerRound, ServerState, Step, Training
+from cadis.algorithm.methods import SCAFFOLD
 from cadis.models import FlatModel
+from cadis.rng import generator_for
 from cadis.training import batch_sizes
+from cadis.types import Message
 from support import (
     flat_model,
     model_after,

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import torch
 
-from cadis.core import generator_for
-from cadis.methods import FedAvg, SingleSet
+from cadis.algorithm.methods import FedAvg, SingleSet
 from cadis.models import FlatModel
+from cadis.rng import generator_for
 from support import (
     model_after,
     run_rounds,

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from cadis.core import CadisError
+from cadis.errors import CadisError
 from cadis.models import FlatModel, Head, name_head
 from support import small_model
 

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from cadis.core import Message, ModelState, mean_state
+from cadis.algorithm import mean_state
 from cadis.models import Layout, NamedState, WrongTensorsError
+from cadis.types import Message, ModelState
 from support import same, small_model
 
 

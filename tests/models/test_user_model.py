@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from torch import nn
 
-from cadis.core import CadisError
+from cadis.errors import CadisError
 from cadis.models import own_model
 
 

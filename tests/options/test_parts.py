@@ -9,13 +9,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from cadis.algorithm import Algorithm
-from cadis.core import CadisError
-from cadis.local_optimizers import SGD
-from cadis.methods import CADIS, METHODS, CADISPaper, Defaults, FedAvg, FedProx
-from cadis.options import (
+from cadis._io import to_toml
+from cadis.algorithm import (
     KINDS,
-    PARTITION,
+    Defaults,
     algorithm_of,
     classes_in,
     given_algorithm,
@@ -25,8 +22,12 @@ from cadis.options import (
     part_class,
     part_from,
 )
-from cadis.partition import MultiCluster
-from cadis.runs import to_toml
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.local_optimizers import SGD
+from cadis.algorithm.methods import CADIS, METHODS, CADISPaper, FedAvg, FedProx
+from cadis.data.partition import MultiCluster
+from cadis.errors import CadisError
+from cadis.experiment import PARTITION
 from own_parts import write_parts
 
 
@@ -138,7 +139,8 @@ def test_of_a_users_own_part_nothing_is_filled_in_nor_loaded() -> None:
 HEAD = """
 from dataclasses import dataclass
 from typing import ClassVar
-from cadis.methods import Defaults, FedAvg
+from cadis.algorithm import Defaults
+from cadis.algorithm.methods import FedAvg
 """
 
 
@@ -165,28 +167,28 @@ from cadis.methods import Defaults, FedAvg
             "@dataclass(frozen=True)\nclass Mine:\n name = 'x'\n def local(self, client): pass",
             "Mine lacks pools_clients, compares_heads, needs_clock, needs_scalars, needs_tensors, "
             "goes_with, finds_clusters, init, candidates, broadcast, aggregate, model_of and "
-            "clusters_of; derive it from cadis.methods.Defaults, which has all but a name.",
+            "clusters_of; derive it from cadis.algorithm.Defaults, which has all but a name.",
         ),
         (
             "sampler",
             "@dataclass(frozen=True)\nclass Mine:\n name = 'x'\n def choose(self): pass",
-            "Mine lacks learn; cadis.samplers.Sampler says what a sampler has.",
+            "Mine lacks learn; cadis.algorithm.samplers.Sampler says what a sampler has.",
         ),
         (
             "sampler",
             "@dataclass(frozen=True)\nclass Mine:\n name = 'x'\n def choose(self, a, b): pass\n"
             " def learn(self, updates, report, memory): pass",
-            "Mine.learn must take self, sampled and memory; cadis.samplers.Sampler says what they ",
+            "Mine.learn must take self, sampled and memory; cadis.algorithm.samplers.Sampler ",
         ),
         (
             "method",
             "@dataclass(frozen=True)\nclass Mine(Defaults):\n name = 'x'\n def local(self): pass",
-            "Mine.local must take self and client; cadis.methods.Method says what they are.",
+            "Mine.local must take self and client; cadis.algorithm.Method says what they are.",
         ),
         (
             "transforms",
             "@dataclass(frozen=True)\nclass Mine:\n name = 'x'\n def apply(self): pass",
-            "Mine lacks side, needs_bound and bound; cadis.transforms.Transform says what a tr",
+            "Mine lacks side, needs_bound and bound; cadis.algorithm.transforms.Transform says",
         ),
     ],
 )
@@ -223,7 +225,8 @@ def test_functions_that_can_be_called_are_accepted(parameters: str, here: Path) 
         (
             "local_optimizer",
             "own.py:Mine",
-            "Mine lacks is_plain, lr_in_round and step; derive it from cadis.local_optimizers.SGD",
+            "Mine lacks is_plain, lr_in_round and step; derive it from "
+            "cadis.algorithm.local_optimizers.SGD",
         ),
     ],
 )

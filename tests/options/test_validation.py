@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from cadis.algorithm import Algorithm
-from cadis.core import CadisError
+from cadis.algorithm import Defaults, given_algorithm, validated
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import CADIS, FedProx
 from cadis.engine import EngineSettings
-from cadis.experiment import Settings, resolve
-from cadis.methods import CADIS, Defaults, FedProx
-from cadis.options import given_algorithm, our_parts, validated
+from cadis.errors import CadisError
+from cadis.experiment import Settings, our_parts, resolve
 from cadis.training import LocalSettings
 
 FLOATS = [

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cadis.core import generator_for
-from cadis.partition import held_out
+from cadis.data.partition import held_out
+from cadis.rng import generator_for
 
 
 def numbers(counts: list[int], share: float, seed: int = 0) -> Counter[int]:

@@ -2,8 +2,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadis.core import generator_for
-from cadis.partition.dealing import apportion, deal_out, lift
+from cadis.data.partition.splitting import apportion, deal_out, lift
+from cadis.rng import generator_for
 
 COUNTS = st.lists(st.integers(0, 50), min_size=2, max_size=8)
 

@@ -7,9 +7,10 @@ import datasets
 import pytest
 import torch
 
-from cadis.core import CadisError, generator_for
-from cadis.partition import PARTITIONERS, MultiCluster
-from cadis.partition.flower_datasets import FlowerPartitioner
+from cadis.data.partition import PARTITIONERS, MultiCluster
+from cadis.data.partition.flower_datasets import FlowerPartitioner
+from cadis.errors import CadisError
+from cadis.rng import generator_for
 
 LABELS = [n % 5 for n in range(300)]
 DATASET = datasets.Dataset.from_dict(
@@ -50,6 +51,6 @@ def test_wrong_use_is_a_sentence() -> None:
 
 
 def test_without_the_extra() -> None:
-    code = "import sys; sys.modules['datasets'] = None; import cadis.partition.flower_datasets"
+    code = "import sys; sys.modules['datasets'] = None; import cadis.data.partition.flower_datasets"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "Install Flower Datasets first: pip install 'cadis[datasets]'." in done.stderr

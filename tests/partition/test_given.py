@@ -6,8 +6,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from cadis.core import CadisError, generator_for
-from cadis.partition import MultiCluster, Partition, given_by_data, read_partition, write_partition
+from cadis.data.partition import (
+    MultiCluster,
+    Partition,
+    given_by_data,
+    read_partition,
+    write_partition,
+)
+from cadis.errors import CadisError
+from cadis.rng import generator_for
 
 
 def test_written_and_read_back(tmp_path: Path) -> None:

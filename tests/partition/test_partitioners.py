@@ -9,8 +9,7 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cadis.core import CadisError, generator_for
-from cadis.partition import (
+from cadis.data.partition import (
     PARTITIONERS,
     BalancedCluster,
     Dirichlet,
@@ -21,6 +20,8 @@ from cadis.partition import (
     PowerLaw,
     UnbalancedCluster,
 )
+from cadis.errors import CadisError
+from cadis.rng import generator_for
 
 LABELS = torch.arange(2000) % 10
 SEEDS = st.integers(0, 10**6)

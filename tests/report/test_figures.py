@@ -7,17 +7,18 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from cadis.algorithm.methods import CADIS, METHODS, FedAvg
 from cadis.analysis import read_results
 from cadis.experiment import grid_variants, parse_grid
-from cadis.methods import CADIS, METHODS, FedAvg
 from cadis.report import draw_figures
+from cadis.report.figures.cluster_weights import voices
 from cadis.report.figures.curves import client_loss, plot_spread, spread_of, trailing
 from cadis.report.figures.models import model_accuracy, model_names, model_participants
 from cadis.report.figures.studies import draw_sweep
-from cadis.report.figures.voice import voices
 from cadis.report.style import Look, looks, method_look
-from cadis.runs import ModelRecord, RoundRecord, Study, StudyFolder
-from cadis.runs.observations import told_scalars
+from cadis.server import ModelRecord, RoundRecord
+from cadis.store import Study, StudyFolder
+from cadis.store.observations import told_scalars
 from fabricated import (
     with_clock,
     with_few_tests,

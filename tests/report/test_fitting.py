@@ -9,12 +9,13 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from cadis.algorithm import ServerState
+from cadis.algorithm.methods import CADIS
 from cadis.analysis import Comparison, read_results
 from cadis.cli.showing import presets
-from cadis.methods import CADIS, ServerState
 from cadis.report import Fitting, run_progress, show_tables, summary_table
 from cadis.report.formats import Sheet, to_rich
-from cadis.runs import RoundResult, RunState
+from cadis.server import RoundResult, RunState
 from fabricated import write_run, write_study
 
 SHEET = Sheet(

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from rich.console import Console
 
-from cadis.experiment.behaviour import Behaviour, Panel
+from cadis.analysis import Behaviour, Panel
 from cadis.report.layer import draw_layer, fill_in, layer_table, size_of
 from cadis.report.style import figure
 

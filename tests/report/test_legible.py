@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from cadis.algorithm.methods import CADIS, METHODS
 from cadis.analysis import read_results
 from cadis.experiment import grid_variants, parse_grid
-from cadis.methods import CADIS, METHODS
 from cadis.report import draw_figures
 from cadis.report.figures.clusters import flow
 from cadis.report.style import figure, legend_below
-from cadis.runs import RoundRecord, Study, StudyFolder
+from cadis.server import RoundRecord
+from cadis.store import Study, StudyFolder
 from fabricated import (
     with_clock,
     with_few_tests,

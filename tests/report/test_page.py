@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from cadis.algorithm.methods import CADIS
 from cadis.analysis import RunData, frames, read_results
-from cadis.methods import CADIS
 from cadis.report import page_data, write_report
 from cadis.report.page.assembly import SCRIPTS
-from cadis.runs import agreement, replay
+from cadis.store import agreement, replay
 from fabricated import with_clock, with_few_tests, with_measures, write_run, write_study
 
 MEGABYTE = 1_000_000

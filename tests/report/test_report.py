@@ -5,11 +5,12 @@ import torch
 from rich.console import Console
 
 import cadis
+from cadis.algorithm import Method
+from cadis.algorithm.methods import CADIS, CADISPaper, FedAvg
 from cadis.analysis import RunData, read_results
-from cadis.methods import CADIS, CADISPaper, FedAvg, Method
 from cadis.report import draw_figures, run_progress, summary_table
-from cadis.runs import RunFolder
-from cadis.runs.observations import clusters_of
+from cadis.store import RunFolder
+from cadis.store.observations import clusters_of
 from support import small_federation, small_model
 
 

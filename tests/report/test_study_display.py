@@ -6,10 +6,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cadis.experiment import method_variants, planned_runs, run_study
-from cadis.methods import FedAvg, ServerState
+from cadis.algorithm import ServerState
+from cadis.algorithm.methods import FedAvg
+from cadis.experiment import method_variants, run_study
 from cadis.report import study_progress
-from cadis.runs import RoundResult, RunState, Study, StudyFolder, Variant
+from cadis.server import RoundResult, RunState
+from cadis.store import Study, StudyFolder, Variant, planned_runs
 from fabricated import write_run
 
 QUICK = {"rounds": "2", "clients": "8", "per_round": "4", "epochs": "1", "workers": "1"}

@@ -7,20 +7,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from cadis.algorithm.methods import CADIS, FedAvg
 from cadis.analysis import ACCURACY, MEASURES, Comparison, answer, details, read_results
-from cadis.methods import CADIS, FedAvg
 from cadis.report import summary_text
 from cadis.report.exports import results_csv, runs_csv, write_results
-from cadis.report.formats import (
-    Sheet,
-    fits_a_terminal,
-    shown_p,
-    to_latex,
-    to_markdown,
-    to_rich,
-)
+from cadis.report.formats import Sheet, fits_a_terminal, shown_p, to_latex, to_markdown, to_rich
 from cadis.report.tables import notes, sheets
-from cadis.runs import PaperReport, RoundRecord
+from cadis.server import RoundRecord
+from cadis.store import PaperReport
 from fabricated import with_clock, with_measures, with_models, write_run, write_study
 
 LEVELS = {"fedavg": 0.6, "cadis": 0.9, "singleset": 0.99}

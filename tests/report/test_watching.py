@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from cadis.core import CadisError
-from cadis.methods import CADIS
+from cadis.algorithm.methods import CADIS
+from cadis.errors import CadisError
 from cadis.report import Watched, serving
-from cadis.runs import RunFolder, lock
+from cadis.store import RunFolder, lock
 from fabricated import write_run, write_study
 
 

@@ -10,10 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadis.core import CadisError
-from cadis.runs import PackedMatrix, RoundRecord, Seconds, numbers
-from cadis.runs.history import read_records
-from cadis.runs.observations import similarity_of, told_scalars, unfit
+from cadis.errors import CadisError
+from cadis.server import PackedMatrix, RoundRecord, Seconds, numbers
+from cadis.store.history import read_records
+from cadis.store.observations import similarity_of, told_scalars, unfit
 
 
 def record(size: int, **report: Any) -> RoundRecord:

@@ -11,20 +11,14 @@ import torch
 from safetensors.torch import load_file
 
 import cadis
-from cadis.algorithm import Algorithm
-from cadis.core import CadisError
+from cadis.algorithm import Method
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import CADIS, FedDyn
 from cadis.engine import Engine
-from cadis.methods import CADIS, FedDyn, Method
+from cadis.errors import CadisError
 from cadis.models import FlatModel
-from cadis.runs import (
-    DamagedError,
-    RoundResult,
-    RunFolder,
-    RunState,
-    RunWriter,
-    read_tensors,
-    store_tensors,
-)
+from cadis.server import RoundResult, RunState
+from cadis.store import DamagedError, RunFolder, RunWriter, read_tensors, store_tensors
 from support import (
     run_rounds,
     same,

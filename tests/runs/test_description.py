@@ -10,9 +10,9 @@ from safetensors import safe_open
 
 from cadis.data import Examples, PicturePreprocessing, Scaling, TablePreprocessing
 from cadis.data.preprocessing import CategoryColumn, NumberColumn
-from cadis.runs import DamagedError, ModelDescription, ModelInputs, parse_model
-from cadis.runs.description import without_folders
-from cadis.runs.model_file import model_bytes
+from cadis.store import DamagedError, ModelDescription, ModelInputs, parse_model
+from cadis.store.description import without_folders
+from cadis.store.model_file import model_bytes
 
 PICTURES = PicturePreprocessing(3, 8, 8, Scaling((0.5, 0.4, 0.3), (0.2, 0.2, 0.2)))
 TABLE = TablePreprocessing((NumberColumn("age", 40, 10, True), CategoryColumn("sex", ("f", "m"))))

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cadis.cli import commands
-from cadis.core import CadisError
-from cadis.runs import RunFolder, is_locked
+from cadis.errors import CadisError
+from cadis.store import RunFolder, is_locked
 from processes import processes, wait_until
 
 QUICK = ["--rounds", "1", "--clients", "5", "--epochs", "1", "--workers", "1", "--model", "mlp"]

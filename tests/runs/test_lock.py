@@ -11,13 +11,13 @@ from threading import Thread
 
 import pytest
 
-from cadis.core import CadisError
-from cadis.runs import is_locked, lock
+from cadis.errors import CadisError
+from cadis.store import is_locked, lock
 
 HOLD = """
 import os, sys, time
 from pathlib import Path
-from cadis.runs import lock
+from cadis.store import lock
 held = lock(Path(sys.argv[1]), "It")
 worker = os.fork() if "fork" in sys.argv else os.getpid()
 if not worker:

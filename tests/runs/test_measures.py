@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from cadis.runs import RoundRecord, Seconds, summarise
-from cadis.runs.measures import agreement, best_round, last_tested, mean_accuracy
-from cadis.runs.record import ModelRecord
+from cadis.server import ModelRecord, RoundRecord, Seconds
+from cadis.store import agreement, mean_accuracy, summarise
+from cadis.store.metrics import best_round, last_tested
 
 FEDERATION: dict[str, Any] = {
     "classes": ["x", "y"],

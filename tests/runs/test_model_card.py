@@ -8,8 +8,8 @@ import pytest
 from cadis.data import PicturePreprocessing, Scaling, TablePreprocessing
 from cadis.data.preprocessing import CategoryColumn, NumberColumn
 from cadis.experiment import resolve, run_experiment
-from cadis.runs import ModelDescription, ModelInputs
-from cadis.runs.model_card import model_card
+from cadis.store import ModelDescription, ModelInputs
+from cadis.store.model_card import model_card
 
 yaml = pytest.importorskip("yaml")
 QUICK = {"rounds": 1, "epochs": 1, "workers": 1, "clients": 4, "method": "fedavg"}

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from cadis.core import CadisError
-from cadis.runs import RoundRecord, Seconds, replay, summarise
-from cadis.runs.history import read_records
-from cadis.runs.observations import (
+from cadis.errors import CadisError
+from cadis.server import RoundRecord, Seconds
+from cadis.store import replay, summarise
+from cadis.store.history import read_records
+from cadis.store.observations import (
     Observations,
     clusters_of,
     gamma_of,

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 import cadis
 from cadis.analysis import read_results
 from cadis.report import draw_figures, summary_text
-from cadis.runs import RunFolder
+from cadis.store import RunFolder
 from support import small_federation, small_model
 
 OLD = Path(__file__).parent / "old"

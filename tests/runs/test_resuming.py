@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from cadis.algorithm.methods import CADIS
 from cadis.cli import commands
-from cadis.core import CadisError
-from cadis.methods import CADIS
-from cadis.runs import check_named
+from cadis.errors import CadisError
+from cadis.store import check_named
 from fabricated import write_run
 
 BEFORE = {"method": "cadis", "sampler": "clusters", "dataset": "images:here", "model": "mlp"}

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cadis.core import CadisError
+from cadis._io import read_toml, to_toml
+from cadis.errors import CadisError
 from cadis.experiment import resolve
-from cadis.runs import read_toml, to_toml
 
 words = st.text(st.characters(codec="utf-8"), max_size=20)
 integers = st.integers(-(2**63), 2**63 - 1)

@@ -5,18 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cadis.algorithm import Algorithm
-from cadis.methods import FedAvg, ServerState
+from cadis.algorithm import ServerState
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import FedAvg
 from cadis.models import FlatModel
-from cadis.runs import (
-    Member,
-    RoundRecord,
-    RunFolder,
-    RunState,
-    RunWriter,
-    Seconds,
-    StoredFile,
-)
+from cadis.server import Member, RoundRecord, RunState, Seconds, StoredFile
+from cadis.store import RunFolder, RunWriter
 from support import small_model
 
 

@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cadis.algorithm import Algorithm
-from cadis.core import CadisError, ClientId, generator_for
-from cadis.methods import CADIS, CADISPaper, FedAvg
-from cadis.samplers import Clusters, SamplerRound
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import CADIS, CADISPaper, FedAvg
+from cadis.algorithm.samplers import Clusters, SamplerRound
+from cadis.errors import CadisError
+from cadis.rng import generator_for
+from cadis.types import ClientId
 
 
 def chosen(

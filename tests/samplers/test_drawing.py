@@ -5,8 +5,8 @@ from itertools import permutations
 
 import torch
 
-from cadis.core import generator_for
-from cadis.samplers.drawing import draw
+from cadis.algorithm.samplers.drawing import draw
+from cadis.rng import generator_for
 
 
 def test_each_is_drawn_by_its_weight_among_those_that_are_left() -> None:

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cadis.algorithm import Algorithm
-from cadis.core import ClientId, ClientUpdate, Message, TensorState, client_keys, generator_for
-from cadis.methods import CADIS, FedAvg
-from cadis.samplers import FedCluster, SampledRound, SamplerRound, Uniform
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import CADIS, FedAvg
+from cadis.algorithm.samplers import FedCluster, SampledRound, SamplerRound, Uniform
+from cadis.rng import generator_for
+from cadis.types import ClientId, ClientUpdate, Message, TensorState, client_keys
 from support import model_after, run_rounds, same, small_settings
 
 Clusters = Callable[[Sequence[ClientId]], Tensor]

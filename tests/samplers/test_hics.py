@@ -9,19 +9,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cadis.algorithm import Algorithm
-from cadis.core import (
-    CadisError,
-    ClientId,
-    ClientUpdate,
-    Message,
-    ModelState,
-    TensorState,
-    generator_for,
-)
+from cadis.algorithm import Method
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import CADIS, IFCA, FedAvg
+from cadis.algorithm.samplers import HiCS, SampledRound, SamplerRound, Uniform
 from cadis.engine import Engine, Federation
-from cadis.methods import CADIS, IFCA, FedAvg, Method
-from cadis.samplers import HiCS, SampledRound, SamplerRound, Uniform
+from cadis.errors import CadisError
+from cadis.rng import generator_for
+from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
 from parts_support import snapshot
 from support import blobs, model_after, models_after, run_rounds, same, small_model, small_settings
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from cadis.algorithm import Algorithm
-from cadis.core import ClientUpdate, Message, TensorState, generator_for
-from cadis.methods import CADIS, FedAvg
-from cadis.samplers import PowerOfChoice, SampledRound, SamplerRound, Uniform
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import CADIS, FedAvg
+from cadis.algorithm.samplers import PowerOfChoice, SampledRound, SamplerRound, Uniform
+from cadis.rng import generator_for
+from cadis.types import ClientUpdate, Message, TensorState
 from parts_support import snapshot
 from support import model_after, run_rounds, same, small_settings
 

@@ -5,8 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadis.core import ClientId, generator_for
-from cadis.samplers import SampledRound, SamplerRound, Uniform
+from cadis.algorithm.samplers import SampledRound, SamplerRound, Uniform
+from cadis.rng import generator_for
+from cadis.types import ClientId
 
 
 def chosen(seed: int, number: int, available: Sequence[ClientId], wanted: int) -> list[ClientId]:

@@ -10,31 +10,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from cadis.algorithm import Algorithm
-from cadis.core import (
-    CadisError,
-    ClientId,
-    ClientUpdate,
-    Message,
-    ModelState,
-    RunError,
-    TensorState,
-)
-from cadis.methods import (
-    Defaults,
-    FedAvg,
-    FedFA,
-    Finished,
-    ServerRound,
-    ServerState,
-    Training,
-    Weighing,
-)
-from cadis.samplers import SamplerRound, Uniform
+from cadis.algorithm import Defaults, Finished, ServerRound, ServerState, Training, Weighing
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.methods import FedAvg, FedFA
+from cadis.algorithm.samplers import SamplerRound, Uniform
+from cadis.algorithm.tasks import Classification
+from cadis.algorithm.transforms import NormBound, TransformRound
+from cadis.errors import CadisError, RunError
 from cadis.server import Answer, check_answer, limited_counts
-from cadis.server.checks import sorted_out
-from cadis.tasks import Classification
-from cadis.transforms import NormBound, TransformRound
+from cadis.server.validation import sorted_out
+from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
 from support import model_after, run_rounds, same, small_settings, state_of
 
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from cadis.core import TensorState
-from cadis.server_optimizers import (
+from cadis.algorithm.server_optimizers import (
     SERVER_OPTIMIZERS,
     Adagrad,
     Adam,
@@ -20,6 +19,7 @@ from cadis.server_optimizers import (
     ServerOptimizer,
     Yogi,
 )
+from cadis.types import TensorState
 from parts_support import snapshot
 
 each = pytest.mark.parametrize("optimizer", [kind() for kind in SERVER_OPTIMIZERS.values()])

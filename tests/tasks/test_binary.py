@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score, f1_score, log_loss, roc_auc_score
 from torch import Tensor
 
-from cadis.core import CadisError
-from cadis.tasks import Binary
+from cadis.algorithm.tasks import Binary
+from cadis.errors import CadisError
 
 NAN = float("nan")
 

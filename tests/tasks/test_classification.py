@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score, f1_score, roc_auc_score
 
-from cadis.tasks import Classification
+from cadis.algorithm.tasks import Classification
 from cadis.training import Evaluation
 
 NAN = float("nan")

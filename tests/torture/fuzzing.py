@@ -13,7 +13,7 @@ from random import Random
 import click
 
 from cadis.analysis import read_results
-from cadis.core import CadisError, RunError
+from cadis.errors import CadisError, RunError
 from cadis.report import page_data
 from torture.experiments import Experiment, undisturbed
 from torture.fuzzing_calls import own_files, python_call

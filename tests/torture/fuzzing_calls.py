@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import cadis
-from cadis.methods import METHODS
+from cadis.algorithm.methods import METHODS
 from torture.experiments import Experiment
 from torture.fuzzing_options import typed
 from torture.mutation import ODD

@@ -13,8 +13,9 @@ import numpy as np
 from PIL import Image
 from safetensors.numpy import save_file
 
-from cadis.data import CATALOGUE, load, load_own
-from cadis.partition import read_partition
+from cadis.data import load, load_own
+from cadis.data.partition import read_partition
+from cadis.data.published import CATALOGUE
 from support import draw_pills
 from torture.mutation import ODD, mutated, mutated_json, to_json
 from torture.outcomes import Case

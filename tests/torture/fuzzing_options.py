@@ -7,11 +7,11 @@ from random import Random
 from typing import Any
 
 import cadis
+from cadis._io import read_toml, to_toml
+from cadis.algorithm.methods import METHODS
 from cadis.cli import commands
 from cadis.cli.options import run_options
 from cadis.experiment import ExperimentConfig, resolve
-from cadis.methods import METHODS
-from cadis.runs import read_toml, to_toml
 from torture.disturbance import sketch
 from torture.mutation import ODD, mutated
 from torture.outcomes import Case, SilentChangeError

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import cadis
-from cadis.runs import RunFolder
+from cadis.store import RunFolder
 from support import draw_picture, small_federation, small_model
 
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from cadis.runs import RoundRecord, Seconds
-from cadis.runs.record import ModelRecord
+from cadis.server import ModelRecord, RoundRecord, Seconds
 from cadis.trackers import scalars
 from cadis.trackers.scalars import flatten, summary_scalars
 from tracker_support import OPTIONS

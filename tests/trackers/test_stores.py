@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cadis.core import CadisError, RunError
-from cadis.runs import RunFolder, Study, StudyFolder
+from cadis.errors import CadisError, RunError
+from cadis.store import RunFolder, Study, StudyFolder
 from cadis.trackers import wandb as wandb_tracker
 from cadis.trackers.scalars import flatten, summary_scalars
 from tracker_support import (

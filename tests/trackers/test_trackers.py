@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cadis.core import CadisError
-from cadis.runs import RunFolder
+from cadis.errors import CadisError
+from cadis.store import RunFolder
 from cadis.trackers import TRACKERS, open_tracker
 from tracker_support import (
     OPTIONS,

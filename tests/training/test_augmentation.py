@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cadis.core import CadisError, generator_for
+from cadis.errors import CadisError
+from cadis.rng import generator_for
 from cadis.training.augmentation import AUGMENTATIONS, augmented
 
 TYPES = [torch.uint8, torch.float32, torch.float16, torch.float64]

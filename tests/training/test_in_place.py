@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cadis.training.in_place import InPlaceLinears
+from cadis.training.fast.in_place import InPlaceLinears
 
 LR = 0.1
 WIDE = 400  # 400 x 300 is large, 300 x 3 is not

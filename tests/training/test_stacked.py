@@ -11,16 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cadis.algorithm import Algorithm
-from cadis.core import ClientId, Message, TensorState, generator_for
-from cadis.data import Examples
-from cadis.data.examples import Scaling
-from cadis.local_optimizers import SGD
-from cadis.methods import (
+from cadis.algorithm import Defaults, LocalClient, Reply, ServerRound, ServerState, Step
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.local_optimizers import SGD
+from cadis.algorithm.methods import (
     CADIS,
     SCAFFOLD,
     BalanceFL,
-    Defaults,
     FedAvg,
     FedCav,
     FedDyn,
@@ -30,14 +27,11 @@ from cadis.methods import (
     FedNTD,
     FedProx,
     FedRS,
-    LocalClient,
-    Reply,
-    ServerRound,
-    ServerState,
-    Step,
 )
+from cadis.algorithm.tasks import Binary
+from cadis.data import Examples, Scaling
 from cadis.models import FlatModel, mlp, small_cnn
-from cadis.tasks import Binary
+from cadis.rng import generator_for
 from cadis.training import (
     Client,
     LocalSettings,
@@ -47,6 +41,7 @@ from cadis.training import (
     replies_together,
     stacks_in_trial,
 )
+from cadis.types import ClientId, Message, TensorState
 from support import blobs, model_after, run_rounds, small_model, small_settings
 
 SIZES = (9, 21, 1, 13, 8)  # batches of 4: with a rest, with a last one of 5, a single example, even

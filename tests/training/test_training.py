@@ -8,11 +8,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from cadis.core import TensorState, generator_for
+from cadis.algorithm import Method
+from cadis.algorithm.methods import CADIS, FedAvg, FedDyn, FedFA, FedProx
 from cadis.data import Examples, Scaling
-from cadis.methods import CADIS, FedAvg, FedDyn, FedFA, FedProx, Method
 from cadis.models import FlatModel
+from cadis.rng import generator_for
 from cadis.training import Evaluation, LocalSettings, batch_sizes
+from cadis.types import TensorState
 from support import blobs, evaluate, small_model, train_locally
 
 SETTINGS = LocalSettings(epochs=3, batch_size=4, lr=0.05)

@@ -5,9 +5,8 @@ from typing import ClassVar, Literal
 import pytest
 import torch
 
-from cadis.algorithm import Algorithm
-from cadis.core import CadisError, Message, generator_for
-from cadis.transforms import (
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.transforms import (
     TRANSFORMS,
     Clip,
     Noise,
@@ -20,6 +19,9 @@ from cadis.transforms import (
     differences,
     replaced,
 )
+from cadis.errors import CadisError
+from cadis.rng import generator_for
+from cadis.types import Message
 from parts_support import message, same_message
 
 RECEIVED, UPDATE = message(seed=1), message(seed=2)

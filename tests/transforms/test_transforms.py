@@ -7,8 +7,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadis.core import CadisError, Message, ModelState, generator_for
-from cadis.transforms import TRANSFORMS, Clip, Noise, NormBound, TopK, Transform, TransformRound
+from cadis.algorithm.transforms import (
+    TRANSFORMS,
+    Clip,
+    Noise,
+    NormBound,
+    TopK,
+    Transform,
+    TransformRound,
+)
+from cadis.errors import CadisError
+from cadis.rng import generator_for
+from cadis.types import Message, ModelState
 from parts_support import message, plain_update, same_message, snapshot
 
 FLOATING = [torch.float16, torch.bfloat16, torch.float32, torch.float64]

@@ -5,8 +5,8 @@ from pathlib import Path
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from cadis.flower import introduce, local_evaluate, local_train
-from cadis.options import parts_of
+from cadis.algorithm import parts_of
+from cadis.flower.client import introduce, local_evaluate, local_train
 from cadis.training import choose_device
 from cadis_app.task import Task, task_at
 

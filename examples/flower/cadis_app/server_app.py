@@ -8,11 +8,11 @@ from pathlib import Path
 from flwr.app import ArrayRecord, ConfigRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
-from cadis.analysis import read_results
-from cadis.experiment import describe_federation
-from cadis.flower import MethodStrategy, server_test
+from cadis.analysis import describe_federation, read_results
+from cadis.flower.evaluation import server_test
+from cadis.flower.strategy import MethodStrategy
 from cadis.report import draw_figures, summary_text
-from cadis.runs import RunFolder
+from cadis.store import RunFolder
 from cadis_app.task import read_task, server_data
 
 LOGGER = logging.getLogger("flwr")

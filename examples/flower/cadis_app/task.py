@@ -10,17 +10,11 @@ import torch
 from torch import nn
 
 from cadis import CadisError
-from cadis.core.user_code import search_folder
+from cadis._io.user_code import search_folder
 from cadis.data import Dataset, Examples, load_own
 from cadis.engine import Federation
-from cadis.experiment import (
-    ExperimentConfig,
-    build_experiment,
-    build_model,
-    outputs_for,
-    resolve,
-)
-from cadis.runs import ModelInputs
+from cadis.experiment import ExperimentConfig, build_experiment, build_model, outputs_for, resolve
+from cadis.store import ModelInputs
 
 OPTIONS = (
     "method",

@@ -1,27 +1,14 @@
 """What runs say: measures, statistics, the similarity matrix over time. Reads run folders only."""
 
-from cadis.analysis.answer import answer, details
-from cadis.analysis.checking import naming
+from cadis.analysis.client_metrics import OWN_TEST_DATA, OWN_TRAINING_DATA
 from cadis.analysis.clock import at_times, clocks_of, time_axis
-from cadis.analysis.comparison import HEADLINE, SIGNIFICANT, Comparison, RoundsTo
+from cadis.analysis.cluster_matching import steady
+from cadis.analysis.comparability import Cell
+from cadis.analysis.comparison import HEADLINE, Comparison, RoundsTo
+from cadis.analysis.consistency import naming
 from cadis.analysis.finding import is_result
-from cadis.analysis.identity import steady
-from cadis.analysis.matrices import (
-    Convergence,
-    Frame,
-    convergence,
-    error,
-    frames,
-    growing,
-    some_of,
-    spread_rounds,
-)
-from cadis.analysis.own_data import OWN_TEST_DATA, OWN_TRAINING_DATA
-from cadis.analysis.reading import read_folder, read_results
-from cadis.analysis.results import Group, Results
-from cadis.analysis.rivals import Cell
-from cadis.analysis.run_data import RunData, headline_of
-from cadis.analysis.scores import (
+from cadis.analysis.head_probe import Behaviour, Panel
+from cadis.analysis.metrics import (
     ACCURACY,
     LAST_ROUNDS,
     MEASURE,
@@ -31,9 +18,21 @@ from cadis.analysis.scores import (
     task_measure,
     with_article,
 )
+from cadis.analysis.partition_summary import Census, describe_federation
+from cadis.analysis.reading import read_folder, read_results
+from cadis.analysis.results import Group, Results
+from cadis.analysis.run_data import RunData, headline_of
+from cadis.analysis.similarity import (
+    Frame,
+    convergence,
+    error,
+    frames,
+    growing,
+    some_of,
+    spread_rounds,
+)
 from cadis.analysis.statistics import PairedTest, Spread, holm, paired_test
-from cadis.runs.measures import metric_words
-from cadis.runs.sampling import SHOWN, sample
+from cadis.analysis.verdict import answer, details
 
 __all__ = [
     "ACCURACY",
@@ -43,15 +42,15 @@ __all__ = [
     "MEASURES",
     "OWN_TEST_DATA",
     "OWN_TRAINING_DATA",
-    "SHOWN",
-    "SIGNIFICANT",
+    "Behaviour",
     "Cell",
+    "Census",
     "Comparison",
-    "Convergence",
     "Frame",
     "Group",
     "Measure",
     "PairedTest",
+    "Panel",
     "Results",
     "RoundsTo",
     "RunData",
@@ -61,6 +60,7 @@ __all__ = [
     "at_times",
     "clocks_of",
     "convergence",
+    "describe_federation",
     "details",
     "error",
     "frames",
@@ -68,12 +68,10 @@ __all__ = [
     "headline_of",
     "holm",
     "is_result",
-    "metric_words",
     "naming",
     "paired_test",
     "read_folder",
     "read_results",
-    "sample",
     "some_of",
     "spread_rounds",
     "steady",

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from cadis.analysis.comparability import Cell, cells_of
+from cadis.analysis.metrics import MEASURE, Measure, Scores, task_measure
 from cadis.analysis.results import Group, Results
-from cadis.analysis.rivals import Cell, cells_of
-from cadis.analysis.scores import MEASURE, Measure, Scores, task_measure
 from cadis.analysis.statistics import PairedTest, Spread, holm, paired_test
-from cadis.runs.measures import metric_words
+from cadis.store import metric_words
 
 HEADLINE = MEASURE["ten_rounds"]
 """What decides who wins: not the best of many rounds, which flatters whoever fluctuates most."""

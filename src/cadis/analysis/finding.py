@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from cadis.core import CadisError
-from cadis.runs import RunFolder, StudyFolder
+from cadis.errors import CadisError
+from cadis.store import RunFolder, StudyFolder
 
 _DEPTH = 3
 """Folders within folders that are looked into."""

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from cadis.analysis.checking import check_options, naming
+from cadis.analysis.comparability import baseline_of, marks, telling, told_apart
+from cadis.analysis.consistency import check_options, naming
 from cadis.analysis.finding import find_results
 from cadis.analysis.results import Group, Results
-from cadis.analysis.rivals import baseline_of, marks, telling, told_apart
 from cadis.analysis.run_data import RunData
-from cadis.core import CadisError
-from cadis.runs import RunFolder, Study, StudyFolder, Variant, cell_label
+from cadis.errors import CadisError
+from cadis.store import RunFolder, Study, StudyFolder, Variant, cell_label
 
 
 @dataclass

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from cadis.analysis.metrics import Scores
 from cadis.analysis.run_data import RunData
-from cadis.analysis.scores import Scores
-from cadis.runs import PaperReport
+from cadis.store import PaperReport
 
 _MOST_NAMES = 10
 """Of more classes, only the number is told."""

@@ -8,7 +8,12 @@ from typing import Any
 
 import torch
 
-from cadis.analysis.checking import (
+from cadis._io import natural
+from cadis.algorithm.methods import METHODS, CADISPaper, label_of
+from cadis.algorithm.methods.cadis import SimilarityMatrix
+from cadis.algorithm.tasks import TASKS
+from cadis.analysis.client_metrics import accuracy_by_client, in_words, test_sizes
+from cadis.analysis.consistency import (
     check_agreement,
     check_federation,
     check_history,
@@ -17,29 +22,24 @@ from cadis.analysis.checking import (
     check_summary,
     naming,
 )
-from cadis.analysis.matrices import (
-    Convergence,
-    convergence,
-    growing,
-    some_of,
-    spread_rounds,
-)
-from cadis.analysis.own_data import accuracy_by_client, in_words, test_sizes
-from cadis.core import CadisError, ClientId, SimilarityMatrix
-from cadis.data.naming import natural
-from cadis.methods import METHODS, CADISPaper, label_of
-from cadis.runs import RoundRecord, RunFolder, rare_classes, summarise
-from cadis.runs.measures import last_tested, true_clusters_of
-from cadis.runs.observations import (
+from cadis.analysis.similarity import Convergence, convergence, growing, some_of, spread_rounds
+from cadis.errors import CadisError
+from cadis.server import RoundRecord
+from cadis.store import (
+    RunFolder,
     clusters_of,
     gamma_of,
     grouped,
     joined,
+    last_tested,
+    rare_classes,
+    sample,
     similarity_of,
+    summarise,
     tells_profiles,
+    true_clusters_of,
 )
-from cadis.runs.sampling import sample
-from cadis.tasks import TASKS
+from cadis.types import ClientId
 
 _POINTS = 100
 """Rounds whose matrix is looked at, at most: each costs what a round costs the server."""

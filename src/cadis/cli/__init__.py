@@ -9,7 +9,10 @@ from cadis.cli.interrupting import end_at_once
 if TYPE_CHECKING:
     from cadis.cli.command_line import commands
 
-__all__ = ["commands", "main"]
+__all__ = [
+    "commands",
+    "main",
+]
 
 
 def main() -> None:

@@ -70,7 +70,7 @@ class GeneratedCommand(click.Command):
         try:
             own = listing.parts_in(ctx.meta.get(_ARGUMENTS, []))
             generated = getattr(listing, self.options)(own, {each.name for each in mine})
-        except import_module("cadis.core").CadisError as error:
+        except import_module("cadis.errors").CadisError as error:
             ctx.exit(import_module("cadis.cli.guard").say(str(error), 2))
         return [*generated, *mine]
 

@@ -9,26 +9,26 @@ from typing import Any
 
 from rich.console import Console
 
+from cadis.algorithm import own_classes, validated
 from cadis.analysis import read_results
-from cadis.api import check_tracker, tracked
 from cadis.cli.guard import say
 from cadis.cli.interrupting import STOPPED
 from cadis.cli.report import show_results
 from cadis.cli.run import file_options, plain_name
-from cadis.core import CadisError
+from cadis.errors import CadisError
 from cadis.experiment import (
     Settings,
     check_runs,
+    check_tracker,
     comparison_of,
     grid_variants,
     parse_grid,
-    planned_runs,
     run_study,
     study_folder,
+    tracked,
 )
-from cadis.options import own_classes, validated
 from cadis.report import study_progress, tell
-from cadis.runs import RunFolder, Study, StudyFolder, Variant
+from cadis.store import RunFolder, Study, StudyFolder, Variant, planned_runs
 
 
 def compare(

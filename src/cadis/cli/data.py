@@ -8,11 +8,18 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cadis.data import CATALOGUE, fetch, find, missing_files, problems, roots
-from cadis.data.cache_entries import cache_entries, cache_limit
-from cadis.data.cache_entries import clear as clear_cache
-from cadis.data.library import cache_folder
-from cadis.options import check_names
+from cadis.algorithm import check_names
+from cadis.data import cache_entries, cache_limit
+from cadis.data import clear as clear_cache
+from cadis.data.published import (
+    CATALOGUE,
+    cache_folder,
+    fetch,
+    find,
+    missing_files,
+    problems,
+    roots,
+)
 from cadis.report import Fitting, loading
 
 

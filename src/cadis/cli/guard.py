@@ -8,7 +8,7 @@ from typing import Any
 
 import cadis
 from cadis.cli.interrupting import STOPPED, interruptible
-from cadis.core import CadisError, RunError
+from cadis.errors import CadisError, RunError
 
 _PACKAGE = Path(cadis.__file__).parent
 

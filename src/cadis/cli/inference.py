@@ -9,13 +9,20 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from cadis._io import Callbacks, shown
 from cadis.cli.guard import say
-from cadis.core import CadisError
-from cadis.data import Callbacks, TablePreprocessing
-from cadis.data.user_files import shown
-from cadis.inference import SUFFIXES, Prediction, Predictor, input_name, load
+from cadis.data import TablePreprocessing
+from cadis.errors import CadisError
+from cadis.inference import (
+    SUFFIXES,
+    Prediction,
+    Predictor,
+    check_free,
+    input_name,
+    load,
+    write_predictions,
+)
 from cadis.inference import export as export_model
-from cadis.inference.writing import check_free, write_predictions
 from cadis.report import loading, tell
 
 

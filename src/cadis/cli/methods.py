@@ -4,9 +4,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from cadis.algorithm import Entry, catalogue, check_names, names_of
 from cadis.cli.options import described_attributes
-from cadis.options import as_option, catalogue, check_names, names_of, qualified
-from cadis.options.catalogue import Entry
+from cadis.experiment import as_option, qualified
 from cadis.report import Fitting
 
 _FACTS = {

@@ -12,22 +12,18 @@ from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_orig
 
 import click
 
-from cadis.core import CadisError
-from cadis.experiment import LOADED_BY, FederationSettings, Settings
-from cadis.methods import METHODS
-from cadis.options import (
-    KINDS,
+from cadis._io import read_toml
+from cadis.algorithm import KINDS, Kind, hints_of, is_list, is_list_of_names, names_of, own_classes
+from cadis.algorithm.methods import METHODS
+from cadis.errors import CadisError
+from cadis.experiment import (
+    LOADED_BY,
     PARTITION,
-    Kind,
+    FederationSettings,
+    Settings,
     as_option,
-    hints_of,
-    is_list,
-    is_list_of_names,
-    names_of,
-    own_classes,
     qualified,
 )
-from cadis.runs import read_toml
 
 Part: TypeAlias = tuple[Kind, type[Any]]
 

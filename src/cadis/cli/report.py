@@ -7,18 +7,11 @@ from pathlib import Path
 from rich.console import Console
 
 from cadis import report as reports
-from cadis.analysis import (
-    Comparison,
-    Results,
-    is_result,
-    read_folder,
-    read_results,
-    task_measure,
-)
+from cadis.algorithm import check_names
+from cadis.analysis import Comparison, Results, is_result, read_folder, read_results, task_measure
 from cadis.cli.run import short_name
-from cadis.core import CadisError
-from cadis.options import check_names
-from cadis.runs import RunFolder, StudyFolder, cell_name
+from cadis.errors import CadisError
+from cadis.store import RunFolder, StudyFolder, cell_name
 
 
 def report(paths: Sequence[Path], out: Path | None, metric: str | None) -> int:

@@ -10,13 +10,13 @@ from typing import Any
 from rich.console import Console
 
 from cadis import report
+from cadis._io import read_toml
 from cadis.analysis import read_results
-from cadis.api import Tracking
 from cadis.cli.guard import say
 from cadis.cli.interrupting import STOPPED
-from cadis.core import CadisError
-from cadis.experiment import ExperimentConfig, read_preset, resolve, run_experiment
-from cadis.runs import RunFolder, check_named, read_toml
+from cadis.errors import CadisError
+from cadis.experiment import ExperimentConfig, Tracking, read_preset, resolve, run_experiment
+from cadis.store import RunFolder, check_named
 
 _LONGEST_NAME = 100
 

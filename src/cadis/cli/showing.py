@@ -9,10 +9,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from cadis.algorithm.methods import METHODS, label_of
+from cadis.analysis import Census
 from cadis.cli.run import plain_name, short_name
-from cadis.core import CadisError
+from cadis.data.partition import write_partition
+from cadis.errors import CadisError
 from cadis.experiment import (
-    Census,
     build_partition,
     fitted,
     load_dataset,
@@ -25,8 +27,6 @@ from cadis.experiment import (
     read_preset,
     resolve,
 )
-from cadis.methods import METHODS, label_of
-from cadis.partition import write_partition
 from cadis.report import (
     Fitting,
     Watched,

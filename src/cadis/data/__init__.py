@@ -1,26 +1,36 @@
 """Datasets as tensors."""
 
-from cadis.data.callbacks import NO_CALLBACKS, Callbacks
-from cadis.data.catalogue import CATALOGUE
+from cadis.data.cache_entries import cache_entries, cache_limit, clear
 from cadis.data.conversion import as_examples, single
 from cadis.data.digits import digits
-from cadis.data.download import fetch
-from cadis.data.examples import Dataset, Examples, Scaling, Subsets, joined
-from cadis.data.library import Found, find, missing_files, problems, roots
-from cadis.data.loading import DATASETS, is_dataset_name, load
-from cadis.data.own import load_own
-from cadis.data.preprocessing import PicturePreprocessing, Preprocessing, TablePreprocessing
+from cadis.data.examples import Dataset, Examples, Scaling, Subsets, broken_sentence, joined
+from cadis.data.image_folder import find_pictures
+from cadis.data.loading import DATASETS, OWN_PREFIXES, TABLES, is_dataset_name, load
+from cadis.data.picture import PictureError, read_picture
+from cadis.data.preprocessing import (
+    CategoryColumn,
+    NumberColumn,
+    PicturePreprocessing,
+    Preprocessing,
+    TablePreprocessing,
+    from_json,
+    to_json,
+)
+from cadis.data.published.published_files import picture_cache
+from cadis.data.site_data import load_own
+from cadis.data.table_files import read_table
 from cadis.data.tables import TableColumns
 from cadis.data.user_data import as_dataset, by_name
 
 __all__ = [
-    "CATALOGUE",
     "DATASETS",
-    "NO_CALLBACKS",
-    "Callbacks",
+    "OWN_PREFIXES",
+    "TABLES",
+    "CategoryColumn",
     "Dataset",
     "Examples",
-    "Found",
+    "NumberColumn",
+    "PictureError",
     "PicturePreprocessing",
     "Preprocessing",
     "Scaling",
@@ -29,16 +39,21 @@ __all__ = [
     "TablePreprocessing",
     "as_dataset",
     "as_examples",
+    "broken_sentence",
     "by_name",
+    "cache_entries",
+    "cache_limit",
+    "clear",
     "digits",
-    "fetch",
-    "find",
+    "find_pictures",
+    "from_json",
     "is_dataset_name",
     "joined",
     "load",
     "load_own",
-    "missing_files",
-    "problems",
-    "roots",
+    "picture_cache",
+    "read_picture",
+    "read_table",
     "single",
+    "to_json",
 ]

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cadis.core import CadisError
+from cadis.errors import CadisError
 
 PIXELS, INDEX = "pixels.raw", "index.json"
 OURS = (PIXELS, INDEX, "pixels.npy", "broken.json")

@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import IterableDataset, Subset, TensorDataset
 
-from cadis.core import CadisError
-from cadis.core.user_code import one_line
+from cadis._io import one_line
 from cadis.data.examples import Examples, Scaling
+from cadis.errors import CadisError
 
 _INPUTS = ("image", "img", "picture", "pixel_values", "inputs", "input_ids", "features", "x")
 _LABELS = ("label", "labels", "target", "y")

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cadis.core import CadisError
-from cadis.data.user_files import is_file
+from cadis._io import is_file
+from cadis.errors import CadisError
 
 _SUFFIXES = {".dcm", ".dicom"}
 _NO_DICOM = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, overload
 import torch
 from torch import Tensor
 
-from cadis.core import CadisError, short_repr
+from cadis._io import short_repr
+from cadis.errors import CadisError
 
 if TYPE_CHECKING:
     from cadis.data.preprocessing import Preprocessing

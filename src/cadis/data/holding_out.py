@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import torch
 
-from cadis.core import generator_for
+from cadis.rng import generator_for
 
 _TEST_SHARE = 0.1
 

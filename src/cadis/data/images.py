@@ -6,14 +6,13 @@ from pathlib import Path
 
 import torch
 
-from cadis.core import CadisError
-from cadis.data.album import Album, Picture, are_pills, read_album, read_pills
-from cadis.data.callbacks import Callbacks
+from cadis._io import Callbacks, shown
 from cadis.data.dicom import check_dicom_extra, is_dicom
 from cadis.data.examples import Dataset, Examples, Scaling, positions_by_owner
 from cadis.data.holding_out import held_out
+from cadis.data.image_folder import Album, Picture, are_pills, read_album, read_pills
 from cadis.data.preprocessing import PicturePreprocessing
-from cadis.data.user_files import shown
+from cadis.errors import CadisError
 
 _IMAGENET = Scaling((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _NAMED = 10

@@ -2,18 +2,23 @@
 
 from pathlib import Path
 
-from cadis.core import CadisError
-from cadis.data.callbacks import NO_CALLBACKS, Callbacks
-from cadis.data.catalogue import CATALOGUE
+from cadis._io import NO_CALLBACKS, Callbacks, at_home
+from cadis.data.data_warnings import tell_sites
 from cadis.data.digits import digits
-from cadis.data.download import fetch
 from cadis.data.examples import Dataset
 from cadis.data.images import load_images
-from cadis.data.library import find, load_published, missing_files, picture_cache, roots
-from cadis.data.sites import tell_sites
+from cadis.data.published import (
+    CATALOGUE,
+    fetch,
+    find,
+    load_published,
+    missing_files,
+    picture_cache,
+    roots,
+)
 from cadis.data.tables import TableColumns, load_table
 from cadis.data.user_data import load_user_data
-from cadis.data.user_files import at_home
+from cadis.errors import CadisError
 
 DATASETS = ("digits", *CATALOGUE, "images:FOLDER", "csv:PLACE", "parquet:PLACE", "FILE.py:FUNCTION")
 """Names of datasets, as a user types them."""

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from cadis._io import shown
 from cadis.data.dicom import DicomError, is_dicom, read_dicom
-from cadis.data.user_files import shown
 
 _PLAIN = {"1", "L", "P", "RGB", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"}
 """Modes of 8 bits or fewer that Pillow converts without loss of range."""

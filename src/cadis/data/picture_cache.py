@@ -14,12 +14,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cadis.core import RunError
+from cadis._io import Callbacks, unwritable
 from cadis.data.cache_entries import DRAFT, INDEX, PIXELS, cache_limit, keep_within, sweep
-from cadis.data.callbacks import Callbacks
 from cadis.data.dicom import dicom_decoders, is_dicom
 from cadis.data.picture import Frame, PictureError, read_picture
-from cadis.data.user_files import unwritable
+from cadis.errors import RunError
 
 _VERSION = "2"
 """Changes when the same files would be decoded otherwise."""

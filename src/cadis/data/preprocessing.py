@@ -8,8 +8,8 @@ from typing import Any, ClassVar, TypeAlias
 import torch
 from torch import Tensor
 
-from cadis.core import CadisError
 from cadis.data.examples import Scaling
+from cadis.errors import CadisError
 
 _MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 """What stands in a table for a value that is not there, in small letters."""

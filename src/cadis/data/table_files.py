@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cadis.core import CadisError
-from cadis.data.user_files import is_file, shown
+from cadis._io import is_file, shown
+from cadis.errors import CadisError
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 """How files of tables are named."""

@@ -5,8 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import torch
 
-from cadis.core import CadisError
-from cadis.data.naming import natural
+from cadis._io import natural
 from cadis.data.preprocessing import (
     CategoryColumn,
     NumberColumn,
@@ -14,6 +13,7 @@ from cadis.data.preprocessing import (
     is_missing,
     number_in,
 )
+from cadis.errors import CadisError
 
 _MOST_CATEGORIES = 1000
 """A column of more words is a mistake: a model would have an input for each of them."""

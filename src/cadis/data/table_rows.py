@@ -5,11 +5,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from cadis.core import CadisError
-from cadis.data.callbacks import Callbacks
-from cadis.data.naming import natural
+from cadis._io import Callbacks, is_folder, natural, shown
 from cadis.data.table_files import TABLE_SUFFIXES, EmptyTableError, Table, read_table
-from cadis.data.user_files import is_folder, shown
+from cadis.errors import CadisError
 
 TRAIN, TEST = "train", "test"
 """What folders, files, and a column of the split call the parts."""

@@ -8,14 +8,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from cadis.core import CadisError
-from cadis.data.callbacks import Callbacks
+from cadis._io import Callbacks, natural
 from cadis.data.examples import Dataset, Examples, positions_by_owner
 from cadis.data.holding_out import held_out
-from cadis.data.naming import natural
 from cadis.data.preprocessing import NumberColumn, TablePreprocessing, is_missing, number_in
 from cadis.data.table_fitting import fitted_table
 from cadis.data.table_rows import TEST, TRAIN, Rows, read_rows
+from cadis.errors import CadisError
 
 _LABEL, _SPLIT = "label", "split"
 """What the columns are called that say the class, if no other is named, and what is for testing."""

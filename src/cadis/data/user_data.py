@@ -7,12 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cadis.core import CadisError
-from cadis.core.user_code import load_user_code, one_line
-from cadis.data.callbacks import Callbacks
+from cadis._io import Callbacks, load_user_code, one_line
 from cadis.data.conversion import as_examples, class_names, single
 from cadis.data.examples import Dataset, Examples, joined
 from cadis.data.holding_out import held_out
+from cadis.errors import CadisError
 
 _KEYS = ("clients", "test", "client_tests", "classes")
 _FORM = (

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator
 from math import isfinite
 
-from cadis.core import ClientId
+from cadis.algorithm.tasks import Task
 from cadis.data import Examples
 from cadis.engine.federation import Federation
 from cadis.models import FlatModel
-from cadis.tasks import Task
 from cadis.training import outputs_of
+from cadis.types import ClientId
 
 _CLIENTS, _SAMPLES = 20, 64
 """Who is looked at, and how much of what they have: enough to tell."""

@@ -7,28 +7,28 @@ from pathlib import Path
 
 from torch import nn
 
-from cadis.algorithm import Algorithm
-from cadis.core import CadisError, ModelState, RunError, one_thread
-from cadis.data import NO_CALLBACKS, Callbacks
+from cadis._io import NO_CALLBACKS, Callbacks
+from cadis.algorithm import Algorithm, SecondsOf
 from cadis.engine.divergence import cause
 from cadis.engine.federation import EngineSettings, Federation
-from cadis.engine.sharing import SharedMemory
+from cadis.engine.shared_memory import SharedMemory
 from cadis.engine.speeds import client_speeds, seconds_by_speed
 from cadis.engine.transport import PoolTransport
 from cadis.engine.worker import Job
-from cadis.methods import SecondsOf
+from cadis.errors import CadisError, RunError
 from cadis.models import FlatModel
-from cadis.runs import RoundResult, RunState
-from cadis.server import DivergedError, Server, together
+from cadis.rng import one_thread
+from cadis.server import DivergedError, RoundResult, RunState, Server, together
 from cadis.training import (
     Evaluation,
+    check_augmented,
     check_fit,
     choose_device,
     evaluate,
     found_head,
     may_stack,
 )
-from cadis.training.augmentation import check_augmented
+from cadis.types import ModelState
 
 
 class Engine:

@@ -10,12 +10,14 @@ import torch
 from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
-from cadis.core import CadisError, ClientId, checked_client_id, generator_for, short_repr
-from cadis.data import Examples, Preprocessing, Subsets, joined
-from cadis.data.examples import broken_sentence
+from cadis._io import short_repr
+from cadis.data import Examples, Preprocessing, Subsets, broken_sentence, joined
+from cadis.data.partition import held_out
 from cadis.engine.speeds import Speeds
-from cadis.partition import held_out
+from cadis.errors import CadisError
+from cadis.rng import generator_for
 from cadis.training import Device, LocalSettings, check_labels
+from cadis.types import ClientId, checked_client_id
 
 
 @dataclass(frozen=True, repr=False)

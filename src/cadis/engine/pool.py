@@ -13,10 +13,10 @@ from typing import Protocol, TypeAlias
 
 import torch
 
-from cadis.core import RunError
 from cadis.engine.allocator import keep_freed_memory
-from cadis.engine.sharing import Context
+from cadis.engine.shared_memory import Context
 from cadis.engine.worker import Job, Result, Task, Worker
+from cadis.errors import RunError
 
 OnDone: TypeAlias = Callable[[int], None]
 """Called with the number of tasks that are done."""

@@ -8,9 +8,11 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from cadis.core import CadisError, ClientId, generator_for
-from cadis.data.user_files import read_object
-from cadis.methods import SecondsOf
+from cadis._io import read_object
+from cadis.algorithm import SecondsOf
+from cadis.errors import CadisError
+from cadis.rng import generator_for
+from cadis.types import ClientId
 
 Speeds: TypeAlias = str | tuple[float, ...]
 """As a user gives them: ``""``, ``"LOW:HIGH"``, ``"FILE.json"``, or a number for each client."""

@@ -7,12 +7,11 @@ from operator import add
 from pathlib import Path
 from typing import TypeAlias
 
-from cadis.core import ClientId, Message
-from cadis.data import NO_CALLBACKS, Callbacks
+from cadis._io import NO_CALLBACKS, Callbacks
+from cadis.engine.evaluation import client_sample, equal_parts, grouped, is_due
 from cadis.engine.federation import EngineSettings, Federation, choose_workers, sizes_of
 from cadis.engine.pool import Pool, open_pool
-from cadis.engine.sharing import Placed, SharedMemory, process_context, room_for
-from cadis.engine.testing import client_sample, equal_parts, grouped, is_due
+from cadis.engine.shared_memory import Placed, SharedMemory, process_context, room_for
 from cadis.engine.worker import (
     ClientTestTask,
     Job,
@@ -26,9 +25,9 @@ from cadis.engine.worker import (
     TrainTask,
 )
 from cadis.engine.worker import Tested as TestedPart
-from cadis.runs import RunState
-from cadis.server import Answer, Answers, Plan, Presence, Tested
+from cadis.server import Answer, Answers, Plan, Presence, RunState, Tested
 from cadis.training import batch_sizes, dealt_into_stacks
+from cadis.types import ClientId, Message
 
 JobMaker: TypeAlias = Callable[[SharedMemory, tuple[SharedMemory, ...]], Job]
 """What workers are to know, given what the server sends and where clients put their answers."""

@@ -12,14 +12,15 @@ from typing import TypeAlias
 import torch
 from torch import nn
 
-from cadis.algorithm import Algorithm
-from cadis.core import RunError, TensorState, generator_for
+from cadis.algorithm import Algorithm, Reply
 from cadis.data import Examples, joined
 from cadis.engine.federation import EngineSettings, Federation
-from cadis.engine.sharing import Placed, SharedMemory, room_for
-from cadis.methods import Reply
+from cadis.engine.shared_memory import Placed, SharedMemory, room_for
+from cadis.errors import RunError
 from cadis.models import FlatModel
-from cadis.runs import StoredFile, read_tensors, store_tensors
+from cadis.rng import generator_for
+from cadis.server import StoredFile
+from cadis.store import read_tensors, store_tensors
 from cadis.training import (
     Client,
     Evaluation,
@@ -30,6 +31,7 @@ from cadis.training import (
     sent_by,
     stacks_in_trial,
 )
+from cadis.types import TensorState
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Experiments: options, running them, and the folders that reports read."""
 
-from cadis.experiment.behaviour import Behaviour, Panel, observe_layer
 from cadis.experiment.build import (
     LOADED_BY,
     Built,
@@ -12,16 +11,11 @@ from cadis.experiment.build import (
     outputs_for,
     own_tests_of,
 )
-from cadis.experiment.census import Census, describe_federation
-from cadis.experiment.comparing import (
-    PlannedRun,
-    StudyCallbacks,
-    comparison_of,
-    planned_runs,
-    run_study,
-    study_folder,
-)
+from cadis.experiment.compare_methods import ComparisonResult, compare
 from cadis.experiment.config import ExperimentConfig, resolve
+from cadis.experiment.execution import RunResult, execute, run_experiment
+from cadis.experiment.observe_layer import HeadKeeping, observe_layer
+from cadis.experiment.parameters import PARTITION, as_option, our_parts, qualified
 from cadis.experiment.presets import (
     paper_figures,
     place_in_paper,
@@ -30,60 +24,61 @@ from cadis.experiment.presets import (
     read_preset,
     reported,
 )
-from cadis.experiment.running import OnRound, RunResult, execute, run_experiment
+from cadis.experiment.run_federation import run
 from cadis.experiment.settings import FederationSettings, Settings
+from cadis.experiment.study import comparison_of, run_study, study_folder
+from cadis.experiment.tracking import Tracking, check_tracker, tracked
 from cadis.experiment.variants import (
     ABLATIONS,
-    CHOICES,
     baseline_of,
     check_runs,
     grid_variants,
-    gridded_methods,
     method_variants,
     parse_grid,
 )
 
 __all__ = [
     "ABLATIONS",
-    "CHOICES",
     "LOADED_BY",
-    "Behaviour",
+    "PARTITION",
     "Built",
-    "Census",
+    "ComparisonResult",
     "ExperimentConfig",
     "FederationSettings",
-    "OnRound",
-    "Panel",
-    "PlannedRun",
+    "HeadKeeping",
     "RunResult",
     "Settings",
-    "StudyCallbacks",
+    "Tracking",
+    "as_option",
     "baseline_of",
     "build_experiment",
     "build_model",
     "build_partition",
     "check_runs",
+    "check_tracker",
+    "compare",
     "comparison_of",
-    "describe_federation",
     "execute",
     "fitted",
     "grid_variants",
-    "gridded_methods",
     "load_dataset",
     "method_variants",
     "observe_layer",
+    "our_parts",
     "outputs_for",
     "own_tests_of",
     "paper_figures",
     "parse_grid",
     "place_in_paper",
-    "planned_runs",
     "preset_names",
     "preset_text",
+    "qualified",
     "read_preset",
     "reported",
     "resolve",
+    "run",
     "run_experiment",
     "run_study",
     "study_folder",
+    "tracked",
 ]

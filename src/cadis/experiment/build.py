@@ -7,15 +7,17 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from cadis.core import CadisError, ClientId, derive_seed, generator_for
-from cadis.data import NO_CALLBACKS, Callbacks, Dataset, Examples, Subsets, TableColumns, load
-from cadis.data.loading import TABLES
+from cadis._io import NO_CALLBACKS, Callbacks
+from cadis.algorithm.tasks import Task
+from cadis.data import TABLES, Dataset, Examples, Subsets, TableColumns, load
+from cadis.data.partition import MultiCluster, Partition, given_by_data, read_partition
 from cadis.engine import Federation
+from cadis.errors import CadisError
 from cadis.experiment.config import ExperimentConfig
 from cadis.experiment.settings import FederationSettings, Settings
 from cadis.models import build_network
-from cadis.partition import MultiCluster, Partition, given_by_data, read_partition
-from cadis.tasks import Task
+from cadis.rng import derive_seed, generator_for
+from cadis.types import ClientId
 
 LOADED_BY = (
     "dataset",

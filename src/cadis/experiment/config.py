@@ -4,17 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from cadis.algorithm import Algorithm
-from cadis.core import CadisError
-from cadis.core.user_code import is_user_code
-from cadis.data import DATASETS, is_dataset_name
-from cadis.engine.speeds import check_speeds
-from cadis.experiment.settings import Settings
-from cadis.methods import Method
-from cadis.models import MODELS
-from cadis.options import (
+from cadis._io import is_user_code
+from cadis.algorithm import (
     KINDS,
-    PARTITION,
+    Algorithm,
+    Method,
     algorithm_of,
     check_names,
     classes_in,
@@ -22,16 +16,24 @@ from cadis.options import (
     names_in,
     names_of,
     options_of,
-    our_parts,
     own_classes,
+    validated,
+)
+from cadis.algorithm.transforms import TRANSFORMS
+from cadis.data import DATASETS, is_dataset_name
+from cadis.data.partition import PARTITIONERS, MultiCluster, Partitioner
+from cadis.engine import check_speeds
+from cadis.errors import CadisError
+from cadis.experiment.parameters import (
+    PARTITION,
+    our_parts,
     owners_of,
     tables_of,
-    validated,
     with_implied_transforms,
 )
-from cadis.partition import PARTITIONERS, MultiCluster, Partitioner
-from cadis.training.augmentation import AUGMENTATIONS
-from cadis.transforms import TRANSFORMS
+from cadis.experiment.settings import Settings
+from cadis.models import MODELS
+from cadis.training import AUGMENTATIONS
 
 
 @dataclass(frozen=True)

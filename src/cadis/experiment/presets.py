@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
-from cadis.options import check_names
-from cadis.runs import PaperReport
+from cadis.algorithm import check_names
+from cadis.store import PaperReport
 
 _FOLDER = files("cadis.experiment") / "paper"
 

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from cadis.core import CadisError
 from cadis.engine import EngineSettings
+from cadis.errors import CadisError
 from cadis.models import MODELS, auto_lr
 from cadis.training import Device, LocalSettings, Precision
 

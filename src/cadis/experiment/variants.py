@@ -7,23 +7,13 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
-from cadis.core import CadisError
-from cadis.core.user_code import is_user_code
+from cadis._io import is_user_code
+from cadis.algorithm import KINDS, check_names, listed, names_of, part_class
+from cadis.algorithm.methods import METHODS, label_of
+from cadis.errors import CadisError
 from cadis.experiment.config import ExperimentConfig, plain_names, resolve
-from cadis.methods import METHODS, label_of
-from cadis.options import (
-    KINDS,
-    check_names,
-    field_of,
-    listed,
-    names_of,
-    only_owner,
-    our_parts,
-    owners_of,
-    part_class,
-    qualified,
-)
-from cadis.runs import Variant, cell_label, cell_name
+from cadis.experiment.parameters import field_of, only_owner, our_parts, owners_of, qualified
+from cadis.store import Variant, cell_label, cell_name
 
 
 @dataclass(frozen=True)

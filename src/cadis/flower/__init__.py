@@ -6,7 +6,7 @@ Besides the names below, there is a strategy for every method, by the name of it
 
 from collections.abc import Callable
 
-from cadis.core import CadisError
+from cadis.errors import CadisError
 
 try:
     import flwr  # noqa: F401
@@ -14,10 +14,10 @@ except ImportError:
     raise CadisError("Install Flower first: pip install 'cadis[flower]'.") from None
 
 from cadis.flower.client import introduce, local_evaluate, local_train
-from cadis.flower.ready_made import READY_MADE, ready_made
+from cadis.flower.evaluation import server_test
+from cadis.flower.strategies import READY_MADE, ready_made
 from cadis.flower.strategy import MethodStrategy
 from cadis.flower.strategy_settings import StrategySettings
-from cadis.flower.testing import server_test
 
 __all__ = [
     "MethodStrategy",

@@ -11,18 +11,18 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, 
 from flwr.app.typing import MetricRecordValues
 from torch import Tensor, nn
 
-from cadis.core import CadisError, TensorState
-from cadis.core import Message as CadisMessage
+from cadis.algorithm import Method
+from cadis.algorithm.tasks import Task
 from cadis.data import Examples, as_examples
-from cadis.flower.memory import Memory, memory_folder
+from cadis.errors import CadisError
+from cadis.flower.client_state import Memory, memory_folder
 from cadis.flower.messages import METRICS, contents_of, sent_by_server
 from cadis.flower.registry import IDENTITY_KEYS
 from cadis.flower.train_config import TrainConfig
-from cadis.methods import Method
-from cadis.models import FlatModel, WrongTensorsError, auto_lr
-from cadis.models.head import linear_layers
-from cadis.tasks import Task
+from cadis.models import FlatModel, WrongTensorsError, auto_lr, linear_layers
 from cadis.training import Evaluation, check_fit, check_labels, evaluate, reply_to
+from cadis.types import Message as CadisMessage
+from cadis.types import TensorState
 
 Data: TypeAlias = Examples | tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
 """Examples, inputs and labels, or batches of them such as a DataLoader's."""
@@ -42,8 +42,8 @@ def local_train(
     """Train the global model on a client's own data, as the server's algorithm has it.
 
     Trains on the device that the model is on. ``epochs``, ``batch-size`` and ``lr`` are read from
-    the config; :class:`~cadis.flower.MethodStrategy` adds to it which method and other parts, who
-    the client is, and the seed.
+    the config; :class:`~cadis.flower.strategy.MethodStrategy` adds to it which method and other
+    parts, who the client is, and the seed.
 
     Args:
         model: the architecture; it is not changed.

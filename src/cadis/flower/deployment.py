@@ -7,7 +7,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from string import Template
 
-from cadis.core import CadisError
+from cadis.errors import CadisError
 from cadis.flower import deployment_scripts as scripts
 from cadis.flower.certificates import (
     SERVER_DAYS,

@@ -13,9 +13,9 @@ import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from torch import Tensor
 
-from cadis.core import Message, ModelState, TensorState
 from cadis.flower.arrays import array_in, writable
 from cadis.models import Layout, NamedState, WrongTensorsError
+from cadis.types import Message, ModelState, TensorState
 
 _MODEL = "cadis.model."
 _TENSORS = "cadis.tensors"

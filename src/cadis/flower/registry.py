@@ -11,9 +11,10 @@ from flwr.app import Message, MessageType, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 
-from cadis.core import CadisError, ClientId, RunError, checked_client_id
+from cadis.errors import CadisError, RunError
 from cadis.flower.replies import match
-from cadis.runs import Member, Rejection
+from cadis.server import Member, Rejection
+from cadis.types import ClientId, checked_client_id
 
 LOGGER = logging.getLogger("flwr")
 

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from flwr.app import Message, MetricRecord, RecordDict
 from flwr.common.constant import ErrorCode
 
-from cadis.core import ClientId
 from cadis.flower.messages import scalars_in
 from cadis.models import WrongTensorsError
-from cadis.runs import Rejection
-from cadis.server import limited_counts
+from cadis.server import Rejection, limited_counts
+from cadis.types import ClientId
 
 _MOST_EXAMPLES = 2**53
 """Nobody has more samples; floating numbers above it are not exact."""

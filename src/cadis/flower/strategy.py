@@ -12,25 +12,32 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 from torch import Tensor
 
-from cadis.algorithm import Algorithm
-from cadis.core import CadisError, ClientId, RunError
+from cadis.algorithm import (
+    Algorithm,
+    Method,
+    check_names,
+    given_algorithm,
+    names_of,
+    options_of,
+    validated,
+)
+from cadis.algorithm.local_optimizers import LocalOptimizer
+from cadis.algorithm.samplers import Sampler
+from cadis.algorithm.server_optimizers import ServerOptimizer
+from cadis.algorithm.tasks import Task
+from cadis.algorithm.transforms import Transform
+from cadis.errors import CadisError, RunError
+from cadis.flower.evaluation import EvaluateFunction, Testing, evaluations_in, tests_together
 from cadis.flower.messages import arrays_of, models_in, tensors_in
 from cadis.flower.registry import LOGGER, ClientRegistry
 from cadis.flower.replies import mean_metrics
 from cadis.flower.strategy_settings import StrategySettings
-from cadis.flower.testing import EvaluateFunction, Testing, evaluations_in, tests_together
 from cadis.flower.transport import FlowerTransport
-from cadis.local_optimizers import LocalOptimizer
-from cadis.methods import Method
 from cadis.models import Layout, WrongTensorsError
-from cadis.options import check_names, given_algorithm, names_of, options_of, validated
-from cadis.runs import Member, RoundRecord, RunFolder, RunState, RunWriter
-from cadis.samplers import Sampler
-from cadis.server import Outcome, Plan, Server, together
-from cadis.server_optimizers import ServerOptimizer
-from cadis.tasks import Task
+from cadis.server import Member, Outcome, Plan, RoundRecord, RunState, Server, together
+from cadis.store import RunFolder, RunWriter
 from cadis.training import Evaluation
-from cadis.transforms import Transform
+from cadis.types import ClientId
 
 
 class MethodStrategy(Strategy):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeAlias
 from annotated_types import Ge, Gt, Le
 from flwr.app import MetricRecord, RecordDict
 
-from cadis.runs import ModelInputs
+from cadis.store import ModelInputs
 
 MetricsFunction: TypeAlias = Callable[[list[RecordDict], str], MetricRecord]
 

@@ -6,14 +6,14 @@ from typing import Any
 
 from flwr.app import ConfigRecord
 
-from cadis.algorithm import Algorithm
-from cadis.core import CadisError, ClientId
-from cadis.local_optimizers import LOCAL_OPTIMIZERS, SGD
-from cadis.methods import METHODS, FedAvg, Method
-from cadis.options import check_names, parameters_of, validated
-from cadis.tasks import TASKS, Classification
+from cadis.algorithm import Algorithm, Method, check_names, parameters_of, validated
+from cadis.algorithm.local_optimizers import LOCAL_OPTIMIZERS, SGD
+from cadis.algorithm.methods import METHODS, FedAvg
+from cadis.algorithm.tasks import TASKS, Classification
+from cadis.algorithm.transforms import TRANSFORMS, Transform
+from cadis.errors import CadisError
 from cadis.training import LocalSettings
-from cadis.transforms import TRANSFORMS, Transform
+from cadis.types import ClientId
 
 _ENTRIES = {
     "round": "server-round",

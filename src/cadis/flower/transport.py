@@ -9,18 +9,18 @@ from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from cadis.algorithm import Algorithm
-from cadis.core import ClientId, derive_seed, generator_for
-from cadis.core import Message as CadisMessage
+from cadis.algorithm.samplers import SamplerRound, Uniform
+from cadis.flower.evaluation import Testing
 from cadis.flower.messages import contents_of, scalars_to_config, sent_by_client
 from cadis.flower.registry import LOGGER, ClientRegistry, gather
 from cadis.flower.replies import count_in, match, without_arrays
 from cadis.flower.strategy_settings import StrategySettings
-from cadis.flower.testing import Testing
 from cadis.flower.train_config import TrainConfig
 from cadis.models import Layout, WrongTensorsError
-from cadis.runs import Rejection, RunState
-from cadis.samplers import SamplerRound, Uniform
-from cadis.server import Answer, Answers, Plan, Presence, Tested
+from cadis.rng import derive_seed, generator_for
+from cadis.server import Answer, Answers, Plan, Presence, Rejection, RunState, Tested
+from cadis.types import ClientId
+from cadis.types import Message as CadisMessage
 
 
 @dataclass

@@ -18,13 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cadis.core import CadisError, RunError
-from cadis.core.user_code import one_line
+from cadis._io import one_line, unwritable
 from cadis.data import PicturePreprocessing
-from cadis.data.user_files import unwritable
+from cadis.errors import CadisError, RunError
 from cadis.inference.predictor import Predictor
 from cadis.inference.writing import check_free
-from cadis.runs.storage import replace_file
+from cadis.store import replace_file
 
 _BATCHES = (1, 2, 17)
 """So many inputs at once: a file must not have learned how many it was made with."""

@@ -9,11 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cadis.core import CadisError
-from cadis.data import Callbacks, PicturePreprocessing, TablePreprocessing
-from cadis.data.table_files import read_table
-from cadis.data.user_files import at_home, is_file, is_folder, shown
-from cadis.runs import ModelDescription
+from cadis._io import Callbacks, at_home, is_file, is_folder, shown
+from cadis.data import PicturePreprocessing, TablePreprocessing, read_table
+from cadis.errors import CadisError
+from cadis.store import ModelDescription
 
 _BATCH = 64
 """So many inputs go through a model at once."""
@@ -98,7 +97,7 @@ def _of_table(
 
 def _pictures_at(place: Path) -> tuple[list[Path], list[str]]:
     """The pictures in a folder, with their names in it; or the only one."""
-    from cadis.data.album import find_pictures  # noqa: PLC0415
+    from cadis.data import find_pictures  # noqa: PLC0415
 
     if is_folder(place):
         paths = find_pictures(place)
@@ -117,7 +116,7 @@ def _of_pictures(
     how = description.inputs.preprocessing if description.inputs else None
     if not isinstance(how, PicturePreprocessing):
         raise CadisError(f"The model does not take pictures, but {_taken(description)}.")
-    from cadis.data.picture import PictureError  # noqa: PLC0415
+    from cadis.data import PictureError  # noqa: PLC0415
 
     for start in range(0, len(paths), _BATCH):
         batch = RawBatch([], torch.empty(0), [])
@@ -139,7 +138,7 @@ def _pixels(path: Path, how: PicturePreprocessing) -> Tensor:
     """A picture as it was for training, (channels, height, width), bytes."""
     from PIL import Image  # noqa: PLC0415
 
-    from cadis.data.picture import read_picture  # noqa: PLC0415
+    from cadis.data import read_picture  # noqa: PLC0415
 
     image = Image.fromarray(read_picture(path, max(how.height, how.width)).pixels)
     if image.size != (how.width, how.height):

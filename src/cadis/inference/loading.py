@@ -8,15 +8,13 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from cadis.core import CadisError
-from cadis.core.user_code import is_user_code
+from cadis._io import at_home, is_file, is_user_code, shown
+from cadis.algorithm.tasks import TASKS
 from cadis.data import load as load_dataset
-from cadis.data.user_files import at_home, is_file, shown
+from cadis.errors import CadisError
 from cadis.inference.predictor import Predictor
 from cadis.models import MODELS, build_network
-from cadis.runs import ModelDescription, ModelInputs, RunFolder, parse_model
-from cadis.runs.storage import read_file
-from cadis.tasks import TASKS
+from cadis.store import ModelDescription, ModelInputs, RunFolder, parse_model, read_file
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cadis.core import CadisError
-from cadis.core.user_code import is_user_code, load_user_code
-from cadis.data import PicturePreprocessing
-from cadis.data.examples import Scaling
-from cadis.runs import ModelDescription
-from cadis.tasks import TASKS
+from cadis._io import is_user_code, load_user_code
+from cadis.algorithm.tasks import TASKS
+from cadis.data import PicturePreprocessing, Scaling
+from cadis.errors import CadisError
+from cadis.store import ModelDescription
 
 
 class Pipeline(nn.Module):

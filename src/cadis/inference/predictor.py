@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cadis.core import CadisError
-from cadis.data import Callbacks
+from cadis._io import Callbacks
+from cadis.errors import CadisError
 from cadis.inference.inputs import RawBatch, raw_batches
 from cadis.inference.pipeline import Pipeline
-from cadis.runs import ModelDescription
+from cadis.store import ModelDescription
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ import csv
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from cadis.core import CadisError
-from cadis.data.user_files import shown, unwritable
+from cadis._io import shown, unwritable
+from cadis.errors import CadisError
 from cadis.inference.predictor import Prediction
 
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from cadis.core import ModelState
 from cadis.models.head import linear_layers
 from cadis.models.layout import Layout, flattened
+from cadis.types import ModelState
 
 
 class FlatModel:

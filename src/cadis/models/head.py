@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from cadis.core import CadisError
+from cadis.errors import CadisError
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,10 @@ from functools import reduce
 import torch
 from torch import Tensor, nn
 
-from cadis.core import CadisError, ModelState, fresh
+from cadis._io import fresh
+from cadis.errors import CadisError
 from cadis.models.head import Head, find_head, linear_layers
+from cadis.types import ModelState
 
 _STATISTICS = (".running_mean", ".running_var")
 """Floating numbers that SGD does not train; where there is no module, they are told by name."""

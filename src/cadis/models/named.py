@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cadis.core import ModelState
 from cadis.models.layout import Layout, flattened
+from cadis.types import ModelState
 
 
 class NamedState(ModelState):

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from cadis.core import CadisError
-from cadis.core.user_code import load_user_code, one_line
+from cadis._io import load_user_code, one_line
+from cadis.errors import CadisError
 
 
 def own_model(name: str, **facts: int) -> nn.Module:

@@ -6,17 +6,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cadis.report.exports import RESULT_FILES, write_results
     from cadis.report.figures import draw_figures
-    from cadis.report.fitting import Fitting
     from cadis.report.layer import draw_layer, layer_table
-    from cadis.report.page import (
-        Watched,
-        is_report,
-        is_report_of_others,
-        page_data,
-        serving,
-        wait_for_end,
-        write_report,
-    )
+    from cadis.report.page.assembly import is_report, is_report_of_others, write_report
+    from cadis.report.page.content import page_data
+    from cadis.report.page.serving import serving, wait_for_end
+    from cadis.report.page.watching import Watched
     from cadis.report.partition import census_table, draw_partition, group_table
     from cadis.report.study_display import study_progress
     from cadis.report.style import is_picture
@@ -29,6 +23,7 @@ if TYPE_CHECKING:
         summary_text,
         tell,
     )
+    from cadis.report.terminal_table import Fitting
 
 _HOMES = {
     "census_table": "partition",

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from cadis.analysis import Spread
-from cadis.report.fitting import Fitting
+from cadis.report.terminal_table import Fitting
 
 _LATEX = {
     "\\": r"\textbackslash{}",

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from rich.markup import escape
 from rich.table import Table
 
-from cadis.experiment.behaviour import Behaviour, Panel
-from cadis.report.fitting import Fitting
+from cadis.analysis import Behaviour, Panel
 from cadis.report.formats import listed
 from cadis.report.style import figure, shown
+from cadis.report.terminal_table import Fitting
 
 _COLOURS = "PuOr_r"
 _GREW, _SHRANK = "#b35806", "#542788"

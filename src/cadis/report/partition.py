@@ -11,12 +11,12 @@ from rich.markup import escape
 from rich.table import Table
 from torch import Tensor
 
-from cadis.analysis import Results, RunData, sample, some_of
-from cadis.data.naming import natural
-from cadis.experiment import Census
-from cadis.report.fitting import Fitting
+from cadis._io import natural
+from cadis.analysis import Census, Results, RunData, some_of
 from cadis.report.formats import listed
 from cadis.report.style import ALONE, Place, cluster_colour, figure, head, shown
+from cadis.report.terminal_table import Fitting
+from cadis.store import sample
 
 _ROWS = 12
 _NAMES = 40

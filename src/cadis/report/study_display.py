@@ -8,9 +8,8 @@ from rich.console import Console
 from rich.progress import Progress, Task, TaskID, TimeRemainingColumn
 from rich.text import Text
 
+from cadis._io import Callbacks
 from cadis.analysis import headline_of
-from cadis.data import Callbacks
-from cadis.experiment import OnRound, PlannedRun, StudyCallbacks
 from cadis.report.terminal import (
     bar_callbacks,
     bar_columns,
@@ -18,7 +17,8 @@ from cadis.report.terminal import (
     plain_callbacks,
     tell,
 )
-from cadis.runs import RoundRecord, RoundResult
+from cadis.server import OnRound, RoundRecord, RoundResult
+from cadis.store import PlannedRun, StudyCallbacks
 
 _MOST_ROWS = 12
 """With more variants than that, only the one at work is shown."""

@@ -21,7 +21,7 @@ from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from cadis.methods import METHODS
+from cadis.algorithm.methods import METHODS
 
 OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
 """Colours that everybody can tell apart (Okabe and Ito)."""

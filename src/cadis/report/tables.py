@@ -15,11 +15,11 @@ from cadis.analysis import (
     RoundsTo,
     RunData,
     Spread,
-    metric_words,
     with_article,
 )
-from cadis.report.cells import cells_sheet
 from cadis.report.formats import SHOWN_DIGITS, Sheet, shown_p, shown_spread
+from cadis.report.grid_table import cells_sheet
+from cadis.store import metric_words
 
 _MOST_CLASSES = 20
 """So many classes have a table of their own."""

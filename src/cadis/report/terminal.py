@@ -18,17 +18,15 @@ from rich.progress import (
 )
 from rich.table import Column, Table
 
-from cadis.analysis import Comparison, answer, details, metric_words
-from cadis.data import Callbacks
-from cadis.experiment import OnRound
-from cadis.methods import label_of
-from cadis.report.fitting import Fitting
+from cadis._io import Callbacks
+from cadis.algorithm.methods import label_of
+from cadis.analysis import Comparison, answer, details
 from cadis.report.formats import fits_a_terminal, listed, to_rich
 from cadis.report.notebook import NotebookBar
 from cadis.report.tables import main_sheets, notes
-from cadis.runs import RoundRecord, RoundResult, RunFolder
-from cadis.runs.measures import measured
-from cadis.runs.observations import clusters_of
+from cadis.report.terminal_table import Fitting
+from cadis.server import OnRound, RoundRecord, RoundResult
+from cadis.store import RunFolder, clusters_of, measured, metric_words
 
 _REFRESH_SECONDS = 0.1
 _SHORTEST_BAR, _LONGEST_BAR = 10, 40

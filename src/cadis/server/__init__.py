@@ -1,21 +1,44 @@
 """The server: one round, written once, over any transport."""
 
-from cadis.server.checks import DivergedError, check_answer, limited_counts
-from cadis.server.driver import Server
-from cadis.server.record import Outcome, together
-from cadis.server.transport import Answer, Answers, Plan, Presence, Tested, Transport
+from cadis.server.arrays import STRICT, PackedMatrix, numbers
+from cadis.server.outcome import Outcome, together
+from cadis.server.records import (
+    Member,
+    ModelRecord,
+    OnRound,
+    Rejection,
+    RoundRecord,
+    RoundResult,
+    RunState,
+    Seconds,
+    StoredFile,
+)
+from cadis.server.round import Server
+from cadis.server.transport import Answer, Answers, Plan, Presence, Tested
+from cadis.server.validation import DivergedError, check_answer, limited_counts
 
 __all__ = [
+    "STRICT",
     "Answer",
     "Answers",
     "DivergedError",
+    "Member",
+    "ModelRecord",
+    "OnRound",
     "Outcome",
+    "PackedMatrix",
     "Plan",
     "Presence",
+    "Rejection",
+    "RoundRecord",
+    "RoundResult",
+    "RunState",
+    "Seconds",
     "Server",
+    "StoredFile",
     "Tested",
-    "Transport",
     "check_answer",
     "limited_counts",
+    "numbers",
     "together",
 ]

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from cadis.core import ClientId, Message
-from cadis.runs import Rejection, RunState, StoredFile
+from cadis.server.records import Rejection, RunState, StoredFile
 from cadis.training import Evaluation
+from cadis.types import ClientId, Message
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cadis.options import check_names
+from cadis.algorithm import check_names
 from cadis.trackers.mlflow import MLflow
 from cadis.trackers.protocol import TrackedRun, Tracker
 from cadis.trackers.scalars import scalars
@@ -36,4 +36,10 @@ def open_tracker(
     return TRACKERS[name](TrackedRun(folder, name_of_run, group, options))
 
 
-__all__ = ["TRACKERS", "TrackedRun", "Tracker", "open_tracker", "scalars"]
+__all__ = [
+    "TRACKERS",
+    "TrackedRun",
+    "Tracker",
+    "open_tracker",
+    "scalars",
+]

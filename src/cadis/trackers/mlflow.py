@@ -8,8 +8,9 @@ from pathlib import Path
 from time import time
 from typing import Any, ClassVar
 
-from cadis.core import RunError
-from cadis.runs import RoundRecord, StudyFolder
+from cadis.errors import RunError
+from cadis.server import RoundRecord
+from cadis.store import StudyFolder
 from cadis.trackers.protocol import Past, TrackedRun, need
 from cadis.trackers.scalars import flatten, scalars, summary_scalars
 

@@ -6,8 +6,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from cadis.core import CadisError
-from cadis.runs import RoundRecord, RunFolder
+from cadis.errors import CadisError
+from cadis.server import RoundRecord
+from cadis.store import RunFolder
 
 _FILE = "tracking.json"
 

@@ -7,10 +7,11 @@ from math import isfinite
 from statistics import fmean, pstdev
 from typing import Any, TypeAlias
 
-from cadis.runs import RoundRecord, mean_accuracy
-from cadis.runs.observations import (
+from cadis.server import RoundRecord
+from cadis.store import (
     clusters_of,
     confidence_of,
+    mean_accuracy,
     scalar_of,
     threshold_of,
     told_scalars,

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from PIL import Image
 
-from cadis.runs import RoundRecord
+from cadis.server import RoundRecord
 from cadis.trackers.protocol import Past, TrackedRun, need
 from cadis.trackers.scalars import flatten, scalars, summary_scalars
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from cadis.core import CadisError, RunError
-from cadis.runs import RoundRecord
+from cadis.errors import CadisError, RunError
+from cadis.server import RoundRecord
 from cadis.trackers.protocol import Past, TrackedRun, need
 from cadis.trackers.scalars import flatten, scalars, summary_scalars
 

@@ -1,5 +1,6 @@
 """Training a model on one client's data, and testing it."""
 
+from cadis.training.augmentation import AUGMENTATIONS, check_augmented
 from cadis.training.evaluation import (
     Evaluation,
     accuracies,
@@ -8,6 +9,9 @@ from cadis.training.evaluation import (
     evaluate,
     found_head,
 )
+from cadis.training.fast.stack_trial import may_stack, stacks_in_trial
+from cadis.training.fast.stacked import dealt_into_stacks, replies_together
+from cadis.training.fast.stacked_model import StackedModel
 from cadis.training.local import (
     Client,
     Device,
@@ -20,11 +24,9 @@ from cadis.training.local import (
     sent_by,
     view_of,
 )
-from cadis.training.stack_trial import may_stack, stacks_in_trial
-from cadis.training.stacked import dealt_into_stacks, replies_together
-from cadis.training.stacked_model import StackedModel
 
 __all__ = [
+    "AUGMENTATIONS",
     "Client",
     "Device",
     "Evaluation",
@@ -33,6 +35,7 @@ __all__ = [
     "StackedModel",
     "accuracies",
     "batch_sizes",
+    "check_augmented",
     "check_fit",
     "check_labels",
     "choose_device",

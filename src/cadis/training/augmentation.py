@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cadis.core import CadisError
+from cadis.errors import CadisError
 
 Augmentation: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
 """Pictures, (b, c, h, w), to pictures of the same shape, type and order in memory."""

@@ -11,11 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from cadis._io import short_repr
 from cadis.algorithm import Algorithm
-from cadis.core import CadisError, short_repr
+from cadis.algorithm.tasks import Task
 from cadis.data import Examples
+from cadis.errors import CadisError
 from cadis.models import FlatModel, name_head
-from cadis.tasks import Task
 from cadis.training.local import outputs_of, view_of
 
 

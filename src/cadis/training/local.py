@@ -9,19 +9,8 @@ import torch
 from annotated_types import Gt
 from torch import Tensor
 
-from cadis.algorithm import Algorithm
-from cadis.core import (
-    CadisError,
-    ClientId,
-    Message,
-    ModelState,
-    RunError,
-    TensorState,
-    generator_for,
-)
-from cadis.data import Examples
-from cadis.local_optimizers import LocalOptimizer
-from cadis.methods import (
+from cadis.algorithm import (
+    Algorithm,
     Calibration,
     EpochOrder,
     LocalView,
@@ -32,11 +21,16 @@ from cadis.methods import (
     Step,
     Training,
 )
+from cadis.algorithm.local_optimizers import LocalOptimizer
+from cadis.algorithm.tasks import Task
+from cadis.algorithm.transforms import apply_chain
+from cadis.data import Examples
+from cadis.errors import CadisError, RunError
 from cadis.models import FlatModel, auto_lr, channels_last
-from cadis.tasks import Task
+from cadis.rng import generator_for
 from cadis.training.augmentation import augmented
-from cadis.training.in_place import InPlaceLinears
-from cadis.transforms import apply_chain
+from cadis.training.fast.in_place import InPlaceLinears
+from cadis.types import ClientId, Message, ModelState, TensorState
 
 Device: TypeAlias = Literal["auto", "cpu", "cuda", "mps"]
 """Where models are trained."""
@@ -72,7 +66,7 @@ class LocalSettings:
 
 @dataclass
 class Client:
-    """A client in a round, as :class:`cadis.methods.LocalClient` describes it.
+    """A client in a round, as :class:`cadis.algorithm.LocalClient` describes it.
 
     Attributes:
         model: where to train; what it held before does not matter.

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cadis.analysis import Results
-from cadis.core import one_thread
+from cadis.report.figures.cluster_weights import draw_voice
 from cadis.report.figures.clusters import (
     draw_clusters,
     draw_convergence,
@@ -22,8 +22,8 @@ from cadis.report.figures.curves import (
 from cadis.report.figures.fairness import draw_client_rounds, draw_clients, draw_confusion
 from cadis.report.figures.models import draw_models
 from cadis.report.figures.studies import draw_sweep, draw_time
-from cadis.report.figures.voice import draw_voice
 from cadis.report.partition import draw_federation
+from cadis.rng import one_thread
 
 _FIGURES = (
     draw_accuracy,

@@ -10,8 +10,8 @@ from matplotlib.axis import Axis, XAxis
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 
+from cadis.algorithm.methods.cadis import rescale
 from cadis.analysis import Results, RunData, frames, steady
-from cadis.core import ClientId, rescale
 from cadis.report.figures.labels import label_of, legend_of_lines, seed_named
 from cadis.report.style import (
     UNKNOWN,
@@ -24,6 +24,7 @@ from cadis.report.style import (
     round_axis,
     shown,
 )
+from cadis.types import ClientId
 
 _COLUMNS = 60
 _NAMES = 25

@@ -10,29 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import StrMethodFormatter
 from numpy.typing import NDArray
 
-from cadis.analysis import (
-    LAST_ROUNDS,
-    Group,
-    Results,
-    RunData,
-    at_times,
-    clocks_of,
-    metric_words,
-    time_axis,
-)
+from cadis.analysis import LAST_ROUNDS, Group, Results, RunData, at_times, clocks_of, time_axis
 from cadis.report.figures.labels import label_of, legend_of_lines
-from cadis.report.style import (
-    DASHES,
-    Look,
-    Place,
-    figure,
-    head,
-    looks,
-    round_axis,
-    shown,
-)
-from cadis.runs import mean_accuracy
-from cadis.runs.observations import scalar_of, told_scalars
+from cadis.report.style import DASHES, Look, Place, figure, head, looks, round_axis, shown
+from cadis.store import mean_accuracy, metric_words, scalar_of, told_scalars
 
 Curve = NDArray[np.float64]
 SHARES = (0.0, 1.0)

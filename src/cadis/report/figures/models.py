@@ -9,16 +9,7 @@ from matplotlib.ticker import MaxNLocator
 from cadis.analysis import Results, RunData
 from cadis.report.figures.curves import Curve, dress
 from cadis.report.figures.labels import seed_named
-from cadis.report.style import (
-    DASHES,
-    Place,
-    figure,
-    head,
-    legend_below,
-    looks,
-    round_axis,
-    shown,
-)
+from cadis.report.style import DASHES, Place, figure, head, legend_below, looks, round_axis, shown
 
 _HATCHES = {"solid": None, "dashed": "////", "dotted": "...."}
 """Of bars, where a line of the same look is dashed or dotted."""

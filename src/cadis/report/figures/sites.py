@@ -7,10 +7,10 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from cadis.analysis import Group, Results
-from cadis.core import ClientId
 from cadis.report.figures.curves import Curve
 from cadis.report.figures.labels import label_of, legend_of_lines
 from cadis.report.style import Look, figure, head, looks, shown
+from cadis.types import ClientId
 
 _MOST = 12
 """Of more sites, a picture of all names would be no picture."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cadis.analysis import Results
 from cadis.report.page.content import page_data
-from cadis.runs import replace_text
+from cadis.store import replace_text
 
 _ASSETS = files("cadis.report.page") / "assets"
 SCRIPTS = (

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from cadis._io import natural
 from cadis.analysis import (
     HEADLINE,
     Comparison,
@@ -14,23 +15,16 @@ from cadis.analysis import (
     answer,
     clocks_of,
     details,
-    sample,
     time_axis,
 )
-from cadis.core import one_thread
-from cadis.data.naming import natural
 from cadis.report.exports import results_csv, runs_csv
-from cadis.report.figures.curves import (
-    Curve,
-    all_classes,
-    measure_names,
-    measured,
-    rare_classes,
-)
+from cadis.report.figures.curves import Curve, all_classes, measure_names, measured, rare_classes
 from cadis.report.page.grouping import grouping
 from cadis.report.page.setup import setup, spent, title
 from cadis.report.style import looks
 from cadis.report.tables import main_sheets, notes
+from cadis.rng import one_thread
+from cadis.store import sample
 
 _FEW = 4
 """Comparisons that a title names."""

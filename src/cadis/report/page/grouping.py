@@ -8,10 +8,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
-from cadis.analysis import SHOWN, Frame, Results, RunData, frames, spread_rounds, steady
-from cadis.core import ClientId
-from cadis.runs import agreement
-from cadis.runs.observations import clusters_of, confidence_of, threshold_of
+from cadis.analysis import Frame, Results, RunData, frames, spread_rounds, steady
+from cadis.store import SHOWN, agreement, clusters_of, confidence_of, threshold_of
+from cadis.types import ClientId
 
 _BUDGET = 1_600_000
 """Bytes for the matrices of all runs together."""

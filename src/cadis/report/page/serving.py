@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from cadis.core import CadisError
+from cadis.errors import CadisError
 from cadis.report.page.assembly import live_page
 from cadis.report.page.watching import Watched
 

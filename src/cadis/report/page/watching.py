@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from cadis.analysis import Results, RunData, naming, read_results
-from cadis.core import CadisError
+from cadis.errors import CadisError
 from cadis.report.page.content import now, page_data
-from cadis.runs import RunFolder, StudyFolder, is_locked
+from cadis.store import RunFolder, StudyFolder, is_locked
 
 _Version = tuple[tuple[int, int] | None, ...]
 """What tells whether files must be read again: when each was written and how long it is."""

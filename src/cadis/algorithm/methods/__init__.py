@@ -1,0 +1,97 @@
+"""One file a method, its client half and its server half together. It imports only the core."""
+
+from cadis.algorithm.method import Method
+from cadis.algorithm.methods.balancefl import BalanceFL
+from cadis.algorithm.methods.cadis import CADIS, CADISPaper
+from cadis.algorithm.methods.clustered import CFL, FLHC, IFCA, CADISClusters
+from cadis.algorithm.methods.fedadp import FedAdp
+from cadis.algorithm.methods.fedat import FedAT
+from cadis.algorithm.methods.fedavg import FedAvg
+from cadis.algorithm.methods.fedcav import FedCav
+from cadis.algorithm.methods.feddrl import FedDRL
+from cadis.algorithm.methods.feddyn import FedDyn
+from cadis.algorithm.methods.fedfa import FedFA
+from cadis.algorithm.methods.fedfv import FedFV
+from cadis.algorithm.methods.fedlc import FedLC
+from cadis.algorithm.methods.fednova import FedNova
+from cadis.algorithm.methods.fedntd import FedNTD
+from cadis.algorithm.methods.fedopt import FedAdagrad, FedAdam, FedAvgM, FedYogi
+from cadis.algorithm.methods.fedprox import FedProx
+from cadis.algorithm.methods.fedrs import FedRS
+from cadis.algorithm.methods.moon import MOON
+from cadis.algorithm.methods.scaffold import SCAFFOLD
+from cadis.algorithm.methods.singleset import SingleSet
+
+_OURS: tuple[type[Method], ...] = (
+    CADIS,
+    FedAvg,
+    FedProx,
+    FedFA,
+    FedDyn,
+    SingleSet,
+    CADISPaper,
+    SCAFFOLD,
+    FedNova,
+    FedAvgM,
+    FedAdam,
+    FedYogi,
+    FedAdagrad,
+    FedLC,
+    FedRS,
+    FedNTD,
+    BalanceFL,
+    MOON,
+    FedAT,
+    FedAdp,
+    FedCav,
+    FedFV,
+    FedDRL,
+    IFCA,
+    CFL,
+    FLHC,
+    CADISClusters,
+)
+
+METHODS: dict[str, type[Method]] = {method.name: method for method in _OURS}
+"""By name. A method's place here is its colour: new ones come last."""
+
+
+def label_of(name: str) -> str:
+    """A method's name as people write it: its label, or the name of its class."""
+    if name not in METHODS:
+        return name
+    method = METHODS[name]
+    return str(getattr(method, "label", method.__name__))
+
+
+__all__ = [
+    "CADIS",
+    "CFL",
+    "FLHC",
+    "IFCA",
+    "METHODS",
+    "MOON",
+    "SCAFFOLD",
+    "BalanceFL",
+    "CADISClusters",
+    "CADISPaper",
+    "FedAT",
+    "FedAdagrad",
+    "FedAdam",
+    "FedAdp",
+    "FedAvg",
+    "FedAvgM",
+    "FedCav",
+    "FedDRL",
+    "FedDyn",
+    "FedFA",
+    "FedFV",
+    "FedLC",
+    "FedNTD",
+    "FedNova",
+    "FedProx",
+    "FedRS",
+    "FedYogi",
+    "SingleSet",
+    "label_of",
+]

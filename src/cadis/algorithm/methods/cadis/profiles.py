@@ -1,0 +1,182 @@
+"""Class profiles: what a client's update of the classifier layer says of each class, in a number.
+
+The update of a class's row grows along the features of the samples that the client has of it, and
+shrinks along those of all others (Proposition 1 of the paper). One number a class keeps that and
+forgets the features. Profiles average over a client's own rounds, so two clients that never met
+can be compared, and what the server remembers grows with the clients, not with their pairs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from cadis._io import spread
+from cadis.algorithm.vectors import unit
+
+LONGEST = 20
+"""Rounds of a client that its profile is the mean of; of more, older ones fade."""
+
+_FEW = 4096
+"""So many clients are always held in one table; of more, one in eight at most in the new one."""
+
+
+def class_profiles(weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """One number a class for each client, the vector of them of length 1.
+
+    Its size is the fourth root of the norm of the row's update; its sign says whether the row moved
+    towards or away from the mean features of the data, f. With one sample the update is the outer
+    product of its residual and its features, so that the bias, which moves by the residuals, tells
+    where f is: along the sum of all rows, each times its bias (without a bias, its own sum). The
+    root makes a class that is learned already count hardly less than one that is not. The mean over
+    the classes is taken off: residuals sum to 0, and roots of them would not.
+
+    Args:
+        weight: updates of the classifier's weight, (k, classes, features).
+        bias: of its bias, (k, classes), if it has one.
+
+    Returns:
+        (k, classes); a row of zeros for a client whose layer did not move.
+    """
+    largest = weight.abs().amax(dim=(1, 2), keepdim=True)
+    if bias is not None:
+        largest = torch.maximum(largest, bias.abs().amax(dim=1)[:, None, None])
+    largest = torch.where(largest > 0, largest, 1)  # (k, 1, 1); scaling avoids overflow
+    weight = weight / largest
+    moved = weight.sum(dim=2) if bias is None else bias / largest[:, 0]  # (k, classes)
+    features = torch.einsum("kcd,kc->d", weight, unit(moved))
+    along = weight @ unit(features)
+    squares = weight.square().sum(dim=2)
+    if bias is not None:
+        along, squares = along + moved, squares + moved.square()
+    profiles = along.sign() * squares.pow(0.125)
+    return unit(profiles - profiles.mean(dim=1, keepdim=True))
+
+
+@dataclass(frozen=True)
+class Table:
+    """Clients' mean profiles, sorted by key.
+
+    Attributes:
+        keys: ascending, (n,).
+        mean: means of profiles of length 1, in half precision, (n, classes).
+        count: in how many rounds each client took part, (n,).
+    """
+
+    keys: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    mean: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float16))
+    count: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int32))
+
+    def find(self, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Where clients are in a table that is not empty, and whether they are, (k,) each."""
+        places = torch.searchsorted(self.keys, keys).clamp(max=len(self.keys) - 1)
+        return places, self.keys[places] == keys
+
+    def merged(self, newer: "Table") -> "Table":
+        """A table of both, where the newer one wins."""
+        if not len(self.keys):
+            return newer
+        places, found = self.find(newer.keys)
+        grown = self._with_room(newer.keys[~found]) if not found.all() else self
+        places = places if grown is self else grown.find(newer.keys)[0]
+        tables = zip(vars(grown).values(), vars(newer).values(), strict=True)
+        return Table(*(_replaced(old, places, new, grown is self) for old, new in tables))
+
+    def _with_room(self, keys: Tensor) -> "Table":
+        """A copy with further keys, of which nothing is known; they are ascending, as all are."""
+        before = torch.searchsorted(self.keys, keys)
+        kept = torch.ones(len(self.keys) + len(keys), dtype=torch.bool)
+        kept[before + torch.arange(len(keys))] = False
+        grown = Table(*(spread(tensor, kept) for tensor in vars(self).values()))
+        grown.keys[~kept] = keys
+        return grown
+
+
+def _replaced(values: Tensor, places: Tensor, new: Tensor, copied: bool) -> Tensor:
+    """The values with new ones at some places; in place, unless they are somebody else's."""
+    values = values.clone() if copied else values
+    values[places] = new
+    return values
+
+
+@dataclass(frozen=True)
+class ClientProfiles:
+    """The mean class profile of everybody who ever took part.
+
+    It is a value: observing makes a new one and leaves this one as it is. Of many clients, most lie
+    in a table that both share; what is new lies in a small one, until that has grown.
+
+    Attributes:
+        old: most of many clients.
+        new: those that were changed since.
+    """
+
+    old: Table = field(default_factory=Table)
+    new: Table = field(default_factory=Table)
+
+    def observe(self, keys: Tensor, profiles: Tensor) -> "ClientProfiles":
+        """Fold in one round's profiles.
+
+        Args:
+            keys: who took part, each once, (k,).
+            profiles: of length 1 each, (k, classes).
+        """
+        mean, count = self.of(keys, profiles.shape[1])
+        times = count.clamp(max=LONGEST - 1)[:, None]
+        return self._with(keys, mean + (profiles.float() - mean) / (times + 1), count + 1)
+
+    def replaced(self, keys: Tensor, mean: Tensor) -> "ClientProfiles":
+        """The same with other mean profiles of some clients, (k, classes)."""
+        return self._with(keys, mean, self.of(keys, mean.shape[1])[1])
+
+    def _with(self, keys: Tensor, mean: Tensor, count: Tensor) -> "ClientProfiles":
+        order = keys.argsort()
+        new = self.new.merged(Table(keys[order], mean.half()[order], count[order]))
+        if len(new.keys) > max(_FEW, len(self.old.keys) // 8):
+            return ClientProfiles(self.old.merged(new), Table())
+        return ClientProfiles(self.old, new)
+
+    def of(self, keys: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+        """Mean profiles, (k, classes), and counts, (k,), of clients; 0 of those never seen."""
+        mean = torch.zeros(len(keys), classes)
+        count = torch.zeros(len(keys), dtype=torch.int32)
+        for table in (self.old, self.new):
+            if not len(table.keys):
+                continue
+            places, found = table.find(keys)
+            mean[found] = table.mean[places[found]].float()
+            count[found] = table.count[places[found]]
+        return mean, count
+
+    def some(self, most: int) -> tuple[Tensor, Tensor]:
+        """Mean profiles, (n, classes), and counts, (n,), of all, or of an even choice of many.
+
+        The choice hardly changes from round to round.
+        """
+        tables = [table for table in (self.old, self.new) if len(table.keys)]
+        if not tables:
+            return torch.zeros(0, 0), torch.zeros(0, dtype=torch.int32)
+        if len(tables) == 1 and len(tables[0].keys) <= most:
+            return tables[0].mean.float(), tables[0].count
+        classes = tables[-1].mean.shape[1]
+        everybody = max(tables, key=lambda table: len(table.keys)).keys
+        step = -(-len(everybody) // most)
+        return self.of(everybody[::step].contiguous(), classes)
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """Plain tensors, for a checkpoint."""
+        return {
+            f"{name}.{part}": getattr(getattr(self, name), part)
+            for name in ("old", "new")
+            for part in ("keys", "mean", "count")
+        }
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "ClientProfiles":
+        """The inverse of :meth:`to_tensors`; of no tensors, nobody."""
+        if "old.keys" not in tensors:
+            return cls()
+        parts = ("keys", "mean", "count")
+        old, new = (Table(*(tensors[f"{n}.{part}"] for part in parts)) for n in ("old", "new"))
+        return cls(old, new)

@@ -1,0 +1,143 @@
+"""Who uses which model, where every cluster has a model of its own."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from cadis.algorithm.aggregation import example_weights
+from cadis.algorithm.base_method import weighted_models
+from cadis.algorithm.method import Aggregation, ServerState
+from cadis.algorithm.vectors import unit
+from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState, client_keys
+
+COMMON = "model"
+"""The name of the model that everybody begins with."""
+
+
+def cluster_model(number: int) -> str:
+    """The name of a cluster's own model."""
+    return f"cluster-{number}"
+
+
+@dataclass(frozen=True)
+class Latest:
+    """The latest value of each client, sorted by key. It is a value: nothing is changed in place.
+
+    Attributes:
+        keys: ascending, (n,).
+        values: one a client, (n, ...).
+    """
+
+    keys: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    values: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+
+    def put(self, clients: Sequence[ClientId], values: Tensor) -> "Latest":
+        """The same with new values of some clients, (k, ...)."""
+        keys, rows = client_keys(clients), values
+        if len(self.keys):
+            keys, rows = torch.cat([self.keys, keys]), torch.cat([self.values, values])
+        keys, order = keys.sort(stable=True)
+        last = torch.ones(len(keys), dtype=torch.bool)  # of equal keys, that of the newest value
+        last[:-1] = keys[1:] != keys[:-1]
+        return Latest(keys[last], rows[order[last]])
+
+    def labels(self, clients: Sequence[ClientId]) -> Tensor:
+        """The values of clients, where these are labels, (k,); -1 of those that have none."""
+        if not len(self.keys):
+            return torch.full((len(clients),), -1)
+        keys = client_keys(clients)
+        places = torch.searchsorted(self.keys, keys).clamp(max=len(self.keys) - 1)
+        return torch.where(self.keys[places] == keys, self.values[places], -1)
+
+    def to_tensors(self, name: str) -> dict[str, Tensor]:
+        """Plain tensors, for a checkpoint."""
+        return {f"{name}.keys": self.keys, f"{name}.values": self.values}
+
+    @classmethod
+    def from_tensors(cls, memory: TensorState, name: str) -> "Latest":
+        """The inverse of :meth:`to_tensors`; nobody, if there is nothing."""
+        if f"{name}.keys" not in memory:
+            return cls()
+        return cls(memory[f"{name}.keys"], memory[f"{name}.values"])
+
+
+def assigned_labels(clients: Sequence[ClientId], memory: TensorState) -> Tensor:
+    """The clusters that clients were assigned to, -1 for those that were not yet, (n,)."""
+    return Latest.from_tensors(memory, "assigned").labels(clients)
+
+
+def assigned_model(client: ClientId, memory: TensorState) -> str:
+    """The model of the cluster that a client was assigned to; until then, the common one."""
+    label = int(assigned_labels([client], memory))
+    return COMMON if label < 0 else cluster_model(label)
+
+
+def averaged(
+    updates: Sequence[ClientUpdate], names: Sequence[str | None]
+) -> tuple[dict[str, ModelState], Tensor]:
+    """FedAvg in each of several models.
+
+    Args:
+        updates: of a round.
+        names: the model that each update is averaged in, which need not be the one that the client
+            was sent; None leaves it out.
+
+    Returns:
+        The models, and what each update weighs in its own, 0 for those left out, (k,).
+    """
+    weights = torch.zeros(len(updates), dtype=torch.float64)
+    named = [(place, name) for place, name in enumerate(names) if name is not None]
+    if not named:
+        return {}, weights
+    own = [_renamed(updates[place], name) for place, name in named]
+    models, shares = weighted_models(own, example_weights([u.num_examples for u in own]))
+    weights[[place for place, _ in named]] = shares
+    return models, weights
+
+
+def _renamed(update: ClientUpdate, name: str) -> ClientUpdate:
+    """An update as if it were of another model."""
+    return replace(update, message=Message({name: update.model}))
+
+
+def split(
+    made: Aggregation, centres: Tensor, assigned: Latest, report: Mapping[str, Tensor]
+) -> Aggregation:
+    """Give every cluster a model of its own, begun from the common one as a round has left it.
+
+    Args:
+        made: what the round has made of the common model.
+        centres: by which clients are assigned from now on, of length 1, (clusters, d).
+        assigned: the clusters of the clients known so far.
+        report: what to tell.
+    """
+    common = made.models[COMMON]
+    own = {cluster_model(number): common for number in range(len(centres))}
+    memory = {"centres": centres, **assigned.to_tensors("assigned")}
+    return Aggregation({COMMON: common, **own}, memory, made.weights, report)
+
+
+def aggregate_by_cluster(
+    updates: Sequence[ClientUpdate], signatures: Tensor, state: ServerState
+) -> Aggregation:
+    """A round after the split: FedAvg in every cluster, and newcomers are assigned.
+
+    Those have trained the common model, which stays as it was at the split, so that signatures are
+    those of the same model; their updates tell where they belong, and are not averaged.
+
+    Args:
+        updates: of the round.
+        signatures: by which clients are compared with the centres, (k, d).
+        state: what the round began with.
+    """
+    clients = [update.client_id for update in updates]
+    known = assigned_labels(clients, state.memory)
+    nearest = (unit(signatures) @ state.memory["centres"].T).argmax(dim=1)
+    labels = torch.where(known < 0, nearest, known)
+    trained = [update.message.model_name for update in updates]
+    models, weights = averaged(updates, [None if name == COMMON else name for name in trained])
+    assigned = Latest.from_tensors(state.memory, "assigned").put(clients, labels)
+    memory = {**state.memory, **assigned.to_tensors("assigned")}
+    return Aggregation(models, memory, weights, {"clusters": labels})

@@ -1,0 +1,33 @@
+"""FedProx (Li et al., 2020): FedAvg whose clients are held near the received model."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from annotated_types import Ge
+from torch import Tensor
+
+from cadis.algorithm.about import About
+from cadis.algorithm.base_method import Defaults
+from cadis.algorithm.method import Step
+
+
+@dataclass(frozen=True)
+class FedProx(Defaults):
+    """Adds mu / 2 * ||w - w_t||^2 to the local loss; weights as FedAvg.
+
+    Attributes:
+        mu: strength of the proximal term.
+    """
+
+    name: ClassVar[str] = "fedprox"
+    penalty_stacks: ClassVar[bool] = True
+    about: ClassVar[About] = About(kind="drift correction", paper="Li et al., 2020")
+    mu: Annotated[float, Ge(0)] = 0.01
+
+    def penalty(self, step: Step) -> Tensor | None:
+        """The proximal term, mu / 2 * ||w - w_t||^2."""
+        return self.mu / 2 * (step.parameters - step.received).square().sum(dim=-1)
+
+    def parameter_slopes(self, step: Step) -> Tensor:
+        """The gradient of the proximal term, mu (w - w_t)."""
+        return (step.parameters - step.received).mul_(self.mu)

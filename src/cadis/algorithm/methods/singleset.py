@@ -1,0 +1,18 @@
+"""SingleSet: centralised SGD on the pooled data, the line that federations are measured by."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from cadis.algorithm.about import About
+from cadis.algorithm.base_method import Defaults
+
+
+@dataclass(frozen=True)
+class SingleSet(Defaults):
+    """A federation of one client who holds everybody's data; its update is the new model."""
+
+    name: ClassVar[str] = "singleset"
+    pools_clients: ClassVar[bool] = True
+    about: ClassVar[About] = About(
+        kind="reference", flower="no: it needs everybody's data in one place"
+    )

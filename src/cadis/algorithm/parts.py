@@ -1,0 +1,331 @@
+"""Parts by name: ours, and those of a user's own file, which are checked first."""
+
+import difflib
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import tomli_w
+
+from cadis._io import is_user_code, load_user_code
+from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm.base_method import Defaults
+from cadis.algorithm.methods import CADIS, CADISPaper
+from cadis.algorithm.registry import KINDS, Kind
+from cadis.algorithm.validation import check_names, listed, names_of, validated
+from cadis.errors import CadisError
+
+_AUTO = "auto"
+"""What is typed for "what the method goes with"."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+ADDED_SETTINGS = {
+    "augment": [],
+    "precision": "float32",
+    "stack": True,
+    "client_test": 0.0,
+    "speeds": "",
+    "own_tests": False,
+    "cache": True,
+    "client_column": "",
+    "label_column": "",
+    "ignore_columns": [],
+    "category_columns": [],
+}
+"""Settings that older runs do not name, and what these runs did."""
+_typed_names: dict[type, str] = {}
+"""How a user's own classes were named, such as ``mine.py:Mine``: they are stored by that."""
+
+
+_TO_DERIVE_FROM = {
+    "method": "cadis.algorithm.Defaults",
+    "task": "cadis.algorithm.tasks.Classification",
+    "local_optimizer": "cadis.algorithm.local_optimizers.SGD",
+}
+"""What a part of one's own may leave most things to, by kind."""
+
+
+def names_in(value: object) -> list[Any]:
+    """The entries of a list, which may be typed with commas."""
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def part_class(kind: Kind, name: object) -> type[Any]:
+    """The class of a part: one of ours by its name, or a user's own by ``file.py:Class``."""
+    if isinstance(name, str) and is_user_code(name):
+        found = load_user_code(name)
+        _check_class(kind, found, name)
+        _typed_names[found] = name
+        return found  # type: ignore[no-any-return]
+    known = name.lower() if isinstance(name, str) else name
+    check_names(kind.noun, [known], [*kind.registry, "FILE.py:CLASS"])
+    return kind.registry[str(known)]
+
+
+def default_names(kind: Kind, method: Any) -> tuple[str, ...]:
+    """What is taken of a kind if nobody says: what the method goes with, or the kind's default.
+
+    Args:
+        kind: any but the method's.
+        method: the method, or its class.
+    """
+    meant = getattr(method, "goes_with", {}).get(kind.key)
+    return kind.default if meant is None else (meant,)
+
+
+def classes_in(options: Mapping[str, Any]) -> dict[str, tuple[type[Any], ...]]:
+    """The classes that options name, by kind; the defaults where they name none, or "auto"."""
+    kind = KINDS["method"]
+    method = part_class(kind, options.get(kind.key, kind.default[0]))
+    found: dict[str, tuple[type[Any], ...]] = {kind.key: (method,)}
+    for key, kind in KINDS.items():
+        if key != "method":
+            given = options.get(key, _AUTO)
+            listed_names = names_in(given) if kind.many else [given]
+            names = default_names(kind, method) if given == _AUTO else listed_names
+            found[key] = tuple(part_class(kind, name) for name in names)
+    return found
+
+
+def own_classes(options: Mapping[str, Any]) -> list[tuple[Kind, type[Any]]]:
+    """The classes of a user's own that options name, each with its kind."""
+    return [
+        (kind, part_class(kind, name))
+        for key, kind in KINDS.items()
+        for name in names_in(options.get(key, ()))
+        if isinstance(name, str) and is_user_code(name)
+    ]
+
+
+def composed(parts: Mapping[str, Sequence[Any]]) -> Algorithm:
+    """An algorithm of parts that are given by kind; no two may have the same name.
+
+    A table of parameters could otherwise be that of either.
+    """
+    for key, some in parts.items():
+        if len(set(map(type, some))) < len(some):
+            raise CadisError(f"One of the {key} is given twice; give each once.")
+    names = [part.name for some in parts.values() for part in some]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise CadisError(f"Two parts are called '{twice[0]}'; give each a name of its own.")
+    given: dict[str, Any] = {
+        key: tuple(some) if KINDS[key].many else some[0] for key, some in parts.items()
+    }
+    return Algorithm(**given)
+
+
+def algorithm_of(
+    classes: Mapping[str, tuple[type[Any], ...]], tables: Mapping[str, Mapping[str, Any]]
+) -> Algorithm:
+    """An algorithm of parts of these classes, by kind, with the parameters in their tables."""
+    return composed(
+        {
+            key: [validated(part, tables.get(part.name, {})) for part in chosen]
+            for key, chosen in classes.items()
+        }
+    )
+
+
+def part_from(key: str, given: object) -> Any:
+    """A part that was given, or one of ours or of a user's own with its defaults, by name."""
+    kind = KINDS[key]
+    if isinstance(given, str):
+        return validated(part_class(kind, given), {})
+    return checked_part(kind, given)
+
+
+def given_algorithm(**given: Any) -> Algorithm:
+    """The algorithm of parts that are given as they are or by name, all of them checked."""
+    method = part_from("method", given["method"])
+    parts = {"method": [method]}
+    for key, kind in KINDS.items():
+        if key != "method":
+            chosen = given[key]
+            if isinstance(chosen, str) and chosen == _AUTO:
+                chosen = default_names(kind, method)
+            some = names_in(chosen) if kind.many or isinstance(chosen, tuple) else [chosen]
+            parts[key] = [part_from(key, part) for part in some]
+    return composed(parts)
+
+
+def with_metric(algorithm: Algorithm, metric: str) -> Algorithm:
+    """The same algorithm, whose best round is told by another measure; "auto" is the task's own."""
+    task = algorithm.task
+    if metric == _AUTO:
+        return algorithm
+    if "metric" not in names_of(type(task)):
+        raise CadisError(
+            f"The task {task.name} has no metric to choose; its own is {task.headline}."
+        )
+    parameters = parameters_of(task) | {"metric": metric}
+    return replace(algorithm, task=validated(type(task), parameters))
+
+
+def parts_of(algorithm: Algorithm) -> list[tuple[Kind, Any]]:
+    """All parts of an algorithm, each with its kind."""
+    return [
+        (kind, part)
+        for key, kind in KINDS.items()
+        for part in (getattr(algorithm, key) if kind.many else [getattr(algorithm, key)])
+    ]
+
+
+def parameters_of(part: Any) -> dict[str, Any]:
+    """A part's parameters by name."""
+    return {name: getattr(part, name) for name in names_of(type(part))}
+
+
+def name_of(part: Any) -> str:
+    """The name by which a part is stored and found again: a user's own as it was typed."""
+    name: str = part.name
+    return _typed_names.get(type(part), name)
+
+
+def options_of(algorithm: Algorithm, settings: Mapping[str, Any], *parts: Any) -> dict[str, Any]:
+    """What ``config.toml`` holds: the parts' names, the settings, and tables of parameters.
+
+    Args:
+        algorithm: its parts without parameters have no table, but for the method.
+        settings: all that is no part.
+        parts: further ones, such as a partition, that the settings name.
+    """
+    names: dict[str, Any] = {key: [] for key in KINDS}
+    tables = {}
+    for kind, part in parts_of(algorithm):
+        names[kind.key].append(name_of(part))
+        if kind.key == "method" or parameters_of(part):
+            tables[part.name] = parameters_of(part)
+    names = {key: found if KINDS[key].many else found[0] for key, found in names.items()}
+    tables |= {part.name: parameters_of(part) for part in parts}
+    if taken := tables.keys() & {*names, *settings}:
+        raise CadisError(f"A part cannot be called '{min(taken)}': an option has that name.")
+    return {**names, **settings, **tables}
+
+
+def renamed(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a ``config.toml`` under today's names.
+
+    What was ``cadis`` before clients were compared by class profiles is ``cadis-paper`` now.
+    """
+    table = options.get(CADIS.name)
+    if options.get("method") != CADIS.name or (table and "signature" in table):
+        return dict(options)
+    others = {key: value for key, value in options.items() if key != CADIS.name}
+    return {**others, "method": CADISPaper.name, **({CADISPaper.name: table} if table else {})}
+
+
+def normalised(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a ``config.toml`` with what a newer version would have added.
+
+    Options that are missing have their default, and so have the parameters of our parts; options
+    of old and new runs can then be compared.
+    """
+    full: dict[str, Any] = {**ADDED_SETTINGS, **renamed(options)}
+    for key, kind in KINDS.items():
+        full.setdefault(key, list(kind.default) if kind.many else kind.default[0])
+        for name in kind.registry.keys() & names_in(full[key]):
+            defaults = _defaults_of(kind.registry[name])
+            if defaults or key == "method":
+                full[name] = {**defaults, **full.get(name, {})}
+    return full
+
+
+def checked_part(kind: Kind, part: Any) -> Any:
+    """A part that a user has made, with its parameters checked."""
+    if isinstance(part, type):
+        raise CadisError(f"Give a {kind.noun} such as {part.__name__}(), not its class.")
+    if part is None:
+        raise CadisError(f"Give a {kind.noun}, or its name such as '{next(iter(kind.registry))}'.")
+    parameters = parameters_of(part)
+    _check_members(kind, type(part), part)
+    checked = validated(type(part), parameters)
+    for name, value in parameters_of(checked).items():
+        try:
+            tomli_w.dumps({} if value is None else {name: value})
+        except TypeError:
+            raise CadisError(
+                f"{name} of {checked.name} is a {type(value).__name__}, which config.toml cannot "
+                "hold; make it a number, a string or a list of these."
+            ) from None
+    return checked
+
+
+def _defaults_of(part: type[Any]) -> dict[str, Any]:
+    """The default of each parameter, as a TOML file holds it: lists, and nothing for None."""
+    values = parameters_of(part())
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def _check_class(kind: Kind, part: Any, typed: str) -> None:
+    """Refuse what is no part of this kind: a user's own class is looked at before it is used."""
+    if not isinstance(part, type):
+        raise CadisError(f"{typed} is no class; a {kind.noun} is a frozen dataclass.")
+    if not is_dataclass(part) or not part.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        raise CadisError(f"{typed} is no {kind.noun}; put @dataclass(frozen=True) before it.")
+    name = getattr(part, "name", None)
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or "name" in names_of(part):
+        raise CadisError(
+            f"{typed} has no name; give it one of letters, digits and hyphens, as in name: "
+            f'ClassVar[str] = "{part.__name__.lower()}".'
+        )
+    if name.lower() in kind.registry or name in KINDS:
+        raise CadisError(f"The name '{name}' of {typed} is taken; give it another.")
+    _check_members(kind, part, part)
+
+
+def _check_members(kind: Kind, part: type[Any], holder: Any) -> None:
+    """Refuse a class without all that its protocol asks for, or with a function misspelt."""
+    functions = [name for name in vars(kind.protocol) if not name.startswith("_")]
+    wanted = [*kind.protocol.__annotations__, *functions]
+    fielded = [field.name for field in fields(part)] if is_dataclass(part) else []
+    lacking = [name for name in wanted if not hasattr(holder, name) and name not in fielded]
+    where = kind.protocol.__module__.rpartition(".")[0]
+    if not lacking:
+        _check_spelling(part, {*wanted, *(dir(Defaults) if kind.key == "method" else ())})
+        _check_parameters(kind, part, where)
+        return
+    rest = (
+        f"derive it from {_TO_DERIVE_FROM[kind.key]}, which has all but a name"
+        if kind.key in _TO_DERIVE_FROM
+        else f"{where}.{kind.protocol.__name__} says what a {kind.noun} has"
+    )
+    raise CadisError(f"{part.__name__} lacks {listed(lacking)}; {rest}.")
+
+
+def _check_parameters(kind: Kind, part: type[Any], where: str) -> None:
+    """Refuse a function that does not take what its protocol says."""
+    for name, function in inspect.getmembers(kind.protocol, inspect.isfunction):
+        own = getattr(part, name, None)
+        if name.startswith("_") or not inspect.isfunction(own):
+            continue
+        wanted, taken = (inspect.signature(f).parameters.values() for f in (function, own))
+        needed = [each for each in taken if each.default is each.empty]
+        anything = any(each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in taken)
+        if not anything and not len(needed) <= len(wanted) <= len(taken):
+            raise CadisError(
+                f"{part.__name__}.{name} must take {listed(each.name for each in wanted)}; "
+                f"{where}.{kind.protocol.__name__} says what they are."
+            )
+
+
+def _check_spelling(part: type[Any], known: set[str]) -> None:
+    """Refuse a function that would never be called, where another one was probably meant."""
+    public = [name for name in known if not name.startswith("_")]
+    strange = [
+        name
+        for name, value in vars(part).items()
+        if callable(value) and not name.startswith("_") and name not in known
+    ]
+    for name in strange:
+        if close := difflib.get_close_matches(name, public, n=1, cutoff=0.8):
+            raise CadisError(
+                f"{part.__name__} has a function '{name}'; if '{close[0]}' is meant, correct it, "
+                "else call it otherwise."
+            )

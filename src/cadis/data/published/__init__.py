@@ -1,0 +1,45 @@
+"""Published datasets: what their files are, where to find, fetch and read them."""
+
+from cadis.data.published.catalogue import CATALOGUE
+from cadis.data.published.download import fetch
+from cadis.data.published.formats import (
+    Form,
+    Published,
+    cifar_binary,
+    cifar_python,
+    idx_form,
+    parse_binary,
+    parse_idx,
+    parse_python,
+)
+from cadis.data.published.published_files import (
+    Found,
+    cache_folder,
+    find,
+    load_published,
+    missing_files,
+    picture_cache,
+    problems,
+    roots,
+)
+
+__all__ = [
+    "CATALOGUE",
+    "Form",
+    "Found",
+    "Published",
+    "cache_folder",
+    "cifar_binary",
+    "cifar_python",
+    "fetch",
+    "find",
+    "idx_form",
+    "load_published",
+    "missing_files",
+    "parse_binary",
+    "parse_idx",
+    "parse_python",
+    "picture_cache",
+    "problems",
+    "roots",
+]

@@ -1,0 +1,41 @@
+"""How a run that was called from Python shows its progress: on a terminal or in a notebook."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+
+from cadis._io import NO_CALLBACKS, Callbacks
+from cadis.report import run_progress
+from cadis.server import OnRound, RoundResult
+
+
+@contextmanager
+def shown_progress(
+    progress: bool | None, rounds: int, metric: str
+) -> Iterator[tuple[OnRound, Callbacks]]:
+    """Who hears of the rounds, and of what is done within them.
+
+    Args:
+        progress: whether to show anything; None is if somebody looks: at a terminal, or at a
+            notebook.
+        rounds: how many there will be.
+        metric: the measure that decides, which is shown.
+    """
+    console = Console(stderr=True)
+    if not is_shown(progress, console):
+        yield _ignore, NO_CALLBACKS
+        return
+    with run_progress(console, rounds, metric) as shown:
+        yield shown
+
+
+def is_shown(progress: bool | None, console: Console) -> bool:
+    """Whether progress is to be shown: as asked for, else if somebody looks."""
+    looked_at = console.is_jupyter or (sys.stderr is not None and sys.stderr.isatty())
+    return looked_at if progress is None else progress
+
+
+def _ignore(_result: RoundResult) -> None:
+    """Who hears of the rounds if nobody does."""

@@ -1,0 +1,285 @@
+"""``cadis.run``: a model and a federation of one's own."""
+
+import tempfile
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from cadis import report
+from cadis.algorithm import (
+    KINDS,
+    Method,
+    check_names,
+    given_algorithm,
+    names_in,
+    options_of,
+    validated,
+    with_metric,
+)
+from cadis.algorithm.local_optimizers import LocalOptimizer
+from cadis.algorithm.samplers import Sampler
+from cadis.algorithm.server_optimizers import ServerOptimizer
+from cadis.algorithm.tasks import Task
+from cadis.algorithm.transforms import Transform
+from cadis.analysis import read_results
+from cadis.data import Examples, Subsets, as_examples, by_name, joined, single
+from cadis.engine import Engine, EngineSettings, Federation, speeds_by_client
+from cadis.errors import CadisError
+from cadis.experiment.execution import RunResult, execute
+from cadis.experiment.progress import shown_progress
+from cadis.experiment.tracking import Tracking
+from cadis.models import auto_lr
+from cadis.rng import one_thread
+from cadis.server import OnRound, RoundResult
+from cadis.store import RunFolder
+from cadis.training import AUGMENTATIONS, Device, Precision
+from cadis.types import ClientId
+
+
+@one_thread()
+def run(
+    model: nn.Module,
+    clients: Iterable[Any] | Mapping[ClientId, Any],
+    test: Any = None,
+    *,
+    client_tests: Iterable[Any] | Mapping[ClientId, Any] = (),
+    rounds: int,
+    method: Method | str = "cadis",
+    sampler: Sampler | str = "auto",
+    server_optimizer: ServerOptimizer | str = "auto",
+    transforms: Sequence[Transform | str] = (),
+    task: Task | str = "classification",
+    metric: str = "auto",
+    local_optimizer: LocalOptimizer | str = "sgd",
+    per_round: int | None = None,
+    epochs: int = 5,
+    batch_size: int = 8,
+    lr: float | Literal["auto"] = "auto",
+    augment: Sequence[str] = (),
+    precision: Precision = "float32",
+    seed: int = 0,
+    workers: int | Literal["auto"] = "auto",
+    device: Device = "auto",
+    test_clients: int = 10,
+    eval_every: int = 1,
+    stack: bool = True,
+    client_test: float = 0.0,
+    speeds: str | Mapping[ClientId, float] | Sequence[float] = "",
+    head: str | None = None,
+    client_ids: Sequence[ClientId] = (),
+    true_clusters: Sequence[int] | None = None,
+    out: Path | str | None = None,
+    resume: bool = False,
+    on_round: OnRound | None = None,
+    progress: bool | None = None,
+    track: str | None = None,
+) -> RunResult:
+    """Train a model on a federation of your own.
+
+    Each part of the algorithm (method, sampler, server optimiser, transforms, task, local
+    optimiser) is given as it is, such as ``CADIS(threshold=0.8)``, by the name of one of ours, or
+    as ``"file.py:Class"``.
+
+    Args:
+        model: the initial global model, any module that makes one vector of logits of a sample; it
+            is not changed. Some methods look at its classifier, which must be linear for them.
+        clients: the data of each client, in a list, or in a dict by its name. Data are a pair of
+            inputs and labels, a ``torch.utils.data.Dataset``, a DataLoader, a dataset of Hugging
+            Face's ``datasets``, or examples of a loaded dataset.
+        test: data that the global model is tested on; by default all of ``client_tests``.
+        client_tests: data of each client that it is tested on and never trains on, in a list or
+            a dict, as clients are; a client that has none may be left out of a dict.
+        rounds: how many rounds.
+        method: how to learn.
+        sampler: who takes part in a round; "auto" is what the method goes with: for CADIS
+            "clusters", for all others "uniform".
+        server_optimizer: from the aggregated model to the next global one; "auto" likewise: for
+            CADIS "momentum", for all others "plain".
+        transforms: what is done to updates, in this order.
+        task: what the model's outputs mean.
+        metric: the measure that decides which round is best: "accuracy", "balanced_accuracy", "f1"
+            or "auc"; "auto" is the task's own, for classification accuracy, for binary auc.
+        local_optimizer: how clients step.
+        per_round: how many clients take part in a round, by default all.
+        epochs: passes of a client over its data in a round.
+        batch_size: examples in a step of a client.
+        lr: learning rate of the clients. "auto" is what ``cadis run`` takes for the model if it is
+            one of ``cadis.models``, and 0.01 for all others.
+        augment: how pictures are changed at random when they are trained on: "flip", "crop".
+        precision: of the arithmetic in training: "float32", or "bf16", which is faster for large
+            models on processors that know it; weights are kept in float32.
+        seed: of everything random but the initial model, which is yours.
+        workers: processes that train clients, or "auto": one for each core.
+        device: "auto", "cpu", "cuda" or "mps".
+        test_clients: after how many rounds, and the last, the global model is tested on clients'
+            own data, of many clients on a sample of them; 0 is never.
+        eval_every: after how many rounds, and the last, the global model is tested on the test set.
+        stack: train several clients at once where the model is small; the results are the same but
+            for rounding.
+        client_test: what share of each client's samples is held out: the client never trains on
+            them, and is tested on them instead of on its training data or ``client_tests``.
+        speeds: samples a second that clients handle, for the simulated clock: by client, or one
+            after the other; "LOW:HIGH" to draw them from, or a file "FILE.json"; by default
+            everybody is equally fast.
+        head: name of the classifier layer, by default the one that is found.
+        client_ids: names of the clients, by default their positions.
+        true_clusters: the true cluster of each client, if known, to compare with what is found.
+        out: a folder to keep everything in; without one, only the result is kept.
+        resume: go on with the run in ``out``.
+        on_round: called with the result of each round.
+        progress: whether to show how far it is; by default on a terminal and in a notebook.
+        track: a tracker that is told as well: "tensorboard", "wandb" or "mlflow"; it wants ``out``.
+    """
+    if track is not None and out is None:
+        raise CadisError("A tracker keeps its files in the folder of the run; give one as out.")
+    if resume and out is None:
+        raise CadisError("Give the folder of the run to resume as out.")
+    if not isinstance(model, nn.Module):
+        raise CadisError(f"The model must be a torch.nn.Module, not a {type(model).__name__}.")
+    federation = _federation(model, clients, test, client_tests, client_ids)
+    if true_clusters is not None:
+        federation = replace(federation, true_clusters=_true_clusters(true_clusters))
+    local = {
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "lr": auto_lr(model) if lr == "auto" else lr,
+        "augment": names_in(augment),
+        "precision": precision,
+    }
+    given = {
+        "rounds": rounds,
+        "per_round": per_round,
+        "seed": seed,
+        "workers": workers,
+        "device": device,
+        "test_clients": test_clients,
+        "eval_every": eval_every,
+        "stack": stack,
+        "client_test": client_test,
+        "speeds": _speeds(speeds, federation.client_ids),
+    }
+    settings = validated(EngineSettings, given | {"local": local})
+    check_names("augmentation", settings.local.augment, AUGMENTATIONS)
+    given = {name: getattr(settings, name) for name in given}  # as they were understood
+    parts = (method, sampler, server_optimizer, transforms, task, local_optimizer)
+    algorithm = with_metric(given_algorithm(**dict(zip(KINDS, parts, strict=True))), metric)
+    described = {"model": type(model).__name__, "clients": len(federation.clients)}
+    options = options_of(algorithm, described | given | asdict(settings.local))
+    with folder_for(out) as path, closing(Tracking(track, RunFolder(path))) as tracking:
+        folder = RunFolder(path)
+        engine = Engine(model, federation, algorithm, settings, folder.client_folder, head)
+        decides = algorithm.task.headline
+        with shown_progress(progress, settings.rounds, decides) as (shown, callbacks):
+            heard = tracking.listening(_both(shown, on_round))
+            called = replace(callbacks, say=_warn)
+            result = execute(engine, options, folder, resume, heard, called)
+        if track is not None:
+            results = read_results([folder.path])
+            tracking.finish(report.draw_figures(results, folder.figures, pdf=False))
+    return result if out is not None else replace(result, folder=None)
+
+
+def _both(shown: OnRound, own: OnRound | None) -> OnRound:
+    """What shows the rounds, and then who asked to hear of them."""
+
+    def on_round(result: RoundResult) -> None:
+        shown(result)
+        if own is not None:
+            own(result)
+
+    return on_round
+
+
+def _warn(sentence: str) -> None:
+    """What a command would tell in the terminal."""
+    warnings.warn(sentence, stacklevel=2)
+
+
+def _federation(
+    model: nn.Module,
+    clients: Iterable[Any] | Mapping[ClientId, Any],
+    test: Any,
+    client_tests: Iterable[Any] | Mapping[ClientId, Any],
+    client_ids: Sequence[ClientId],
+) -> Federation:
+    """Who has what; inputs of 64 bits are made such as the model takes."""
+    if isinstance(clients, Mapping) and not client_ids:
+        client_ids = tuple(clients)
+    own = _everybodys(clients, "Client")
+    double = any(parameter.dtype == torch.float64 for parameter in model.parameters())
+    fitting = (lambda examples: examples) if double else single
+    tests = _tests_of(client_tests, tuple(client_ids) or tuple(range(len(own))))
+    if test is None and not any(map(len, tests)):
+        raise CadisError("Give data that the global model is tested on, as test.")
+    whole = as_examples(test, "The test set") if test is not None else joined([*filter(len, tests)])
+    return Federation(
+        clients=own if isinstance(own, Subsets) else [fitting(each) for each in own],
+        test=fitting(whole),
+        client_ids=tuple(client_ids),
+        client_tests=[fitting(each if len(each) else whole.take(slice(0, 0))) for each in tests],
+    )
+
+
+def _everybodys(data: Any, what: str) -> Sequence[Examples]:
+    """Everybody's examples; a client without a name yet is called by its position."""
+    if isinstance(data, Subsets):  # which are in memory once
+        return data
+    if not isinstance(data, Iterable):
+        raise CadisError(
+            f"The clients must be a list of inputs and labels, not a {type(data).__name__}."
+        )
+    return [*by_name(data, what).values()]
+
+
+def _tests_of(data: Any, ids: Sequence[ClientId]) -> Sequence[Examples]:
+    """Each client's own test data, some of which may be empty; nothing if none has any."""
+    if isinstance(data, Mapping):
+        named = by_name(data, "The test data of")
+        if strange := named.keys() - set(map(str, ids)):
+            raise CadisError(f"There are test data of {min(strange)}, which is no client.")
+        nothing = Examples(torch.zeros(0), torch.zeros(0, dtype=torch.int64))
+        return [named.get(str(client), nothing) for client in ids] if named else ()
+    tests = _everybodys(data, "The test data of")
+    if len(tests) not in (0, len(ids)):
+        raise CadisError(
+            f"There are test data of {len(tests)} clients, but {len(ids)} clients; give some for "
+            "each, or name them in a dict."
+        )
+    return tests
+
+
+def _speeds(
+    speeds: str | Mapping[ClientId, float] | Sequence[float], client_ids: Sequence[ClientId]
+) -> object:
+    """Speeds as settings hold them, which check the rest."""
+    if isinstance(speeds, Mapping):
+        return speeds_by_client(speeds, client_ids, "What is given as speeds")
+    listed = isinstance(speeds, Iterable) and not isinstance(speeds, str)
+    return tuple(speeds) if listed else speeds
+
+
+def _true_clusters(clusters: Sequence[int]) -> Tensor:
+    """The true clusters as numbers, (n,)."""
+    try:
+        numbers = torch.as_tensor(clusters)
+    except (TypeError, ValueError, RuntimeError):
+        numbers = torch.zeros(())  # of strings, None and the like there is no tensor
+    if numbers.dim() != 1 or numbers.is_floating_point() or numbers.is_complex():
+        raise CadisError("The true clusters must be a list of whole numbers, one for each client.")
+    return numbers.long()
+
+
+@contextmanager
+def folder_for(out: Path | str | None) -> Iterator[Path]:
+    """The folder asked for, or one that is gone afterwards."""
+    if out is not None:
+        yield Path(out)
+        return
+    with tempfile.TemporaryDirectory(prefix="cadis-") as path:
+        yield Path(path)

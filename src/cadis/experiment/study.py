@@ -1,0 +1,109 @@
+"""Running a study: many runs, each reused, resumed or begun."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cadis._io import NO_CALLBACKS, Callbacks
+from cadis.data import Dataset
+from cadis.errors import RunError
+from cadis.experiment.build import LOADED_BY, load_dataset
+from cadis.experiment.config import ExperimentConfig, resolve
+from cadis.experiment.execution import run_experiment
+from cadis.experiment.presets import reported
+from cadis.experiment.variants import baseline_of, gridded_methods, method_variants
+from cadis.store import DamagedError, PlannedRun, Study, StudyCallbacks, StudyFolder, planned_runs
+
+
+@dataclass
+class Datasets:
+    """The last dataset that was loaded: many runs learn the same."""
+
+    callbacks: Callbacks = NO_CALLBACKS
+    _key: object = field(default=None, init=False)
+    _dataset: Dataset | None = field(default=None, init=False)
+
+    def of(self, config: ExperimentConfig) -> Dataset:
+        """The dataset of an experiment."""
+        settings = config.settings
+        key = tuple(getattr(settings, name) for name in LOADED_BY)
+        if self._dataset is None or key != self._key:
+            self._key, self._dataset = key, load_dataset(settings, self.callbacks)
+        return self._dataset
+
+
+def comparison_of(
+    methods: Iterable[str],
+    grid: Mapping[str, Sequence[str]],
+    preset: str | None,
+    file: Mapping[str, Any],
+    given: Mapping[str, Any],
+) -> Study:
+    """A comparison of methods, as yet without seeds, targets and a command.
+
+    Args:
+        methods: as users type them.
+        grid: options and the values that each is to have; nothing if nothing is varied.
+        preset: the experiment of the paper that it starts from, if any.
+        file: a TOML file's content, or the preset's.
+        given: options as a user types them.
+    """
+    names, start = list(methods), {name: values[0] for name, values in grid.items()}
+    plain = variants = method_variants(names, file, {**given, **start})
+    if grid:
+        variants = gridded_methods(names, grid, file, given)
+    paper = reported(preset, plain[0].options) if preset and not grid else None
+    base = baseline_of(plain)
+    return Study("compare", variants, (), "", base, parameters=tuple(grid), paper=paper)
+
+
+def run_study(folder: StudyFolder, study: Study, callbacks: StudyCallbacks) -> list[str]:
+    """Run what is missing; runs that exist are reused, and begun ones go on.
+
+    A run that diverges does not stop the others.
+
+    Args:
+        folder: where.
+        study: what.
+        callbacks: called as it goes on.
+
+    Returns:
+        A sentence for each run that could not go on.
+    """
+    failures, datasets = [], Datasets(callbacks.of_run)
+    for run in planned_runs(folder, study):
+        try:
+            reused = run.finished()
+            if not reused:
+                _run(run, datasets, callbacks)
+            callbacks.end(run, reused)
+        except (RunError, DamagedError) as error:
+            anew = f" If {run.folder.path} is deleted, it is run anew."
+            hint = anew if isinstance(error, DamagedError) else ""
+            failures.append(f"{run.variant.label}, seed {run.seed}: {error}{hint}")
+            callbacks.fail(failures[-1])
+    return failures
+
+
+def _run(run: PlannedRun, datasets: Datasets, callbacks: StudyCallbacks) -> None:
+    config = resolve({**run.variant.options, "seed": run.seed}, {})
+    run_experiment(
+        config,
+        run.folder.path,
+        run.folder.holds_run(),
+        callbacks.begin(run),
+        callbacks.of_run,
+        datasets.of(config),
+    )
+
+
+def study_folder(base: Path, study: Study) -> StudyFolder:
+    """Where a study goes without being told: where the same one is, or a new folder."""
+    path, number = base, 1
+    while True:
+        folder = StudyFolder(path)
+        if not path.exists() or (folder.holds_study() and not folder.read().difference(study)):
+            return folder
+        number += 1
+        path = base.with_name(f"{base.name}-{number}")

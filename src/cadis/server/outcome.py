@@ -1,0 +1,162 @@
+"""A round in numbers and lists."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from math import isfinite, isnan
+from operator import add
+
+from cadis.algorithm import Aggregation
+from cadis.algorithm.tasks import Task
+from cadis.errors import CadisError
+from cadis.server.arrays import numbers
+from cadis.server.records import ModelRecord, Rejection, RoundRecord, RunState, Seconds
+from cadis.server.transport import Tested
+from cadis.server.user_errors import calling
+from cadis.training import Evaluation
+from cadis.types import ClientId, ClientUpdate
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is kept of an update when it has been aggregated: all but its tensors.
+
+    Attributes:
+        client_id: who.
+        num_examples: how many samples it counts for.
+        models: the names of the models that it sent.
+        scalars: the single numbers that it sent.
+    """
+
+    client_id: ClientId
+    num_examples: int
+    models: tuple[str, ...]
+    scalars: Mapping[str, float]
+
+    @classmethod
+    def by(cls, update: ClientUpdate) -> "Told":
+        """What an update told."""
+        message = update.message
+        return cls(update.client_id, update.num_examples, tuple(message.models), message.scalars)
+
+    @property
+    def model_name(self) -> str:
+        """The name of the only model."""
+        if len(self.models) != 1:
+            raise CadisError(f"The update of {self.client_id} holds {len(self.models)} models.")
+        return self.models[0]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a round's answers.
+
+    Attributes:
+        updates: those that could be used, in the order of the plan.
+        rejected: who was left out, and why.
+        capped: what those said of their number of samples that count for fewer.
+        aggregation: the aggregated models, and why; None if there are too few good updates.
+        state: what the next round depends on, likewise.
+        seconds: that aggregating took.
+    """
+
+    updates: Sequence[Told]
+    rejected: Sequence[Rejection]
+    capped: Mapping[ClientId, int] = field(default_factory=dict)
+    aggregation: Aggregation | None = None
+    state: RunState | None = None
+    seconds: float = 0.0
+
+
+def record_of(
+    number: int,
+    outcome: Outcome,
+    tested: Tested,
+    seconds: Seconds,
+    users: Sequence[str],
+    task: Task,
+) -> tuple[RoundRecord, Evaluation | None]:
+    """A round's record, and the test of what clients get, if there was any by class.
+
+    Args:
+        number: the round.
+        outcome: what came of it; there is an aggregation.
+        tested: the new global models.
+        seconds: where the time went.
+        users: the model that each client of the federation uses, where there are several.
+        task: says what to measure.
+    """
+    updates, aggregation = outcome.updates, outcome.aggregation
+    assert aggregation is not None
+    assert outcome.state is not None
+    evaluation, clients = together(tested.evaluations, users), Counter(users)
+    with calling(task, "measures"):
+        measures = _measures(tested, clients, task)
+    told_all = tested.measures or any(len(e.outputs) for e in tested.evaluations.values())
+    if told_all and task.headline not in ("accuracy", *measures):
+        told = ", ".join(measures)
+        raise CadisError(f"The headline of {task.name} is {task.headline}, none of: {told}.")
+    by_class: list[float | None] = []
+    if evaluation is not None:
+        by_class = [None if isnan(a) else a for a in evaluation.class_accuracy.tolist()]
+    record = RoundRecord(
+        round=number,
+        accuracy=evaluation.accuracy if evaluation else tested.accuracy,
+        loss=_finite(evaluation.loss if evaluation else tested.loss),
+        class_accuracy=by_class,
+        participants=[update.client_id for update in updates],
+        weights=aggregation.weights.tolist(),
+        rejected=list(outcome.rejected),
+        seconds=seconds,
+        client_accuracy=tested.client_accuracy,
+        capped=list(outcome.capped),
+        report={name: numbers(array) for name, array in aggregation.report.items()},
+        measures=measures,
+        client_loss=[_finite(update.scalars.get("train_loss")) for update in updates],
+        models=[
+            _model_record(name, clients[name], tested.evaluations.get(name))
+            for name in (outcome.state.server.models if users else ())
+        ],
+        client_models=[update.model_name for update in updates] if users else [],
+    )
+    return record, evaluation
+
+
+def _model_record(name: str, clients: int, evaluation: Evaluation | None) -> ModelRecord:
+    if evaluation is None:
+        return ModelRecord(name, clients, None, None)
+    return ModelRecord(name, clients, evaluation.accuracy, _finite(evaluation.loss))
+
+
+def together(evaluations: Mapping[str, Evaluation], users: Sequence[str]) -> Evaluation | None:
+    """What clients get: each model counts for all who use it; a single one as it is.
+
+    Args:
+        evaluations: by model.
+        users: the model that each client of the federation uses, where there are several.
+    """
+    if len(evaluations) < 2:
+        return next(iter(evaluations.values()), None)
+    clients = Counter(users)
+    used = [e.times(clients[name]) for name, e in evaluations.items() if clients[name]]
+    return reduce(add, used)
+
+
+def _measures(tested: Tested, clients: Mapping[str, int], task: Task) -> dict[str, float | None]:
+    """Further measures, averaged over the clients by the model that each uses.
+
+    What whoever has tested tells of them goes before what the confusion matrices say.
+    """
+    found = {name: evaluation.measures(task) for name, evaluation in tested.evaluations.items()}
+    shares = {name: clients.get(name, 0) if clients else 1 for name in found}
+    means = {
+        measure: sum(each[measure] * shares[name] for name, each in found.items())
+        / sum(shares.values())
+        for measure in next(iter(found.values()), {})
+    }
+    return {name: _finite(value) for name, value in {**means, **tested.measures}.items()}
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and isfinite(value) else None

@@ -1,0 +1,332 @@
+"""One round, written once: choose, send, train, check, aggregate, step, test, record.
+
+The way to the clients is a :class:`~cadis.server.Transport`; all the rest is here.
+"""
+
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from torch import Tensor
+
+from cadis.algorithm import Aggregation, Algorithm, SecondsOf, ServerRound, ServerState
+from cadis.algorithm.samplers import SampledRound, SamplerRound
+from cadis.algorithm.transforms import apply_chain
+from cadis.errors import CadisError, RunError
+from cadis.rng import derive_seed, generator_for
+from cadis.server.outcome import Outcome, Told, record_of
+from cadis.server.records import RoundResult, RunState, Seconds
+from cadis.server.transport import Answer, Answers, Plan, Presence, Transport
+from cadis.server.user_errors import (
+    calling,
+    check_chosen,
+    check_tensors,
+    checked_aggregation,
+    checked_candidates,
+    checked_clock,
+    checked_message,
+    checked_state,
+)
+from cadis.server.validation import (
+    NOT_FINITE,
+    DivergedError,
+    check_answer,
+    limited_counts,
+    sorted_out,
+)
+from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
+
+
+def _ignore(_outcome: Outcome) -> None:
+    """The default of the callback: it does nothing."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """The server of a federation.
+
+    Attributes:
+        algorithm: how it learns.
+        head: where the classifier layer lies among a model's parameters.
+        seed: of everything random.
+        true_clusters: who really belongs together, where that is known.
+        num_outputs: rows of the classifier layer's weight.
+        count_limit: how many times the median of a round's counts of samples a client may count
+            for, where counts are what clients say; None where they were counted here.
+        min_updates: the fewest good updates to make a new global model of.
+        attempts: how often a round with too few good updates is tried.
+        on_outcome: called with what came of the answers of a round, also of a failed attempt.
+        seconds_of: the simulated time that clients take; None where nothing is simulated.
+    """
+
+    algorithm: Algorithm
+    head: tuple[slice, ...]
+    seed: int
+    true_clusters: Mapping[ClientId, int] | None = None
+    num_outputs: int = 0
+    count_limit: float | None = None
+    min_updates: int = 1
+    attempts: int = 1
+    on_outcome: Callable[[Outcome], None] = _ignore
+    seconds_of: SecondsOf | None = None
+
+    def start(self, model: ModelState, run: str = "") -> RunState:
+        """The state before the first round, from the initial model."""
+        method = self.algorithm.method
+        with calling(method, "init"):
+            state = method.init(model, generator_for(self.seed, "init"))
+        return RunState(0, checked_state(state, method.name), run=run)
+
+    def rounds(
+        self, state: RunState, transport: Transport, last: int
+    ) -> Generator[RoundResult, None, None]:
+        """Run the rounds that follow ``state``, up to the ``last``."""
+        for number in range(state.round + 1, last + 1):
+            result = self._round(number, state, transport)
+            state = result.state  # before it is kept: what was before may be large, and goes
+            yield result
+
+    def _round(self, number: int, state: RunState, transport: Transport) -> RoundResult:
+        started = time.perf_counter()
+        for attempt in range(self.attempts):
+            outcome, trained = self._tried(self.plan(number, state, transport, attempt), transport)
+            if outcome.state is not None and outcome.aggregation is not None:
+                break
+        else:
+            raise self._too_few(number, outcome, state)
+        model_of = partial(self.model_of, outcome.state.server)
+        tested = transport.test(outcome.state, model_of)
+        seconds = Seconds(
+            train=trained,
+            aggregate=outcome.seconds,
+            evaluate=tested.seconds,
+            total=time.perf_counter() - started,
+        )
+        users = self.users(outcome.state, transport.everyone())
+        record, evaluation = record_of(number, outcome, tested, seconds, users, self.algorithm.task)
+        if self.seconds_of is not None:
+            record = replace(record, clock=outcome.state.clock)
+        return RoundResult(record, evaluation, outcome.state)
+
+    def _tried(self, plan: Plan, transport: Transport) -> tuple[Outcome, float]:
+        """What came of a plan, and the seconds that clients have trained; all answers are gone."""
+        answers = transport.train(plan)
+        return self.conclude(plan, answers, transport), answers.seconds
+
+    def users(self, state: RunState, clients: Sequence[ClientId]) -> list[str]:
+        """The model that each of the clients uses; nothing where there is only one."""
+        if len(state.server.models) < 2:
+            return []
+        return [self.model_of(state.server, client) for client in clients]
+
+    def model_of(self, state: ServerState, client: ClientId) -> str:
+        """The name of the model that a client uses, as the method says."""
+        method = self.algorithm.method
+        with calling(method, "model_of"):
+            name = method.model_of(client, state)
+        if name not in state.models:
+            raise CadisError(f"{method.name}.model_of says '{name}', which is none of its models.")
+        return name
+
+    def plan(self, number: int, state: RunState, transport: Transport, attempt: int = 0) -> Plan:
+        """Choose the participants, and what each of them is sent.
+
+        Args:
+            number: the round.
+            state: what it begins with.
+            transport: says who is there.
+            attempt: how often the round was tried before; every time others are chosen.
+        """
+        presence = transport.presence()
+        seed = derive_seed(self.seed, "again", attempt) if attempt else self.seed
+        generator = generator_for(seed, "participants", number)
+        sampler, method = self.algorithm.sampler, self.algorithm.method
+        server_round = self._server_round(number, presence)
+        candidates = self._candidates(server_round, state.server)
+        wanted = min(presence.wanted, len(candidates))
+        among = candidates, wanted, generator, state.server.memory
+
+        def clusters_of(clients: Sequence[ClientId]) -> Tensor:
+            with calling(method, "clusters_of"):
+                return method.clusters_of(server_round, state.server, clients)
+
+        with calling(sampler, "choose"):
+            chosen = list(sampler.choose(SamplerRound(number, *among, clusters_of), state.sampler))
+        check_chosen(chosen, candidates, wanted, sampler.name)
+        with calling(method, "broadcast"):
+            messages = {
+                client: checked_message(
+                    method.broadcast(server_round, state.server, client), method.name
+                )
+                for client in chosen
+            }
+        return Plan(number, state, presence, messages)
+
+    def _candidates(self, server_round: ServerRound, state: ServerState) -> Sequence[ClientId]:
+        """Those who may take part, as the method says."""
+        method, there = self.algorithm.method, server_round.clients
+        with calling(method, "candidates"):
+            found = method.candidates(server_round, state, there)
+        return checked_candidates(found, there, method.name)
+
+    def conclude(self, plan: Plan, answers: Answers, transport: Transport) -> Outcome:
+        """Make new global models of the good answers, if they are enough."""
+        outcome = self._concluded(plan, answers, transport)
+        self.on_outcome(outcome)
+        return outcome
+
+    def _concluded(self, plan: Plan, answers: Answers, transport: Transport) -> Outcome:
+        started = time.perf_counter()
+        accepted, unfit = sorted_out(answers.good, self.algorithm.method, plan.state.server)
+        rejected = [*plan.presence.refused, *answers.failed, *unfit]
+        updates, capped = self._updates(plan, accepted)
+        told = [Told.by(update) for update in updates]
+        if len(updates) < self.min_updates:
+            return Outcome(told, rejected, capped)
+        aggregation = self._aggregated(plan, updates)
+        state = transport.remember(self._following(plan, updates, aggregation), accepted)
+        spent = time.perf_counter() - started
+        return Outcome(told, rejected, capped, aggregation, state, spent)
+
+    def _aggregated(self, plan: Plan, updates: Sequence[ClientUpdate]) -> Aggregation:
+        """What the method makes of the updates."""
+        method, sent = self.algorithm.method, plan.state.server
+        server_round = self._server_round(plan.number, plan.presence)
+        with calling(method, "aggregate"):
+            aggregation = method.aggregate(server_round, updates, sent)
+        checked = checked_aggregation(aggregation, method.name, len(updates), sent.models)
+        return _apart_from(updates, checked)
+
+    def _following(
+        self, plan: Plan, updates: Sequence[ClientUpdate], aggregation: Aggregation
+    ) -> RunState:
+        """What the next round begins with: stepped models, and what each part remembers."""
+        state, sampler = plan.state, self.algorithm.sampler
+        models, optimizer = self._stepped(state, aggregation)
+        if not all(model.is_finite() for model in models.values()):
+            raise DivergedError(plan.number, "the global model", state)
+        sent = {update.client_id: plan.messages[update.client_id] for update in updates}
+        known = aggregation.report, self.head, self.num_outputs
+        with calling(sampler, "learn"):
+            sampled = SampledRound(plan.number, updates, sent, *known)
+            learned = sampler.learn(sampled, state.sampler)
+        check_tensors(learned, f"The memory of {sampler.name}")
+        return replace(
+            state,
+            round=plan.number,
+            server=ServerState(models, aggregation.memory),
+            sampler=_copied(learned, _storages(updates)),
+            server_optimizer=optimizer,
+            clock=self._clock_after(plan, aggregation),
+        )
+
+    def _clock_after(self, plan: Plan, aggregation: Aggregation) -> float:
+        """The simulated time: when the slowest participant is done, unless the method knows."""
+        before, told = plan.state.clock, aggregation.clock
+        if self.seconds_of is None:
+            return before
+        if told is None:
+            return before + float(self.seconds_of(list(plan.messages)).max())
+        return checked_clock(told, before, self.algorithm.method.name)
+
+    def _updates(
+        self, plan: Plan, accepted: Sequence[Answer]
+    ) -> tuple[list[ClientUpdate], dict[ClientId, int]]:
+        """The updates as they are aggregated, and what those said whose count was limited."""
+        counts = [answer.num_examples for answer in accepted]
+        limited = limited_counts(counts, self.count_limit)
+        updates = [
+            ClientUpdate(answer.client_id, count, self._transformed(plan, answer))
+            for answer, count in zip(accepted, limited, strict=True)
+        ]
+        pairs = zip(accepted, limited, strict=True)
+        return updates, {a.client_id: a.num_examples for a, n in pairs if n < a.num_examples}
+
+    def _transformed(self, plan: Plan, answer: Answer) -> Message:
+        """What a client sent, after the transforms of the server."""
+        transforms, who = self.algorithm.transforms_of("server"), answer.client_id
+        if not transforms:
+            return answer.message
+        sent, number = plan.messages[who], len(plan.messages)
+        given = Message.of_vectors(dict(answer.message.vectors()), answer.message.scalars)
+        with calling(transforms[-1], "apply"):
+            message = apply_chain(
+                transforms,
+                given,
+                sent,
+                number,
+                lambda name: generator_for(self.seed, "transform", name, plan.number, who),
+            )
+        if message is given:
+            return answer.message  # as it came, it takes no copy
+        method, state = self.algorithm.method, plan.state.server
+        if reason := check_answer(replace(answer, message=message), method, state):
+            raise RunError(f"After {transforms[-1].name}, the update of {who} is wrong: {reason}.")
+        return message
+
+    def _stepped(
+        self, state: RunState, aggregation: Aggregation
+    ) -> tuple[dict[str, ModelState], dict[str, TensorState]]:
+        """The next global models, and what the server optimiser remembers of each."""
+        models, memories = dict(state.server.models), dict(state.server_optimizer)
+        optimizer = self.algorithm.server_optimizer
+        for name, aggregated in aggregation.models.items():
+            before = models.get(name, aggregated)  # a model may be new
+            with calling(optimizer, "step"):
+                parameters, memory = optimizer.step(
+                    before.parameters, aggregated.parameters, memories.get(name, {})
+                )
+            check_tensors(
+                {"the model": parameters, **memory}, f"What {optimizer.name}.step returns"
+            )
+            if parameters.shape != aggregated.parameters.shape:
+                raise CadisError(f"{optimizer.name}.step must return a model of the same shape.")
+            models[name] = replace(aggregated, parameters=parameters)
+            if memory:
+                memories[name] = memory
+        return models, memories
+
+    def _server_round(self, number: int, presence: Presence) -> ServerRound:
+        known = ServerRound(
+            number=number,
+            head=self.head,
+            num_clients=presence.num_clients,
+            generator=generator_for(self.seed, "aggregate", number),
+            true_clusters=self.true_clusters,
+            num_outputs=self.num_outputs,
+            clients=presence.clients,
+        )
+        return known if self.seconds_of is None else replace(known, seconds_of=self.seconds_of)
+
+    def _too_few(self, number: int, outcome: Outcome, state: RunState) -> RunError:
+        if outcome.rejected and all(r.reason == NOT_FINITE for r in outcome.rejected):
+            return DivergedError(number, "every client's model", state)
+        reasons = "; ".join(f"{r.client}: {r.reason}" for r in outcome.rejected)
+        return RunError(
+            f"Round {number} had {len(outcome.updates)} good updates of at least "
+            f"{self.min_updates}, {self.attempts} times ({reasons})."
+        )
+
+
+def _apart_from(updates: Sequence[ClientUpdate], aggregation: Aggregation) -> Aggregation:
+    """An aggregation that shares no memory with the updates: the next ones come to their place."""
+    taken = _storages(updates)
+    models = {
+        name: ModelState(**_copied(model.vectors(), taken))
+        for name, model in aggregation.models.items()
+    }
+    return replace(aggregation, models=models, memory=_copied(aggregation.memory, taken))
+
+
+def _storages(updates: Sequence[ClientUpdate]) -> set[int]:
+    pieces = (piece for update in updates for piece in update.message.pieces())
+    return {piece.untyped_storage().data_ptr() for piece in pieces}
+
+
+def _copied(tensors: TensorState, taken: set[int]) -> dict[str, Tensor]:
+    """The same tensors, of which those that lie in these storages are copied."""
+    return {
+        name: tensor.clone() if tensor.untyped_storage().data_ptr() in taken else tensor
+        for name, tensor in tensors.items()
+    }

@@ -1,0 +1,46 @@
+"""A model's file: its tensors as safetensors, and a description of itself."""
+
+import json
+from collections.abc import Mapping
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from cadis.store.description import ModelDescription
+from cadis.store.storage import DamagedError
+
+_KEY = "cadis"
+"""Of the description. It is the only one: safetensors writes several in any order, and a file must
+be the same bits each time."""
+
+_LENGTH = 8
+"""Bytes that say how long the header is, which safetensors begin with."""
+
+
+def model_bytes(model: Mapping[str, Tensor], description: ModelDescription) -> bytes:
+    """A model's state dict under its usual names, as safetensors that say what the model is."""
+    contiguous = torch.contiguous_format
+    tensors = {
+        key: value.detach().cpu().clone(memory_format=contiguous) for key, value in model.items()
+    }
+    return save(tensors, {_KEY: description.to_text()})
+
+
+def parse_model(content: bytes, where: object) -> tuple[dict[str, Tensor], ModelDescription | None]:
+    """The tensors in a model's file, and its description; older files have none.
+
+    Args:
+        content: of the file.
+        where: its name, for sentences.
+    """
+    try:
+        tensors = load(content)
+        header = json.loads(
+            content[_LENGTH : _LENGTH + int.from_bytes(content[:_LENGTH], "little")]
+        )
+    except (SafetensorError, ValueError):
+        raise DamagedError(f"{where} is no file of a model, or damaged; put back a copy.") from None
+    described = header.get("__metadata__", {}).get(_KEY)
+    return tensors, None if described is None else ModelDescription.from_text(described, where)

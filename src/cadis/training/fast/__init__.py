@@ -1,0 +1,1 @@
+"""Faster ways to the results of the plain training loop: in-place and stacked training."""
