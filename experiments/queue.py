@@ -83,7 +83,7 @@ def prepare_worktree() -> Path:
     commit = _COMMIT_FILE.read_text().strip()
     tree, venv = HOME / "tree", HOME / "venv"
     ready = venv / f"ready-{commit}"
-    if not ready.exists() or not (tree / ".git").exists():
+    if not ready.exists() or _commit_of(tree) != commit:
         print(f"Preparing {tree} at commit {commit[:10]} ...", flush=True)
         shutil.rmtree(tree, ignore_errors=True)  # it may belong to a clone that is gone
         _git("worktree", "prune")
@@ -94,6 +94,14 @@ def prepare_worktree() -> Path:
         subprocess.run([*pip, *constraints, "--editable", str(tree)], check=True)
         ready.touch()
     return venv / "bin" / "python"
+
+
+def _commit_of(tree: Path) -> str | None:
+    """Return the commit of a worktree; None if it is missing or belongs to a deleted clone."""
+    try:
+        return _git("-C", str(tree), "rev-parse", "HEAD")
+    except CadisError:
+        return None
 
 
 def _git(*arguments: str) -> str:
