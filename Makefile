@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run report test test-deploy test-lowest torture check docs package format experiments bench bench-save bench-compare clean
+.PHONY: help run report test test-deploy test-lowest torture goldens check docs package format experiments bench bench-save bench-compare clean
 
 # Another Python has an environment of its own: make test PYTHON=python3.13 VENV=.venv313
 PYTHON ?= python3
@@ -46,6 +46,9 @@ test-lowest:  ## Run the tests with the lowest versions that pyproject.toml allo
 
 torture: $(READY)  ## Attack all that is kept, thousands of times, and rewrite the table of docs/reliability.md.
 	@PYTHONPATH=tests $(BIN)/python -m torture --markdown docs/reliability.md
+
+goldens: $(READY)  ## Compare the hashes of all results with the kept ones (WORDS="fedavg flower" for some cases).
+	@PYTHONPATH=tests $(BIN)/python -m goldens $(WORDS)
 
 check: $(READY)  ## Lint, format, types and import rules.
 	@$(BIN)/ruff check .

@@ -2,8 +2,8 @@
 
 ``python -m experiments queue`` may be killed at any moment and started again: an interrupted run
 resumes from its checkpoint, and a finished run is never repeated. The runs use a worktree and a
-virtual environment of their own in ``.queue``, at the commit that ``queue_commit`` names, so that
-edits of the checkout cannot change results.
+virtual environment of their own in the user's cache, at the commit that ``queue_commit`` names, so
+that edits of the checkout cannot change results.
 """
 
 import json
@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import mean
 
 from filelock import FileLock, Timeout
+from platformdirs import user_cache_path
 from rich.console import Console
 from rich.table import Table
 
@@ -27,8 +28,8 @@ from experiments.plans import PLANS, QUEUE
 from experiments.running import RESULTS, Task, results_of, run_task, tasks_of
 
 ROOT = Path(__file__).parents[1]
-HOME = ROOT / ".queue"
-"""Worktree, virtual environment, checkpoints and progress of the queue; not in git."""
+HOME = user_cache_path("cadis") / "experiments"
+"""Worktree, virtual environment, checkpoints and progress of the queue."""
 
 _COMMIT_FILE = Path(__file__).parent / "queue_commit"
 
@@ -82,19 +83,25 @@ def prepare_worktree() -> Path:
     commit = _COMMIT_FILE.read_text().strip()
     tree, venv = HOME / "tree", HOME / "venv"
     ready = venv / f"ready-{commit}"
-    if not ready.exists():
+    if not ready.exists() or _commit_of(tree) != commit:
         print(f"Preparing {tree} at commit {commit[:10]} ...", flush=True)
-        if tree.exists():
-            _git("-C", str(tree), "checkout", "--quiet", "--detach", commit)
-        else:
-            _git("worktree", "prune")
-            _git("worktree", "add", "--quiet", "--detach", str(tree), commit)
+        shutil.rmtree(tree, ignore_errors=True)  # it may belong to a clone that is gone
+        _git("worktree", "prune")
+        _git("worktree", "add", "--quiet", "--detach", str(tree), commit)
         subprocess.run([sys.executable, "-m", "venv", venv], check=True)
         pip = [str(venv / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check"]
         constraints = ["--constraint", str(tree / "constraints.txt")]
         subprocess.run([*pip, *constraints, "--editable", str(tree)], check=True)
         ready.touch()
     return venv / "bin" / "python"
+
+
+def _commit_of(tree: Path) -> str | None:
+    """Return the commit of a worktree; None if it is missing or belongs to a deleted clone."""
+    try:
+        return _git("-C", str(tree), "rev-parse", "HEAD")
+    except CadisError:
+        return None
 
 
 def _git(*arguments: str) -> str:

@@ -1,0 +1,163 @@
+"""The cases cover all there is, and the hashes see every change but timings."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner
+from safetensors.torch import save
+
+from cadis.experiment.variants import VARIANTS as REGISTERED_VARIANTS
+from cadis.methods import METHODS as REGISTERED_METHODS
+from cadis.options import KINDS, PARTITION
+from goldens import cases, hashing
+from goldens.__main__ import main, select
+from goldens.cases import CASES
+from goldens.record import Goldens, differing, this_machine
+from goldens.running import run_method
+
+NAMES = [case.name for case in CASES]
+ROUND: dict[str, Any] = {
+    "round": 1,
+    "accuracy": 0.5,
+    "participants": [0, "ann"],
+    "report": {"clusters": [0, 1], "cut": 0.1},
+    "clock": 3.5,
+    "seconds": {"train": 0.1, "total": 0.2},
+}
+
+
+def in_lines(*rounds: dict[str, Any]) -> str:
+    return "".join(json.dumps(each) + "\n" for each in rounds)
+
+
+def test_there_is_a_case_for_every_method_in_every_way_of_training() -> None:
+    assert {*cases.METHODS} == {*REGISTERED_METHODS}
+    assert {*cases.VARIANTS} == {*REGISTERED_VARIANTS} - {*REGISTERED_METHODS}
+    for method in (*REGISTERED_METHODS, *REGISTERED_VARIANTS):
+        for how in ("stacked", "one-by-one"):
+            for workers in (1, 2):
+                assert f"method/{method}/{how}/workers-{workers}" in NAMES
+    assert len(NAMES) == len(set(NAMES))
+
+
+def test_there_is_a_case_for_every_part_and_partition() -> None:
+    for key, kind in KINDS.items():
+        if key != "method":
+            prefix = key.replace("_", "-").removesuffix("s")
+            assert {f"{prefix}/{name}" for name in kind.registry} <= {*NAMES}
+    assert {f"partition/{name}/run" for name in PARTITION.registry} <= {*NAMES}
+
+
+def test_the_file_has_the_hashes_of_all_cases() -> None:
+    assert sorted(Goldens.read().cases) == sorted(NAMES)
+
+
+def test_the_number_of_workers_and_interruptions_do_not_change_results() -> None:
+    found = Goldens.read().cases
+    for name in NAMES:
+        if name.startswith("method/") and name.endswith("/workers-2"):
+            assert found[name] == found[name.replace("workers-2", "workers-1")], name
+    assert found["python/run/workers-2"] == found["python/run"]
+    assert found["command/resume"] == found["command/run"]
+    assert found["python/resume"] == found["python/uninterrupted"]
+
+
+def test_the_hash_of_a_history_ignores_timings() -> None:
+    slower = ROUND | {"seconds": {"train": 9.0, "total": 10.0}}
+    assert hashing.hash_history(in_lines(ROUND)) == hashing.hash_history(in_lines(slower))
+
+
+@pytest.mark.parametrize("key", [key for key in ROUND if key != "seconds"])
+def test_the_hash_of_a_history_sees_every_other_key(key: str) -> None:
+    reference = hashing.hash_history(in_lines(ROUND))
+    assert hashing.hash_history(in_lines(ROUND | {key: None})) != reference
+    lacking = {name: value for name, value in ROUND.items() if name != key}
+    assert hashing.hash_history(in_lines(lacking)) != reference
+
+
+def test_the_hash_of_a_history_sees_the_last_digit_and_the_number_of_rounds() -> None:
+    reference = hashing.hash_history(in_lines(ROUND))
+    assert hashing.hash_history(in_lines(ROUND | {"accuracy": 0.5000000000000001})) != reference
+    assert hashing.hash_history(in_lines(ROUND, ROUND)) != reference
+
+
+def test_tensors_and_metadata_of_a_model_have_hashes_of_their_own() -> None:
+    tensors = {"weight": torch.ones(2, 3), "bias": torch.zeros(2)}
+    told = {"cadis": json.dumps({"rounds": 3, "version": "1"})}
+    model, description = hashing.hash_model(save(tensors, told))
+    newer = {"cadis": json.dumps({"rounds": 3, "version": "2"})}
+    assert hashing.hash_model(save(tensors, newer)) == (model, description)
+    longer = {"cadis": json.dumps({"rounds": 4, "version": "1"})}
+    assert hashing.hash_model(save(tensors, longer))[0] == model
+    assert hashing.hash_model(save(tensors, longer))[1] != description
+    for changed in (
+        tensors | {"bias": torch.tensor([0.0, 1e-30])},
+        tensors | {"weight": torch.ones(3, 2)},
+        {"weight": tensors["weight"], "offset": tensors["bias"]},
+    ):
+        assert hashing.hash_model(save(changed, told))[0] != model
+
+
+def table(accuracy: str = "0.9", seconds: str = "0.1", label: str = "FedAvg") -> str:
+    text = io.StringIO()
+    rows = [
+        ["method", "measure", "mean"],
+        [label, "last", accuracy],
+        [label, "server_seconds", seconds],
+    ]
+    csv.writer(text).writerows(rows)
+    return text.getvalue()
+
+
+def test_the_hash_of_a_table_ignores_timings_and_labels() -> None:
+    reference = hashing.hash_csv(table())
+    assert hashing.hash_csv(table(seconds="7", label="Federated averaging")) == reference
+    assert hashing.hash_csv(table(accuracy="0.91")) != reference
+
+
+def test_the_hash_of_markdown_sees_numbers_of_all_tables_but_the_last() -> None:
+    text = "**Best**\n\n| method | last |\n| --- | ---: |\n| FedAvg 2 | {}±0.1 |\n\n"
+    cost = "**Cost**\n\n| method | ms |\n| --- | ---: |\n| FedAvg | {} |\n"
+    reference = hashing.hash_numbers(text.format("0.9") + cost.format("5"))
+    reworded = text.replace("FedAvg 2", "FedAvg 3").replace("Best", "Good")
+    assert hashing.hash_numbers(reworded.format("**0.9**") + cost.format("6")) == reference
+    assert hashing.hash_numbers(text.format("0.8") + cost.format("5")) != reference
+
+
+def test_differences_are_named() -> None:
+    assert differing({"model": "1", "history": "2"}, {"model": "1", "history": "2"}) == []
+    assert differing({"model": "1", "history": "2"}, {"model": "3", "best": "4"}) == [
+        *("model", "history", "best")
+    ]
+    assert differing(None, {"model": "1"}) == ["new"]
+
+
+def test_another_machine_is_told() -> None:
+    machine = this_machine()
+    assert Goldens(machine, {}).machine_differences(machine) == []
+    other = machine | {"cpu": "another"}
+    assert Goldens(other, {}).machine_differences(machine) == [
+        f"cpu: another in the file, {machine['cpu']} here"
+    ]
+
+
+def test_words_select_cases() -> None:
+    chosen = [case.name for case in select(["fedavg", "flower"])]
+    assert len(chosen) == 5
+    assert "flower/simulation" in chosen
+    assert not any("fedavgm" in name for name in chosen)
+    assert CliRunner().invoke(main, ["nonsense"]).exit_code == 2
+
+
+def test_a_run_has_the_same_hashes_twice_and_others_with_another_seed(tmp_path: Path) -> None:
+    one, again, other = (
+        run_method("fedavg", tmp_path / name, rounds=1, seed=seed)
+        for name, seed in (("one", 0), ("again", 0), ("other", 1))
+    )
+    assert one == again
+    assert all(one[name] != other[name] for name in one)
