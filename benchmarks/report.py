@@ -11,8 +11,7 @@ import torch
 
 from benchmarks.measure import Measured, seconds
 from cadis._io import to_toml
-from cadis.algorithm import options_of
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm, options_of
 from cadis.algorithm.methods import CADISPaper
 from cadis.algorithm.methods.cadis import SimilarityMatrix
 from cadis.analysis import Comparison, read_results

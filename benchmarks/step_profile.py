@@ -19,8 +19,7 @@ from benchmarks.floor import Work, bare_steps
 from benchmarks.measure import seconds
 from benchmarks.pictures import random_pictures
 from benchmarks.steps import flops_per_example
-from cadis.algorithm import Method
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm, Method
 from cadis.algorithm.methods import CADIS, FedAvg
 from cadis.data import Examples
 from cadis.engine.allocator import keep_freed_memory

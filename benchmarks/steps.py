@@ -17,8 +17,7 @@ from torch import nn
 
 from benchmarks.measure import Measured, seconds
 from benchmarks.pictures import Pair, random_pictures
-from cadis.algorithm import Method
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm, Method
 from cadis.algorithm.methods import CADIS, FedAvg
 from cadis.data import Examples
 from cadis.engine import Engine, EngineSettings, Federation

@@ -20,8 +20,7 @@ from sklearn.metrics import silhouette_score
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
-from cadis.algorithm import unit
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm, unit
 from cadis.algorithm.methods.cadis import class_profiles, cluster, found_clusters, join, rescale
 from cadis.engine import Engine
 from cadis.experiment import HeadKeeping, build_experiment, resolve

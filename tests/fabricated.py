@@ -10,8 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from cadis._io import to_toml
-from cadis.algorithm import Method, options_of
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm, Method, options_of
 from cadis.algorithm.methods import CADIS, METHODS
 from cadis.algorithm.methods.cadis import cluster, rescale
 from cadis.server import ModelRecord, Rejection, RoundRecord, Seconds, numbers

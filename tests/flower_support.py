@@ -17,7 +17,7 @@ from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 from torch import nn
 
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm
 from cadis.algorithm.local_optimizers import SGD
 from cadis.algorithm.methods import CADIS, FedAvg, FedDyn, FedProx
 from cadis.algorithm.samplers import Clusters, FedCluster, HiCS, PowerOfChoice

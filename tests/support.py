@@ -9,8 +9,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cadis.algorithm import LocalView, Method, Reply, ServerState, Step
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm, LocalView, Method, Reply, ServerState, Step
 from cadis.algorithm.methods import METHODS
 from cadis.algorithm.tasks import Classification
 from cadis.data import Examples

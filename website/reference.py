@@ -10,7 +10,7 @@ HERE = "<!-- all methods -->"
 ROLE = re.compile(r":(?:attr|class|data|func|meth|mod):<code>~?([^<]+)</code>")
 NO_TAG = re.compile(r"<(?=[A-Za-z][\w-]*[^\w\s/>:-])")
 DIRECTIVE = """
-::: cadis.methods.{name}
+::: cadis.algorithm.methods.{name}
     options:
       members: false
       show_source: true

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
         SingleSet,
     )
     from cadis.errors import CadisError, RunError
-    from cadis.experiment import ComparisonResult, RunResult, compare, run
+    from cadis.experiment import RunResult
+    from cadis.experiment.compare_methods import ComparisonResult, compare
+    from cadis.experiment.run_federation import run
     from cadis.inference import Prediction, Predictor, load
 
 __all__ = [

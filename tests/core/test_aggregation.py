@@ -3,7 +3,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadis.algorithm import cluster_weights, example_weights, weighted_mean
+from cadis.algorithm import example_weights, weighted_mean
+from cadis.algorithm.methods.cadis import cluster_weights
 from cadis.errors import CadisError, RunError
 
 counts = st.lists(st.tuples(st.integers(1, 500), st.integers(0, 3)), min_size=1, max_size=12)

@@ -10,8 +10,7 @@ from safetensors.torch import load_file
 
 import cadis
 from cadis._io import read_toml
-from cadis.algorithm import Method
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm, Method
 from cadis.algorithm.methods import CADIS, FedAvg, SingleSet
 from cadis.data import Examples, Subsets
 from cadis.engine import Engine, EngineSettings, Federation

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm
 from cadis.algorithm.tasks import Classification, Reduction
 from cadis.data import Examples
 from cadis.engine import Engine, Federation

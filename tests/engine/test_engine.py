@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from cadis.algorithm import Method, weighted_mean
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm, Method, weighted_mean
 from cadis.algorithm.methods import CADIS, FedAvg, FedDyn, FedFA, SingleSet
 from cadis.data import Examples
 from cadis.engine import Engine, EngineSettings, Federation, transport

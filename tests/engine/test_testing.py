@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm
 from cadis.algorithm.methods import FedAvg
 from cadis.data import Examples, Subsets
 from cadis.engine import Engine, EngineSettings, Federation

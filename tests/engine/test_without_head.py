@@ -8,8 +8,7 @@ from torch import nn
 
 import cadis
 from cadis import CadisError
-from cadis.algorithm import Method
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm, Method
 from cadis.algorithm.methods import METHODS, CADISPaper, FedAvg
 from cadis.algorithm.samplers import HiCS
 from cadis.store import RunFolder

@@ -10,8 +10,7 @@ from torch.nn import functional as F
 
 import fedadam_on_cadis
 import private_cadis
-from cadis.algorithm import ServerRound, ServerState, Step, Training
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm, ServerRound, ServerState, Step, Training
 from cadis.algorithm.methods import CADIS, FedAvg
 from cadis.algorithm.samplers import SampledRound, SamplerRound
 from cadis.algorithm.server_optimizers import Adam

@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm
 from cadis.algorithm.methods import CADIS, CADISPaper, FedDyn, FedFA, FedProx
 from cadis.algorithm.samplers import Uniform
 from cadis.algorithm.server_optimizers import Plain

@@ -69,7 +69,7 @@ def test_sites_with_other_classes_than_the_task_are_refused(
 ) -> None:
     (tmp_path / "app" / "two.py").write_text(
         "from dataclasses import dataclass\n"
-        "from cadis.tasks import Classification\n"
+        "from cadis.algorithm.tasks import Classification\n"
         "@dataclass(frozen=True)\n"
         "class Two(Classification):\n"
         "  name = 'two'\n"

@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm
 from cadis.algorithm.methods import CADIS, FedDyn, FedProx
 from cadis.data import Examples
 from cadis.errors import CadisError

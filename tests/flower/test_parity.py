@@ -13,7 +13,7 @@ from flwr.serverapp.strategy import Strategy
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm
 from cadis.algorithm.methods import CADIS, IFCA
 from cadis.algorithm.tasks import Binary
 from cadis.engine import Engine, Federation

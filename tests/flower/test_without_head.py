@@ -9,7 +9,7 @@ from torch import nn
 
 import cadis
 from cadis import CadisError
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm
 from cadis.algorithm.methods import SCAFFOLD, FedProx
 from cadis.algorithm.methods import FedAvg as Averaging
 from cadis.flower import CADIS, FedAvg

@@ -11,9 +11,10 @@ import torch
 from click.testing import CliRunner
 from safetensors.torch import save
 
+from cadis.algorithm import KINDS
+from cadis.algorithm.methods import METHODS as REGISTERED_METHODS
+from cadis.experiment import PARTITION
 from cadis.experiment.variants import VARIANTS as REGISTERED_VARIANTS
-from cadis.methods import METHODS as REGISTERED_METHODS
-from cadis.options import KINDS, PARTITION
 from goldens import cases, hashing
 from goldens.__main__ import main, select
 from goldens.cases import CASES

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cadis.algorithm import ServerRound, ServerState, Step
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm, ServerRound, ServerState, Step
 from cadis.algorithm.methods import CADIS, FedAvg
 from cadis.algorithm.methods.cadis import not_true_loss
 from cadis.algorithm.methods.cadis.stale_clusters import AbsentClusters

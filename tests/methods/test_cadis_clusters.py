@@ -6,8 +6,7 @@ import pytest
 import torch
 
 import cadis
-from cadis.algorithm import ServerRound
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm, ServerRound
 from cadis.algorithm.methods import CADIS, CADISClusters
 from cadis.algorithm.methods.cadis.cluster_participants import Grouping
 from cadis.algorithm.methods.clustered.cadis_clusters import certain_rounds

@@ -5,8 +5,7 @@ import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score
 
-from cadis.algorithm import ServerRound, Step
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm, ServerRound, Step
 from cadis.algorithm.methods import CADISPaper, FedAvg
 from cadis.algorithm.methods.cadis import (
     SimilarityMatrix,

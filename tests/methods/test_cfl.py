@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import cadis
-from cadis.algorithm import Aggregation, ServerRound, ServerState
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Aggregation, Algorithm, ServerRound, ServerState
 from cadis.algorithm.methods import CFL, FedAvg
 from cadis.algorithm.methods.cadis import ObservedPairs
 from cadis.algorithm.methods.clustered.cfl import acquainted, bipartition, followers, inner_products

@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cadis.algorithm import Aggregation, ServerRound, ServerState
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Aggregation, Algorithm, ServerRound, ServerState
 from cadis.algorithm.methods import FedAT, FedAvg
 from cadis.algorithm.samplers import Uniform
 from cadis.algorithm.server_optimizers import Momentum

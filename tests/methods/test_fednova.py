@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cadis.algorithm import ServerRound
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm, ServerRound
 from cadis.algorithm.local_optimizers import SGD
 from cadis.algorithm.methods import FedAvg, FedNova
 from cadis.rng import generator_for

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cadis.algorithm import given_algorithm
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm, given_algorithm
 from cadis.algorithm.methods import METHODS, FedAvg
 from cadis.algorithm.server_optimizers import SERVER_OPTIMIZERS, Momentum
 from cadis.errors import CadisError

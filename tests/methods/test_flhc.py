@@ -6,8 +6,7 @@ import pytest
 import torch
 
 import cadis
-from cadis.algorithm import ServerRound, ServerState
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm, ServerRound, ServerState
 from cadis.algorithm.methods import FLHC, FedAvg
 from cadis.algorithm.methods.clustered.cluster_models import Latest
 from cadis.algorithm.methods.clustered.flhc import clusters_of_heads

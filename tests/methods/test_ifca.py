@@ -7,8 +7,7 @@ import pytest
 import torch
 
 import cadis
-from cadis.algorithm import ServerRound
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm, ServerRound
 from cadis.algorithm.methods import IFCA, FedAvg
 from cadis.algorithm.samplers import Clusters
 from cadis.engine import Engine

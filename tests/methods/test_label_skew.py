@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cadis.algorithm import Defaults, Method, Step
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm, Defaults, Method, Step
 from cadis.algorithm.methods import BalanceFL, FedAvg, FedLC, FedNTD, FedRS
 from cadis.algorithm.tasks import Binary
 from cadis.data import Examples

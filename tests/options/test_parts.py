@@ -12,6 +12,7 @@ import pytest
 from cadis._io import to_toml
 from cadis.algorithm import (
     KINDS,
+    Algorithm,
     Defaults,
     algorithm_of,
     classes_in,
@@ -22,7 +23,6 @@ from cadis.algorithm import (
     part_class,
     part_from,
 )
-from cadis.algorithm.algorithm import Algorithm
 from cadis.algorithm.local_optimizers import SGD
 from cadis.algorithm.methods import CADIS, METHODS, CADISPaper, FedAvg, FedProx
 from cadis.data.partition import MultiCluster
@@ -209,7 +209,7 @@ def test_classes_that_are_no_parts_are_one_sentence(
 def test_functions_that_can_be_called_are_accepted(parameters: str, here: Path) -> None:
     body = f"class Mine(Uniform):\n  name = 'x'\n  def learn({parameters}): pass"
     (here / "good.py").write_text(
-        f"{HEAD}from cadis.samplers import Uniform\n@dataclass(frozen=True)\n{body}"
+        f"{HEAD}from cadis.algorithm.samplers import Uniform\n@dataclass(frozen=True)\n{body}"
     )
     assert part_class(KINDS["sampler"], "good.py:Mine").name == "x"
 
@@ -255,7 +255,7 @@ class Unsampled:
     ("algorithm", "sentence"),
     [
         (Algorithm(CADIS), "Give a method such as CADIS(), not its class."),  # type: ignore[arg-type]
-        (Algorithm(sampler=Unsampled()), "lacks choose and learn; cadis.samplers"),  # type: ignore[arg-type]
+        (Algorithm(sampler=Unsampled()), "lacks choose and learn; cadis.algorithm.samplers"),  # type: ignore[arg-type]
         (Algorithm(local_optimizer=SGD(momentum=1.5)), "momentum should be less than 1, not 1.5."),
         (Algorithm(local_optimizer=SGD(lr_decay=float("nan"))), "lr_decay should be"),
         (Algorithm(Namesake()), "Two parts are called 'sgd'; give each a name of its own."),

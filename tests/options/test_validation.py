@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cadis.algorithm import Defaults, given_algorithm, validated
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm, Defaults, given_algorithm, validated
 from cadis.algorithm.methods import CADIS, FedProx
 from cadis.engine import EngineSettings
 from cadis.errors import CadisError

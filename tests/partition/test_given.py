@@ -186,7 +186,7 @@ def test_what_was_there_stays_if_nothing_new_can_be_written(tmp_path: Path) -> N
     before = {file: file.read_text() for file in tmp_path.iterdir()}
     program = (
         "import resource, torch; from pathlib import Path;"
-        "from cadis.partition import Partition, write_partition;"
+        "from cadis.data.partition import Partition, write_partition;"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000));"
         f"write_partition(Path({str(path)!r}), Partition((torch.arange(100_000),)))"
     )

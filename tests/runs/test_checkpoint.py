@@ -11,8 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 import cadis
-from cadis.algorithm import Method
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm, Method
 from cadis.algorithm.methods import CADIS, FedDyn
 from cadis.engine import Engine
 from cadis.errors import CadisError

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cadis.algorithm import ServerState
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm, ServerState
 from cadis.algorithm.methods import FedAvg
 from cadis.models import FlatModel
 from cadis.server import Member, RoundRecord, RunState, Seconds, StoredFile

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm
 from cadis.algorithm.methods import CADIS, CADISPaper, FedAvg
 from cadis.algorithm.samplers import Clusters, SamplerRound
 from cadis.errors import CadisError

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm
 from cadis.algorithm.methods import CADIS, FedAvg
 from cadis.algorithm.samplers import FedCluster, SampledRound, SamplerRound, Uniform
 from cadis.rng import generator_for

@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cadis.algorithm import Method
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm, Method
 from cadis.algorithm.methods import CADIS, IFCA, FedAvg
 from cadis.algorithm.samplers import HiCS, SampledRound, SamplerRound, Uniform
 from cadis.engine import Engine, Federation

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm
 from cadis.algorithm.methods import CADIS, FedAvg
 from cadis.algorithm.samplers import PowerOfChoice, SampledRound, SamplerRound, Uniform
 from cadis.rng import generator_for

@@ -10,8 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from cadis.algorithm import Defaults, Finished, ServerRound, ServerState, Training, Weighing
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import (
+    Algorithm,
+    Defaults,
+    Finished,
+    ServerRound,
+    ServerState,
+    Training,
+    Weighing,
+)
 from cadis.algorithm.methods import FedAvg, FedFA
 from cadis.algorithm.samplers import SamplerRound, Uniform
 from cadis.algorithm.tasks import Classification

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cadis.algorithm import Defaults, LocalClient, Reply, ServerRound, ServerState, Step
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm, Defaults, LocalClient, Reply, ServerRound, ServerState, Step
 from cadis.algorithm.local_optimizers import SGD
 from cadis.algorithm.methods import (
     CADIS,

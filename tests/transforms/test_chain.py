@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import pytest
 import torch
 
-from cadis.algorithm.algorithm import Algorithm
+from cadis.algorithm import Algorithm
 from cadis.algorithm.transforms import (
     TRANSFORMS,
     Clip,

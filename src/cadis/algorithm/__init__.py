@@ -1,7 +1,7 @@
 """The algorithm of a federation: its method and the parts that compose with every method."""
 
 from cadis.algorithm.about import About
-from cadis.algorithm.aggregation import cluster_weights, example_weights, mean_state, weighted_mean
+from cadis.algorithm.aggregation import example_weights, mean_state, weighted_mean
 from cadis.algorithm.algorithm import Algorithm
 from cadis.algorithm.base_method import Defaults, weighted_models
 from cadis.algorithm.catalogue import Entry, catalogue
@@ -82,7 +82,6 @@ __all__ = [
     "catalogue",
     "check_names",
     "classes_in",
-    "cluster_weights",
     "cosines",
     "example_weights",
     "given_algorithm",

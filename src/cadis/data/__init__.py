@@ -16,7 +16,6 @@ from cadis.data.preprocessing import (
     from_json,
     to_json,
 )
-from cadis.data.published.published_files import picture_cache
 from cadis.data.site_data import load_own
 from cadis.data.table_files import read_table
 from cadis.data.tables import TableColumns
@@ -51,7 +50,6 @@ __all__ = [
     "joined",
     "load",
     "load_own",
-    "picture_cache",
     "read_picture",
     "read_table",
     "single",

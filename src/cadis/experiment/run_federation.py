@@ -11,7 +11,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from cadis import report
 from cadis.algorithm import (
     KINDS,
     Method,
@@ -27,7 +26,6 @@ from cadis.algorithm.samplers import Sampler
 from cadis.algorithm.server_optimizers import ServerOptimizer
 from cadis.algorithm.tasks import Task
 from cadis.algorithm.transforms import Transform
-from cadis.analysis import read_results
 from cadis.data import Examples, Subsets, as_examples, by_name, joined, single
 from cadis.engine import Engine, EngineSettings, Federation, speeds_by_client
 from cadis.errors import CadisError
@@ -42,7 +40,6 @@ from cadis.training import AUGMENTATIONS, Device, Precision
 from cadis.types import ClientId
 
 
-@one_thread()
 def run(
     model: nn.Module,
     clients: Iterable[Any] | Mapping[ClientId, Any],
@@ -171,7 +168,11 @@ def run(
     algorithm = with_metric(given_algorithm(**dict(zip(KINDS, parts, strict=True))), metric)
     described = {"model": type(model).__name__, "clients": len(federation.clients)}
     options = options_of(algorithm, described | given | asdict(settings.local))
-    with folder_for(out) as path, closing(Tracking(track, RunFolder(path))) as tracking:
+    with (
+        one_thread(),
+        folder_for(out) as path,
+        closing(Tracking(track, RunFolder(path))) as tracking,
+    ):
         folder = RunFolder(path)
         engine = Engine(model, federation, algorithm, settings, folder.client_folder, head)
         decides = algorithm.task.headline
@@ -180,8 +181,7 @@ def run(
             called = replace(callbacks, say=_warn)
             result = execute(engine, options, folder, resume, heard, called)
         if track is not None:
-            results = read_results([folder.path])
-            tracking.finish(report.draw_figures(results, folder.figures, pdf=False))
+            tracking.finish()
     return result if out is not None else replace(result, folder=None)
 
 

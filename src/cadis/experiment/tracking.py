@@ -3,10 +3,10 @@
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from cadis import report
 from cadis.analysis import read_results
 from cadis.server import OnRound, RoundRecord, RoundResult
 from cadis.store import PlannedRun, RunFolder, StudyCallbacks, StudyFolder, rare_classes
@@ -44,9 +44,14 @@ class Tracking:
 
         return both
 
-    def finish(self, figures: Sequence[Path]) -> None:
-        """The run is complete."""
+    def finish(self, figures: Sequence[Path] | None = None) -> None:
+        """The run is complete: send the tracker what it lacks, and the figures.
+
+        Args:
+            figures: files of the figures; None to draw them.
+        """
         if self._tracker is not None:
+            figures = _draw_figures(self._folder) if figures is None else figures
             for record in self._folder.read_history():  # a finished run may not have been tracked
                 self._tell(self._tracker, record)
             self._tracker.finish(self._folder.read_json("summary.json"), figures)
@@ -65,6 +70,13 @@ class Tracking:
 def _opened(name: str, folder: RunFolder, group: str | None) -> Tracker:
     called = folder.path.name if group is None else f"{folder.path.parent.name}, {folder.path.name}"
     return open_tracker(name, folder.path, called, group, folder.read_config)
+
+
+def _draw_figures(folder: RunFolder) -> list[Path]:
+    """Draw the figures of a run; matplotlib is imported only now, since it takes long."""
+    draw = import_module("cadis.report").draw_figures
+    figures: list[Path] = draw(read_results([folder.path]), folder.figures, pdf=False)
+    return figures
 
 
 def check_tracker(name: str | None) -> None:
@@ -103,8 +115,7 @@ class TrackedStudy:
         self._callbacks.end(run, reused)
         tracking = self._tracking or Tracking(self._track, run.folder, self._group)
         with closing(tracking):
-            results = read_results([run.folder.path])
-            tracking.finish(report.draw_figures(results, run.folder.figures, pdf=False))
+            tracking.finish()
         self._tracking = None
 
     def fail(self, sentence: str) -> None:

@@ -31,7 +31,7 @@ def ready_made(name: str) -> Callable[..., MethodStrategy]:
 
     strategy.__name__ = strategy.__qualname__ = name
     strategy.__doc__ = (
-        f"A strategy that runs :class:`cadis.methods.{name}`: its parameters, the other parts of "
+        f"A strategy that runs :class:`cadis.{name}`: its parameters, the other parts of "
         "an algorithm, and those of :class:`StrategySettings`, by name."
     )
     return strategy

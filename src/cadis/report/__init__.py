@@ -31,7 +31,7 @@ _HOMES = {
     "draw_layer": "layer",
     "draw_partition": "partition",
     "group_table": "partition",
-    "Fitting": "fitting",
+    "Fitting": "terminal_table",
     "is_picture": "style",
     "is_report": "page",
     "is_report_of_others": "page",

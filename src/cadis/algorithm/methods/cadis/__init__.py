@@ -30,6 +30,7 @@ from cadis.algorithm.methods.cadis.similarity import (
     running_mean,
 )
 from cadis.algorithm.methods.cadis.transitive import estimate_all
+from cadis.algorithm.methods.cadis.weights import cluster_weights
 
 __all__ = [
     "CADIS",
@@ -43,6 +44,7 @@ __all__ = [
     "after_round",
     "class_profiles",
     "cluster",
+    "cluster_weights",
     "contrast_cut",
     "distillation_loss",
     "divergence_without",

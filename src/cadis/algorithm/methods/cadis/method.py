@@ -10,7 +10,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.aggregation import cluster_weights, example_weights
+from cadis.algorithm.aggregation import example_weights
 from cadis.algorithm.base_method import Defaults
 from cadis.algorithm.method import (
     Aggregation,
@@ -39,6 +39,7 @@ from cadis.algorithm.methods.cadis.distillation import (
 )
 from cadis.algorithm.methods.cadis.similarity import TransitiveMode
 from cadis.algorithm.methods.cadis.stale_clusters import with_absent
+from cadis.algorithm.methods.cadis.weights import cluster_weights
 from cadis.errors import CadisError
 from cadis.types import ClientId, ClientUpdate
 

@@ -5,4 +5,9 @@ from cadis.algorithm.methods.clustered.cfl import CFL
 from cadis.algorithm.methods.clustered.flhc import FLHC
 from cadis.algorithm.methods.clustered.ifca import IFCA
 
-__all__ = ["CFL", "FLHC", "IFCA", "CADISClusters"]
+__all__ = [
+    "CFL",
+    "FLHC",
+    "IFCA",
+    "CADISClusters",
+]

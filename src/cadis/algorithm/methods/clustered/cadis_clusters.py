@@ -9,7 +9,6 @@ from annotated_types import Ge
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.aggregation import cluster_weights
 from cadis.algorithm.base_method import Defaults, weighted_models
 from cadis.algorithm.method import Aggregation, ServerRound, ServerState
 from cadis.algorithm.methods.cadis import (
@@ -17,6 +16,7 @@ from cadis.algorithm.methods.cadis import (
     Cut,
     Grouping,
     ProfileClusters,
+    cluster_weights,
     group_by_profiles,
     profile_clusters,
     profiles_of,

@@ -2,4 +2,6 @@
 
 from cadis.algorithm.methods.feddrl.method import FedDRL
 
-__all__ = ["FedDRL"]
+__all__ = [
+    "FedDRL",
+]
