@@ -13,6 +13,8 @@ from cadis._io import to_toml
 from cadis.algorithm import Algorithm, Method, options_of
 from cadis.algorithm.methods import CADIS, METHODS
 from cadis.algorithm.methods.cadis import cluster, rescale
+from cadis.analysis import Comparison, read_results
+from cadis.experiment import grid_variants, parse_grid
 from cadis.server import ModelRecord, Rejection, RoundRecord, Seconds, numbers
 from cadis.store import (
     HistoryWriter,
@@ -136,6 +138,25 @@ def write_study(
             place, method = folder.run_folder(variant, seed).path, METHODS[variant.name]()
             write_run(place, method, seed, level=levels[variant.name], finished=finished, **run)
     return folder
+
+
+def write_sweep(
+    path: Path, *grid: str, rounds: int = 12, levels: tuple[float, float] = (0.5, 0.05)
+) -> StudyFolder:
+    """A sweep over some parameters, of two seeds; each variant is better by the second level."""
+    folder, variants = StudyFolder(path), grid_variants(parse_grid(grid), {}, {"rounds": rounds})
+    parameters = tuple(parse_grid(grid))
+    folder.write(Study("sweep", variants, (0, 1), "cadis sweep", parameters=parameters))
+    for number, variant in enumerate(variants):
+        for seed in (0, 1):
+            place, level = folder.run_folder(variant, seed).path, levels[0] + levels[1] * number
+            write_run(place, CADIS(), seed, rounds=rounds, level=level)
+    return folder
+
+
+def compare(path: Path, levels: dict[str, float], seeds: int = 3, **run: Any) -> Comparison:
+    """The comparison of methods that reach these levels."""
+    return Comparison(read_results([write_study(path, levels, seeds, **run).path]))
 
 
 def _record(

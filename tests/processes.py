@@ -26,10 +26,7 @@ class Processes:
         self._started: list[subprocess.Popen[bytes]] = []
 
     def start(
-        self,
-        name: str,
-        command: Sequence[str | Path],
-        environment: Mapping[str, str] | None = None,
+        self, name: str, command: Sequence[str | Path], environment: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
         """Start a process that writes to a file of its name."""
         with self.log(name).open("ab") as log:

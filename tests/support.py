@@ -1,7 +1,9 @@
 """Small federations and models that several tests use."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,14 +11,16 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+import cadis
 from cadis.algorithm import Algorithm, LocalView, Method, Reply, ServerState, Step
 from cadis.algorithm.methods import METHODS
 from cadis.algorithm.tasks import Classification
 from cadis.data import Examples
 from cadis.engine import Engine, EngineSettings, Federation
 from cadis.models import FlatModel
+from cadis.rng import generator_for
 from cadis.server import RoundResult, RunState
-from cadis.training import Client, Evaluation, LocalSettings
+from cadis.training import Client, Evaluation, LocalSettings, batch_sizes
 from cadis.training import evaluate as evaluate_task
 from cadis.training import view_of as view_of_task
 from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
@@ -145,6 +149,72 @@ def run_rounds(
         model or small_model(), small_federation(), algorithm, settings or small_settings(), folder
     )
     return list(engine.rounds(start or engine.start))
+
+
+def run_small(**options: Any) -> cadis.RunResult:
+    """Give the small model and federation to ``cadis.run``, but for what is given."""
+    owned = {"clients": small_federation().clients, "test": small_federation().test}
+    return cadis.run(**{"model": small_model(), **owned, **options})
+
+
+def check_same_end(
+    method: Method, federation: Federation, folder: Path, rounds: int, **options: Any
+) -> None:
+    """Stop a run before, at and after the round in which it first has several models, and resume.
+
+    Each must end as a run that was never stopped.
+    """
+
+    def run(name: str, until: int, resume: bool = False) -> cadis.RunResult:
+        owned = {"clients": federation.clients, "test": federation.test}
+        where = {"out": folder / name, "rounds": until, "resume": resume}
+        return run_small(method=method, **owned, **where, **options)
+
+    whole = run("whole", rounds)
+    split = next(record.round for record in whole.history if record.models)
+    for stop in (split - 1, split, split + 1):
+        run(f"part-{stop}", stop)
+        again = run(f"part-{stop}", rounds, resume=True)
+        stored = [folder / name / "model.safetensors" for name in ("whole", f"part-{stop}")]
+        assert stored[0].read_bytes() == stored[1].read_bytes()
+        assert [r.client_models for r in again.history] == [r.client_models for r in whole.history]
+
+
+def check_goes_on(algorithm: Algorithm, folder: Path, workers: int) -> None:
+    """Stop a run after three of six rounds, and go on from its state as if it had not stopped."""
+    whole = run_rounds(algorithm, folder, small_settings(6, per_round=2))
+    first = run_rounds(algorithm, folder, small_settings(3, workers, per_round=2))
+    settings = small_settings(6, workers, per_round=2)
+    rest = run_rounds(algorithm, folder, settings, start=first[-1].state)
+    for one, other in zip(models_after(whole[-1]), models_after(rest[-1]), strict=True):
+        assert same(one.parameters, other.parameters)
+    told = [result.record.participants for result in first + rest]
+    assert told == [result.record.participants for result in whole]
+
+
+def plain_batches(own: Examples, number: int, client: int) -> Iterator[Tensor]:
+    """Yield the indices of a client's batches in a round, as ``small_settings`` say."""
+    generator = generator_for(7, "train", number, client)
+    torch.randint(2**62, (), generator=generator)  # the seed of dropout
+    for _ in range(2):
+        order = torch.randperm(len(own), generator=generator)
+        yield from order.split(batch_sizes(len(own), 4))
+
+
+def gradients_of(loss: Tensor, model: nn.Module) -> list[tuple[str, Tensor, Tensor]]:
+    """Return the name, the numbers and the gradient of each parameter."""
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    gradients = torch.autograd.grad(loss, parameters)
+    return list(zip(names, (p.data for p in parameters), gradients, strict=True))
+
+
+def check_like_plain_loop(method: Method, expected: nn.Module, folder: Path) -> None:
+    """Compare three rounds of everybody with a model that a plain loop has trained."""
+    found = FlatModel(small_model())
+    settings = small_settings(rounds=3, per_round=5)
+    found.load(model_after(run_rounds(method, folder, settings)[-1]))
+    for mine, theirs in zip(found.module.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
 
 
 def same(first: Tensor, second: Tensor) -> bool:

@@ -28,7 +28,7 @@ def test_every_method_is_listed_once_under_what_it_is_about() -> None:
     assert text.startswith(
         "# Methods\n\n## Clustered aggregation\n\n::: cadis.algorithm.methods.CADIS\n"
     )
-    listed = re.findall(r"^::: cadis\.methods\.(\w+)$", text, re.MULTILINE)
+    listed = re.findall(r"^::: cadis\.algorithm\.methods\.(\w+)$", text, re.MULTILINE)
     assert sorted(listed) == sorted(method.__name__ for method in METHODS.values())
 
 

@@ -3,6 +3,7 @@
 import json
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -39,6 +40,20 @@ def logged(tracker: Tracker, history: list[RoundRecord]) -> None:
 
 def complete(tracker: Tracker, run: RunFolder) -> None:
     tracker.finish(run.read_json("summary.json"), sorted(run.figures.iterdir()))
+
+
+def track(
+    name: str,
+    folder: Path,
+    history: list[RoundRecord],
+    finished: RunFolder | None = None,
+    options: dict[str, Any] = OPTIONS,
+) -> None:
+    """Log rounds, and the end of the run if it is given."""
+    with closing(opened(name, folder, options)) as tracker:
+        logged(tracker, history)
+        if finished is not None:
+            complete(tracker, finished)
 
 
 def tensorboard_events(folder: Path) -> Any:

@@ -34,11 +34,7 @@ def test_a_single_number_that_is_not_finite_is_found(
     assert not all_finite(tensor.view(-1, 1).expand(-1, 2))
 
 
-@given(
-    st.lists(st.floats(width=32), max_size=6),
-    st.sampled_from(FLOATING),
-    st.integers(1, 50),
-)
+@given(st.lists(st.floats(width=32), max_size=6), st.sampled_from(FLOATING), st.integers(1, 50))
 def test_finite_as_one_by_one(numbers: list[float], dtype: torch.dtype, times: int) -> None:
     tensor = torch.tensor(numbers, dtype=torch.float64).to(dtype).repeat(times)
     assert all_finite(tensor) == bool(tensor.isfinite().all())

@@ -18,13 +18,12 @@ from cadis.algorithm import (
     classes_in,
     given_algorithm,
     name_of,
-    normalised,
     options_of,
     part_class,
     part_from,
 )
 from cadis.algorithm.local_optimizers import SGD
-from cadis.algorithm.methods import CADIS, METHODS, CADISPaper, FedAvg, FedProx
+from cadis.algorithm.methods import CADIS, FedAvg, FedProx
 from cadis.data.partition import MultiCluster
 from cadis.errors import CadisError
 from cadis.experiment import PARTITION
@@ -89,51 +88,6 @@ def test_what_config_toml_holds() -> None:
         "sgd": {"momentum": 0.9, "weight_decay": 0.0, "lr_decay": 1.0},
         "mc": {"ratio": [2, 1], "classes_per_cluster": "auto", "size_deviation": 0.2},
     }
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_options_of_old_runs_are_those_of_new_ones_with_defaults(name: str) -> None:
-    method = METHODS[name]()
-    parameters = options_of(Algorithm(method), {})[name]
-    old = tomllib.loads(to_toml({"method": name, "rounds": 3, name: parameters}))
-    settings = {
-        "augment": [],
-        "precision": "float32",
-        "stack": True,
-        "client_test": 0.0,
-        "speeds": "",
-        "own_tests": False,
-        "cache": True,
-        "client_column": "",
-        "label_column": "",
-        "ignore_columns": [],
-        "category_columns": [],
-    }
-    new = stored(Algorithm(method), rounds=3, **settings)
-    assert normalised(old) == normalised(new) == new
-    other = stored(Algorithm(method, local_optimizer=SGD(momentum=0.9)), rounds=3)
-    assert normalised(old) != normalised(other)
-    assert old.keys() == {"method", "rounds", name}  # it was not changed
-
-
-def test_parameters_that_are_new_have_their_defaults() -> None:
-    old = {"method": "cadis", "cadis": {"threshold": 0.6}, "fedprox": {"mu": 0.5}}
-    full = normalised(old)
-    assert full["method"] == "cadis-paper"  # which was called cadis before there were profiles
-    assert (
-        full["cadis-paper"] == options_of(Algorithm(CADISPaper(threshold=0.6)), {})["cadis-paper"]
-    )
-    assert "cadis" not in full
-    assert full["fedprox"] == {"mu": 0.5}
-    new = {"method": "cadis", "cadis": {"signature": "profile", "threshold": 0.6}}
-    assert normalised(new)["cadis"]["threshold"] == 0.6
-    assert normalised(full) == full
-
-
-def test_of_a_users_own_part_nothing_is_filled_in_nor_loaded() -> None:
-    old = {"method": "gone.py:Mine", "mine": {"parameter": 4}}
-    assert normalised(old)["method"] == "gone.py:Mine"
-    assert normalised(old)["mine"] == {"parameter": 4}
 
 
 HEAD = """

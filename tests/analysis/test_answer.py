@@ -10,13 +10,9 @@ from cadis.algorithm.methods import CADIS, FedAvg, FedProx
 from cadis.analysis import Comparison, answer, details, read_results
 from cadis.report.tables import notes, sheets
 from cadis.server import RoundRecord
-from fabricated import write_run, write_study
+from fabricated import compare, write_run, write_study
 
 CLAIMS = ("wins", "ahead", "best", "highest")
-
-
-def compared(path: Path, levels: dict[str, float], seeds: int = 3, **run: object) -> Comparison:
-    return Comparison(read_results([write_study(path, levels, seeds, **run).path]))  # type: ignore[arg-type]
 
 
 def same_for_all(record: RoundRecord) -> RoundRecord:
@@ -28,7 +24,7 @@ def same_for_all(record: RoundRecord) -> RoundRecord:
 )
 def test_little_evidence_is_no_lead(seeds: int, rounds: int, begins: str, tmp_path: Path) -> None:
     levels = {"fedavg": 0.5, "cadis": 0.9, "fedprox": 0.7}
-    comparison = compared(tmp_path, levels, seeds, rounds=rounds)
+    comparison = compare(tmp_path, levels, seeds, rounds=rounds)
     said = answer(comparison)
     assert said.startswith(begins + "CADIS has accuracy 0.")
     assert said.endswith("; that does not tell who is better.")
@@ -37,12 +33,12 @@ def test_little_evidence_is_no_lead(seeds: int, rounds: int, begins: str, tmp_pa
 
 
 def test_one_seed_is_named(tmp_path: Path) -> None:
-    assert "All numbers are those of one seed, 0." in notes(compared(tmp_path, {"fedavg": 0.5}, 1))
+    assert "All numbers are those of one seed, 0." in notes(compare(tmp_path, {"fedavg": 0.5}, 1))
 
 
 def test_equal_results_are_level_and_exactly_alike(tmp_path: Path) -> None:
     levels = {"fedavg": 0.5, "cadis": 0.5}
-    comparison = compared(tmp_path, levels, further=same_for_all)
+    comparison = compare(tmp_path, levels, further=same_for_all)
     assert answer(comparison) == "FedAvg and CADIS are level: accuracy 0.575, over 3 seeds."
     assert "CADIS gave exactly the same as FedAvg in every round." in details(comparison)
     assert {column for _, column in sheets(comparison)[0].best} <= {5}  # made up by class
@@ -64,7 +60,7 @@ def test_two_at_the_top_are_level_above_the_baseline(tmp_path: Path) -> None:
 
 
 def test_nobody_wins_whose_lead_over_the_next_may_be_chance(tmp_path: Path) -> None:
-    comparison = compared(tmp_path, {"fedavg": 0.4, "cadis": 0.9, "fedprox": 0.898}, 4)
+    comparison = compare(tmp_path, {"fedavg": 0.4, "cadis": 0.9, "fedprox": 0.898}, 4)
     said = answer(comparison)
     assert "has the highest mean, accuracy 0." in said
     assert "above FedAvg; the difference is significant" in said

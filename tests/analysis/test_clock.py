@@ -33,7 +33,7 @@ def test_the_value_at_a_time_is_that_of_the_last_tested_round() -> None:
 def test_only_runs_with_speeds_and_a_whole_clock_have_times(tmp_path: Path) -> None:
     assert clocks_of(run_data(tmp_path / "timed", 0.5))[:2] == [0.5, 1.0]
     assert clocks_of(run_data(tmp_path / "equal", 0.5, speeds="")) == []
-    assert clocks_of(run_data(tmp_path / "old", None)) == []
+    assert clocks_of(run_data(tmp_path / "untimed", None)) == []
 
 
 @pytest.mark.parametrize(("slow", "far_apart"), [(2.0, False), (40.0, True)])

@@ -5,15 +5,11 @@ from scipy import stats
 
 from cadis.algorithm.methods import CADIS, FedAvg, SingleSet
 from cadis.analysis import HEADLINE, MEASURE, Comparison, answer, details, read_results
-from fabricated import with_clock, write_run, write_study
-
-
-def compared(path: Path, levels: dict[str, float], seeds: int = 3, **run: object) -> Comparison:
-    return Comparison(read_results([write_study(path, levels, seeds, **run).path]))  # type: ignore[arg-type]
+from fabricated import compare, with_clock, write_run, write_study
 
 
 def test_tests_are_paired_by_seed(tmp_path: Path) -> None:
-    comparison = compared(tmp_path, {"fedavg": 0.7, "cadis": 0.8, "fedprox": 0.7})
+    comparison = compare(tmp_path, {"fedavg": 0.7, "cadis": 0.8, "fedprox": 0.7})
     cadis, fedavg = comparison.groups[1], comparison.groups[0]
     own, theirs = ([scores.ten_rounds for scores in g.scores] for g in (cadis, fedavg))
     test = comparison.test(cadis, HEADLINE)
@@ -37,7 +33,7 @@ def test_only_seeds_that_both_have_are_paired(tmp_path: Path) -> None:
 
 
 def test_rounds_to_and_speed_up_by_hand(tmp_path: Path) -> None:
-    comparison = compared(tmp_path, {"fedavg": 0.6, "cadis": 0.9})
+    comparison = compare(tmp_path, {"fedavg": 0.6, "cadis": 0.9})
     fedavg, cadis = comparison.groups
     rounds = [[s.rounds_to(0.5) or 0 for s in group.scores] for group in (fedavg, cadis)]
     found = comparison.rounds_to(cadis, 0.5)
@@ -51,7 +47,7 @@ def test_rounds_to_and_speed_up_by_hand(tmp_path: Path) -> None:
 
 def test_simulated_time_to_an_accuracy_by_hand(tmp_path: Path) -> None:
     levels = {"fedavg": 0.6, "cadis": 0.9, "singleset": 0.9}
-    comparison = compared(tmp_path / "timed", levels, further=with_clock, speeds="1:9")
+    comparison = compare(tmp_path / "timed", levels, further=with_clock, speeds="1:9")
     fedavg, cadis, _ = comparison.groups
     rounds, time = comparison.rounds_to(cadis, 0.5), comparison.time_to(cadis, 0.5)
     assert comparison.has_clock
@@ -61,13 +57,13 @@ def test_simulated_time_to_an_accuracy_by_hand(tmp_path: Path) -> None:
     assert time.speed_up == pytest.approx(rounds.speed_up)
     assert time.reached == 3
     assert comparison.time_to(fedavg, 0.85).rounds is None
-    untold = compared(tmp_path / "untold", levels, further=with_clock)
+    untold = compare(tmp_path / "untold", levels, further=with_clock)
     assert not untold.has_clock  # everybody was equally fast
     assert untold.time_to(untold.groups[1], 0.5).rounds is None
 
 
 def test_targets_are_round_numbers_that_are_reached(tmp_path: Path) -> None:
-    comparison = compared(tmp_path, {"fedavg": 0.55, "cadis": 0.9, "singleset": 1.0}, rounds=25)
+    comparison = compare(tmp_path, {"fedavg": 0.55, "cadis": 0.9, "singleset": 1.0}, rounds=25)
     low, high = comparison.targets
     for group, target in zip(comparison.groups[:2], (low, high), strict=True):
         assert all((scores.best or 0) >= target for scores in group.scores)
@@ -75,19 +71,19 @@ def test_targets_are_round_numbers_that_are_reached(tmp_path: Path) -> None:
 
 
 def test_the_answer_names_the_winner_and_whether_it_may_be_chance(tmp_path: Path) -> None:
-    clear = compared(tmp_path / "clear", {"fedavg": 0.5, "cadis": 0.9, "singleset": 1.0}, seeds=4)
+    clear = compare(tmp_path / "clear", {"fedavg": 0.5, "cadis": 0.9, "singleset": 1.0}, seeds=4)
     assert answer(clear).startswith("CADIS wins: accuracy 0.")
     assert "above FedAvg" in answer(clear)
     assert "significant (corrected p < 0.001)" in answer(clear)
     assert "smallest clusters (dog, <img" in details(clear)[1]
     levels = {"fedavg": 0.8, "cadis": 0.801}
-    close = answer(compared(tmp_path / "close", levels, seeds=2))
+    close = answer(compare(tmp_path / "close", levels, seeds=2))
     assert close.startswith("CADIS has the highest mean, accuracy 0.")
     assert "with 2 seeds that may be chance" in close
 
 
 def test_the_answer_when_the_baseline_is_ahead(tmp_path: Path) -> None:
-    text = answer(compared(tmp_path, {"fedavg": 0.9, "cadis": 0.5}))
+    text = answer(compare(tmp_path, {"fedavg": 0.9, "cadis": 0.5}))
     assert text.startswith("FedAvg wins")
     assert "above CADIS" in text
 

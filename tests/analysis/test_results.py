@@ -51,14 +51,6 @@ def test_runs_of_different_data_are_not_compared(tmp_path: Path) -> None:
     assert told.startswith("These runs learn different things (classes): ")
 
 
-@pytest.mark.parametrize("name", ["federation.json", "history.jsonl", "study.json"])
-def test_what_is_damaged_is_a_sentence(name: str, tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run", CADIS())
-    (folder.path / name).write_text("{bad\n")
-    with pytest.raises(CadisError, match=f"{name} is.* damaged"):
-        read_results([folder.path])
-
-
 def test_folders_without_runs_are_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(CadisError, match="no run and no comparison in"):
         read_results([tmp_path])

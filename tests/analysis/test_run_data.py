@@ -1,6 +1,5 @@
 """A run is read whatever its method is, and whoever wrote it."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import pytest
 
 from cadis._io import read_toml, to_toml
-from cadis.algorithm.methods import CADIS, CADISPaper, FedAvg, SingleSet
+from cadis.algorithm.methods import CADIS, FedAvg, SingleSet
 from cadis.analysis import Comparison, RunData, answer, read_results
 from cadis.report import draw_figures, page_data
 from cadis.server import RoundRecord
@@ -40,18 +39,6 @@ def write_own(path: Path, keep: tuple[str, ...], **run: Any) -> RunFolder:
     if folder.has_summary():
         folder.write_json("summary.json", folder.read_json("summary.json") | {"method": "mine"})
     return folder
-
-
-def as_old(folder: RunFolder) -> None:
-    """As it was stored before methods told named arrays."""
-    lines = []
-    for record in folder.read_history():
-        line, report = record.to_json(), record.report
-        for name in ("report", "measures", "client_loss", "models", "client_models"):
-            del line[name]
-        told = {name: report.get(name) for name in ("clusters", "similarity", "threshold")}
-        lines.append(json.dumps(line | told) + "\n")
-    folder.history_path.write_text("".join(lines))
 
 
 def test_a_method_is_known_by_its_name_alone(tmp_path: Path) -> None:
@@ -122,29 +109,3 @@ def test_from_clusters_alone_the_true_ones_are_found(tmp_path: Path) -> None:
     assert run["measured"] is False
     assert set(run["threshold"]) == {None}
     assert run["agreement"][-1] == 1
-
-
-def test_an_old_folder_says_the_same_as_a_new_one(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run", CADISPaper(gamma=0.25), rounds=9)
-    new = page_data(read_results([folder.path]))
-    as_old(folder)
-    assert b'"report"' not in folder.history_path.read_bytes()
-    old = page_data(read_results([folder.path]))
-    assert new.pop("created")
-    assert old.pop("created")
-    assert old == new
-
-
-@pytest.mark.parametrize(
-    ("method", "gamma"),
-    [(CADISPaper(gamma=0.25), 0.25), (CADISPaper(transitive="off"), None), (FedAvg(), None)],
-)
-def test_gamma_of_an_old_run_is_that_of_its_options(
-    method: Any, gamma: float | None, tmp_path: Path
-) -> None:
-    folder = write_run(tmp_path / "run", method, rounds=2)
-    as_old(folder)
-    assert RunData.read(folder).gamma == gamma
-    if method.name == "cadis-paper":  # which was called cadis then
-        replace_text(folder.path / "config.toml", 'method = "cadis"\nrounds = 2\n')
-        assert RunData.read(folder).gamma == CADISPaper.gamma  # what is not told is the default

@@ -9,16 +9,13 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from cadis.algorithm.methods import METHODS
 from cadis.cli import commands
+from cli_support import refuse, succeed
 
 QUICK = ["--rounds", "3", "--epochs", "1", "--per-round", "4", "--workers", "1"]
-
-
-def cadis(*arguments: str) -> Result:
-    return CliRunner().invoke(commands, ["run", *arguments])
 
 
 def command(*arguments: str) -> list[str]:
@@ -30,10 +27,9 @@ def children_of(process: int) -> list[int]:
 
 
 def test_a_run_from_options(tmp_path: Path) -> None:
-    result = cadis(*QUICK, "--out", str(tmp_path / "run"), "--threshold", "0.7")
-    assert result.exit_code == 0, result.output
-    assert "round 3/3" in result.output
-    assert "accuracy" in result.output
+    result = succeed("run", *QUICK, "--out", str(tmp_path / "run"), "--threshold", "0.7")
+    assert "round 3/3" in result
+    assert "accuracy" in result
     assert "threshold = 0.7" in (tmp_path / "run" / "config.toml").read_text()
     drawn = {path.stem for path in (tmp_path / "run" / "figures").glob("*.png")}
     assert {"accuracy", "confusion", "similarity", "clusters", "federation", "clients"} <= drawn
@@ -45,17 +41,17 @@ def test_a_run_from_a_file_and_again_from_what_it_left(tmp_path: Path) -> None:
         "[fedprox]\nmu = 0.2\n"
     )
     first, second = tmp_path / "first", tmp_path / "second"
-    assert cadis(str(tmp_path / "e.toml"), "--rounds", "2", "--out", str(first)).exit_code == 0
+    succeed("run", str(tmp_path / "e.toml"), "--rounds", "2", "--out", str(first))
     assert "mu = 0.2" in (first / "config.toml").read_text()
     assert "rounds = 2" in (first / "config.toml").read_text()
-    assert cadis(str(first / "config.toml"), "--out", str(second)).exit_code == 0
+    succeed("run", str(first / "config.toml"), "--out", str(second))
     assert (first / "model.safetensors").read_bytes() == (second / "model.safetensors").read_bytes()
 
 
 def test_default_folders_are_numbered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
-        assert cadis(*QUICK, "--method", "fedavg").exit_code == 0
+        succeed("run", *QUICK, "--method", "fedavg")
     assert {path.name for path in (tmp_path / "runs").iterdir()} == {
         "fedavg-digits",
         "fedavg-digits-2",
@@ -65,7 +61,7 @@ def test_default_folders_are_numbered(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_one_and_two_workers_leave_the_same_model(tmp_path: Path) -> None:
     for workers in ("1", "2"):
         out = str(tmp_path / workers)
-        assert cadis(*QUICK[:-1], workers, "--out", out).exit_code == 0
+        succeed("run", *QUICK[:-1], workers, "--out", out)
     models = [(tmp_path / workers / "model.safetensors").read_bytes() for workers in ("1", "2")]
     assert models[0] == models[1]
 
@@ -75,7 +71,7 @@ def test_one_and_two_workers_leave_the_same_model(tmp_path: Path) -> None:
 def test_killed_and_resumed_it_ends_the_same(stop: signal.Signals, tmp_path: Path) -> None:
     options = ["--rounds", "8", "--epochs", "1", "--per-round", "4", "--workers", "2"]
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    assert cadis(*options, "--out", str(whole)).exit_code == 0
+    succeed("run", *options, "--out", str(whole))
     process = subprocess.Popen(
         command("run", *options, "--out", str(cut)),
         stderr=subprocess.PIPE,
@@ -98,8 +94,7 @@ def test_killed_and_resumed_it_ends_the_same(stop: signal.Signals, tmp_path: Pat
         time.sleep(0.01)
     assert "Traceback" not in message
     assert not (cut / "summary.json").exists()
-    result = cadis("--resume", "--out", str(cut))
-    assert result.exit_code == 0, result.output
+    succeed("run", "--resume", "--out", str(cut))
     assert (whole / "model.safetensors").read_bytes() == (cut / "model.safetensors").read_bytes()
 
 
@@ -133,11 +128,7 @@ def test_wrong_input_is_a_sentence_and_leaves_nothing(
     arguments: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = cadis(*arguments)
-    assert result.exit_code == 2
-    assert sentence in result.stderr
-    assert "Traceback" not in result.output
-    assert result.stderr.count("\n") == 1
+    assert sentence in refuse("run", *arguments)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -159,16 +150,12 @@ def test_names_that_nothing_can_have_are_refused(
 
 def test_an_unwritable_folder_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    result = cadis(*QUICK, "--out", str(tmp_path / "file" / "run"))
-    assert result.exit_code == 2
-    assert "cannot be written" in result.stderr
-    missing = cadis("--resume", "--out", str(tmp_path / "none"))
-    assert missing.exit_code == 2
-    assert "no run in the folder" in missing.stderr
+    assert "cannot be written" in refuse("run", *QUICK, "--out", str(tmp_path / "file" / "run"))
+    assert "no run in the folder" in refuse("run", "--resume", "--out", str(tmp_path / "none"))
 
 
 def test_help_lists_every_method_and_parameter() -> None:
-    text = cadis("--help").output
+    text = succeed("run", "--help")
     for method in METHODS.values():
         assert method.name in text
         for parameter in fields(method):  # type: ignore[arg-type]

@@ -10,19 +10,14 @@ import time
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from cadis.algorithm.methods import CADIS, FedAvg
-from cadis.cli import commands
 from cadis.store import RunFolder, StudyFolder
+from cli_support import call, refuse, succeed
 from fabricated import write_run
 from tracker_support import skip_without
 
 QUICK = ["--rounds", "2", "--epochs", "1", "--clients", "8", "--per-round", "4", "--workers", "1"]
-
-
-def cadis(*arguments: str) -> Result:
-    return CliRunner().invoke(commands, list(arguments))
 
 
 def test_a_comparison_ends_with_tables_files_figures_and_a_page(
@@ -30,12 +25,11 @@ def test_a_comparison_ends_with_tables_files_figures_and_a_page(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     typed = ["compare", *QUICK, "--methods", "fedavg,cadis,cadis-oracle", "--seeds", "2"]
-    result = cadis(*typed, "--threshold", "0.6", "--targets", "15%,0.99")
-    assert result.exit_code == 0, result.output
+    result = succeed(*typed, "--threshold", "0.6", "--targets", "15%,0.99")
     folder = tmp_path / "runs" / "compare-digits"
-    assert "run 6/6: CADIS, true clusters given, seed 1" in result.output
-    assert "Against FedAvg" in result.output
-    assert "N/A" in result.output  # 99% after two rounds
+    assert "run 6/6: CADIS, true clusters given, seed 1" in result
+    assert "Against FedAvg" in result
+    assert "N/A" in result  # 99% after two rounds
     for name in ("results.csv", "runs.csv", "results.md", "results.tex", "report.html"):
         assert (folder / name).stat().st_size > 100
     assert (folder / "figures" / "accuracy.pdf").exists()
@@ -44,20 +38,17 @@ def test_a_comparison_ends_with_tables_files_figures_and_a_page(
     assert rows[4]["agreement"] == "1.0"  # an oracle
     options = StudyFolder(folder).read().variants[1].options
     assert options["cadis"]["threshold"] == 0.6
-    again = cadis(*typed, "--threshold", "0.6")
-    assert again.exit_code == 0
-    assert again.output.count("(there already)") == 6
-    other = cadis(*typed[:-4], "--methods", "fedavg", "--seeds", "1", "--lr", "0.01")
-    assert other.exit_code == 0
+    again = succeed(*typed, "--threshold", "0.6")
+    assert again.count("(there already)") == 6
+    succeed(*typed[:-4], "--methods", "fedavg", "--seeds", "1", "--lr", "0.01")
     assert (tmp_path / "runs" / "compare-digits-2" / "report.html").exists()
 
 
 def test_a_sweep_varies_options(tmp_path: Path) -> None:
     out = tmp_path / "sweep"
     grid = ["--grid", "threshold=0.6,0.9", "--grid", "distillation=0,1"]
-    result = cadis("sweep", *QUICK, *grid, "--out", str(out))
-    assert result.exit_code == 0, result.output
-    said = " ".join(result.output.split())
+    result = succeed("sweep", *QUICK, *grid, "--out", str(out))
+    said = " ".join(result.split())
     assert re.search(r"One seed: .*; that does not tell who is better", said)
     assert (out / "figures" / "sweep.png").exists()
     cells = {(v.cell, v.options["cadis"]["distillation"]) for v in StudyFolder(out).read().variants}
@@ -85,14 +76,13 @@ def test_an_interrupted_comparison_goes_on_with_the_same_command(tmp_path: Path)
     assert process.returncode == 130
     assert message.startswith("cadis: Stopped. The same command goes on from here; ")
     assert message.count("\n") == 1
-    result = cadis(*typed)
-    assert result.exit_code == 0, result.output
+    succeed(*typed)
     assert len(RunFolder(out / "cadis" / "seed-0").read_history()) == 4
 
 
 def test_a_run_that_diverges_is_told_and_the_rest_is_shown(tmp_path: Path) -> None:
     typed = ["compare", *QUICK, "--methods", "fedavg", "--seeds", "1", "--lr", "1e30"]
-    result = cadis(*typed, "--out", str(tmp_path / "study"))
+    result = call(*typed, "--out", str(tmp_path / "study"))
     assert result.exit_code == 1
     assert "FedAvg, seed 0: Round 1" in result.output
     assert "No run has finished a round." in result.stderr
@@ -103,19 +93,15 @@ def test_a_report_of_runs_and_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
     write_run(tmp_path / "fedavg-0", FedAvg())
     for seed in (0, 1):
         write_run(tmp_path / f"cadis-{seed}", CADIS(), seed)
-    one = cadis("report", "cadis-0")
-    assert one.exit_code == 0, one.output
+    succeed("report", "cadis-0")
     assert (tmp_path / "cadis-0" / "report.html").exists()
-    together = cadis("report", "fedavg-0", "cadis-0", "cadis-1", "--out", "all/page.html")
-    assert together.exit_code == 0, together.output
-    assert "CADIS" in together.output
+    assert "CADIS" in succeed("report", "fedavg-0", "cadis-0", "cadis-1", "--out", "all/page.html")
     page = (tmp_path / "all" / "page.html").read_text()
     start = page.index('id="data">') + len('id="data">')
     data = json.loads(page[start : page.index("</script>", start)])
     assert [method["name"] for method in data["methods"]] == ["FedAvg", "CADIS"]
     assert (tmp_path / "all" / "figures" / "accuracy-rare.png").exists()
-    folder = cadis("report", "cadis-0", "--out", "folder")
-    assert folder.exit_code == 0
+    succeed("report", "cadis-0", "--out", "folder")
     assert (tmp_path / "folder" / "report.html").exists()
 
 
@@ -125,25 +111,23 @@ def test_a_report_replaces_none_of_other_runs(
     monkeypatch.chdir(tmp_path)
     for seed in range(3):
         write_run(tmp_path / f"run-{seed}", FedAvg(), seed, rounds=2)
-    assert cadis("report", "run-0", "run-1").exit_code == 0
-    assert cadis("report", "run-0", "run-2").exit_code == 0
+    succeed("report", "run-0", "run-1")
+    succeed("report", "run-0", "run-2")
     assert (tmp_path / "runs" / "report-run-0-run-1" / "report.html").exists()
     assert (tmp_path / "runs" / "report-run-0-run-2" / "report.html").exists()
-    assert cadis("report", "run-0", "run-1", "--out", "both").exit_code == 0
-    assert cadis("report", "run-1", "run-0", "--out", "both").exit_code == 0  # the same ones
+    succeed("report", "run-0", "run-1", "--out", "both")
+    succeed("report", "run-1", "run-0", "--out", "both")  # the same ones
     page = (tmp_path / "both" / "report.html").read_text()
-    other = cadis("report", "run-2", "--out", "both")
-    assert other.exit_code == 2
-    assert "both holds the report of other runs; choose another by --out" in other.stderr
+    other = refuse("report", "run-2", "--out", "both")
+    assert "both holds the report of other runs; choose another by --out" in other
     assert (tmp_path / "both" / "report.html").read_text() == page
 
 
 def test_a_copy_of_a_run_is_no_further_seed(tmp_path: Path) -> None:
     for name in ("one", "copy"):
         write_run(tmp_path / name, CADIS(), rounds=2)
-    result = cadis("report", str(tmp_path / "one"), str(tmp_path / "copy"))
-    assert result.exit_code == 2
-    assert "runs of the same thing with the same seed; show one of them" in result.stderr
+    result = refuse("report", str(tmp_path / "one"), str(tmp_path / "copy"))
+    assert "runs of the same thing with the same seed; show one of them" in result
 
 
 def test_a_history_that_its_summary_contradicts_is_told(tmp_path: Path) -> None:
@@ -151,9 +135,7 @@ def test_a_history_that_its_summary_contradicts_is_told(tmp_path: Path) -> None:
     last = folder.read_history()[-1].accuracy
     text = folder.history_path.read_text()
     folder.history_path.write_text(text.replace(f'"accuracy": {last}', '"accuracy": 0.99'))
-    result = cadis("report", str(folder.path))
-    assert result.exit_code == 2
-    assert f"accuracy is {last}, but 0.99 in history.jsonl" in result.stderr
+    assert f"accuracy is {last}, but 0.99 in history.jsonl" in refuse("report", str(folder.path))
 
 
 def test_a_report_does_not_replace_what_is_not_a_report(
@@ -166,26 +148,22 @@ def test_a_report_does_not_replace_what_is_not_a_report(
         mine.parent.mkdir(parents=True)
         mine.write_text("precious")
         folder = tmp_path / name.replace("/", "-")
-        result = cadis("report", "run", "--out", str(folder))
-        assert result.exit_code == 2
-        assert "is there already; choose another folder by --out" in result.stderr
+        result = refuse("report", "run", "--out", str(folder))
+        assert "is there already; choose another folder by --out" in result
         assert [path.name for path in folder.iterdir()] == [name.split("/")[0]]
         assert mine.read_text() == "precious"
     for page in ("pages/one.html", "pages/two.html"):
-        assert cadis("report", "run", "--out", page).exit_code == 0
+        succeed("report", "run", "--out", page)
 
 
 @pytest.mark.parametrize(
-    "name", ["config.toml", "history.jsonl", "federation.json", "summary.json"]
+    "name", ["config.toml", "history.jsonl", "federation.json", "summary.json", "study.json"]
 )
 def test_a_report_of_a_damaged_run_is_a_sentence(name: str, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", CADIS(), rounds=2)
-    for content in ('{"clients": []}\n', "null\n", "[[[\n", "\0\0\0\n"):
+    for content in ('{"clients": []}\n', "null\n", "{bad\n", "[[[\n", "\0\0\0\n"):
         (folder.path / name).write_text(content)
-        result = cadis("report", str(folder.path))
-        assert result.exit_code == 2, result.output
-        assert str(folder.path / name) in result.stderr
-        assert result.stderr.count("\n") == 1
+        assert str(folder.path / name) in refuse("report", str(folder.path))
 
 
 def rounds_tracked(folder: Path, tracker: str) -> tuple[int, int]:
@@ -198,8 +176,7 @@ def test_a_run_is_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     skip_without("mlflow")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    result = cadis("run", *QUICK, "--out", "runs/one", "--track", "mlflow")
-    assert result.exit_code == 0, result.output
+    succeed("run", *QUICK, "--out", "runs/one", "--track", "mlflow")
     assert rounds_tracked(tmp_path / "runs/one", "mlflow") == (2, 2)
     assert (tmp_path / "runs/mlruns/mlflow.db").exists()
 
@@ -208,9 +185,8 @@ def test_a_comparison_is_tracked_even_afterwards(tmp_path: Path) -> None:
     skip_without("tensorboard")
     out = tmp_path / "both"
     typed = ["compare", *QUICK, "--seeds", "1", "--out", str(out)]
-    assert cadis(*typed, "--methods", "fedavg").exit_code == 0  # not tracked at first
-    result = cadis(*typed, "--methods", "fedavg,cadis", "--track", "tensorboard")
-    assert result.exit_code == 0, result.output
+    succeed(*typed, "--methods", "fedavg")  # not tracked at first
+    succeed(*typed, "--methods", "fedavg,cadis", "--track", "tensorboard")
     for method in ("fedavg", "cadis"):
         assert rounds_tracked(out / method / "seed-0", "tensorboard") == (2, 2)
 
@@ -244,18 +220,13 @@ def test_wrong_input_is_a_sentence_and_leaves_nothing(
     typed: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = cadis(*typed)
-    assert result.exit_code == 2
-    assert sentence in result.stderr
-    assert result.stderr.count("\n") == 1
+    assert sentence in refuse(*typed)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_classifier_layer_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    result = cadis("layer", "--epochs", "1", "--workers", "1")
-    assert result.exit_code == 0, result.output
-    assert "client 3" in result.output
+    assert "client 3" in succeed("layer", "--epochs", "1", "--workers", "1")
     assert (tmp_path / "runs" / "layer-digits-small-cnn-epochs-1.png").stat().st_size > 8000
 
 
@@ -274,9 +245,8 @@ def test_a_grid_is_one_comparison_for_each_value(tmp_path: Path) -> None:
     out = tmp_path / "grid"
     typed = ["compare", *QUICK, "--methods", "fedavg,fedprox", "--seeds", "2"]
     typed += ["--grid", "partition=mc,dirichlet", "--out", str(out)]
-    result = cadis(*typed)
-    assert result.exit_code == 0, result.output
-    said = " ".join(result.output.split())
+    result = succeed(*typed)
+    said = " ".join(result.split())
     assert "Accuracy by partition: 10-round mean" in said
     rows = list(csv.DictReader((out / "results.csv").read_text().splitlines()))
     told = {(r["method"], r["partition"]): r for r in rows if r["measure"] == "ten_rounds"}
@@ -293,25 +263,22 @@ def test_a_grid_is_one_comparison_for_each_value(tmp_path: Path) -> None:
     study = StudyFolder(out).read()
     assert (study.parameters, study.baseline) == (("partition",), "fedavg")
     assert [study.contestant(variant) for variant in study.variants] == ["fedavg", "fedprox"] * 2
-    again = cadis(*typed)
+    again = call(*typed)
     assert again.output.count("(there already)") == 8
 
 
 def test_a_grid_does_not_vary_methods() -> None:
-    result = cadis("compare", *QUICK, "--grid", "method=fedavg,cadis")
-    assert result.exit_code == 2
-    assert "Name the methods by --methods" in result.output
-    result = cadis("compare", *QUICK, "--grid", "rounds=1,2", "--rounds", "3")
-    assert result.exit_code == 2
-    assert "'rounds' is varied by the grid" in result.output
+    result = refuse("compare", *QUICK, "--grid", "method=fedavg,cadis")
+    assert "Name the methods by --methods" in result
+    result = refuse("compare", *QUICK, "--grid", "rounds=1,2", "--rounds", "3")
+    assert "'rounds' is varied by the grid" in result
 
 
 def test_another_measure_decides(tmp_path: Path) -> None:
     out = tmp_path / "judged"
     typed = ["--methods", "fedavg,cadis", "--seeds", "1", "--metric", "auc", "--out", str(out)]
-    result = cadis("compare", *QUICK, *typed)
-    assert result.exit_code == 0, result.output
-    said = " ".join(result.output.split())
+    result = succeed("compare", *QUICK, *typed)
+    said = " ".join(result.split())
     assert "AUC on the test set" in said
     assert " has AUC 0." in said
     summary = RunFolder(out / "cadis" / "seed-0").read_json("summary.json")
@@ -319,11 +286,9 @@ def test_another_measure_decides(tmp_path: Path) -> None:
     areas = [record.measures["auc"] for record in history]
     assert summary["headline"] == "auc"
     assert summary["best_auc"] == max(area for area in areas if area is not None)
-    judged = cadis("report", str(out), "--metric", "balanced-accuracy")
-    assert judged.exit_code == 0, judged.output
-    said = " ".join(judged.output.split())
+    judged = succeed("report", str(out), "--metric", "balanced-accuracy")
+    said = " ".join(judged.split())
     assert "Balanced accuracy on the test set" in said
     assert "Here balanced accuracy decides; the runs kept their best model by AUC." in said
-    wrong = cadis("report", str(out), "--metric", "rmse")
-    assert wrong.exit_code == 2
-    assert "There is no measure in these runs 'rmse'" in wrong.output
+    wrong = refuse("report", str(out), "--metric", "rmse")
+    assert "There is no measure in these runs 'rmse'" in wrong

@@ -4,21 +4,16 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 pytest.importorskip("flwr")
 
-from cadis.cli import commands
+from cli_support import refuse, succeed
 
-
-def init(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(commands, ["deploy", "init", *map(str, arguments)])
+INIT = ("deploy", "init")
 
 
 def test_three_sites_are_made_and_the_next_commands_told(tmp_path: Path) -> None:
-    result = init(tmp_path / "d")
-    assert result.exit_code == 0, result.output
-    lines = result.output.splitlines()
+    lines = succeed(*INIT, tmp_path / "d").splitlines()
     order = ["superlink/start.sh", "register.sh"]
     order += [f"sites/site-{number}/start.sh" for number in (1, 2, 3)] + ["run.sh", "README.md"]
     for line, name in zip(lines[1:], order, strict=True):
@@ -30,13 +25,12 @@ def test_three_sites_are_made_and_the_next_commands_told(tmp_path: Path) -> None
 
 def test_sites_by_name_number_and_another_host(tmp_path: Path) -> None:
     options = ("--host", "flower.example.org", "--port", "8443")
-    result = init(tmp_path / "a", "--site", "berlin", "--site", "bern", *options)
-    assert result.exit_code == 0
-    assert "nobody else to port 8443 of the server: Flower lets whoever" in result.output
+    told = succeed(*INIT, tmp_path / "a", "--site", "berlin", "--site", "bern", *options)
+    assert "nobody else to port 8443 of the server: Flower lets whoever" in told
     assert {path.name for path in (tmp_path / "a" / "sites").iterdir()} == {"berlin", "bern"}
     assert "flower.example.org:8443" in (tmp_path / "a" / "sites/bern/start.sh").read_text()
     assert "--host 0.0.0.0 --port 8443" in (tmp_path / "a" / "superlink/start.sh").read_text()
-    assert init(tmp_path / "b", "--sites", "1").exit_code == 0
+    succeed(*INIT, tmp_path / "b", "--sites", "1")
     assert {path.name for path in (tmp_path / "b" / "sites").iterdir()} == {"site-1"}
 
 
@@ -54,17 +48,13 @@ def test_sites_by_name_number_and_another_host(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_one_sentence(tmp_path: Path, options: list[str], sentence: str) -> None:
-    result = init(tmp_path / "d", *options)
-    assert result.exit_code == 2
-    assert sentence in result.output
+    assert sentence in refuse(*INIT, tmp_path / "d", *options)
     assert not (tmp_path / "d").exists()
 
 
 def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
-    result = init(tmp_path)
-    assert result.exit_code == 2
-    assert "is not empty" in result.output
+    assert "is not empty" in refuse(*INIT, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
@@ -73,6 +63,5 @@ def test_without_flower_it_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    result = init(tmp_path / "d")
-    assert result.exit_code == 2
-    assert result.output == "cadis: Install Flower first: pip install 'cadis[flower]'.\n"
+    told = refuse(*INIT, tmp_path / "d")
+    assert told == "cadis: Install Flower first: pip install 'cadis[flower]'.\n"

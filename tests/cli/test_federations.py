@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner, Result
 from safetensors.torch import load_file
 
-from cadis.cli import commands
 from cadis.data.published import CATALOGUE
+from cli_support import call, refuse, succeed
 from support import draw_picture, draw_pills
 from toy import TOY, put
 
@@ -28,16 +27,6 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path / "here")
 
 
-def cadis(*arguments: str) -> Result:
-    return CliRunner().invoke(commands, list(arguments))
-
-
-def good(*arguments: str) -> str:
-    result = cadis(*arguments)
-    assert result.exit_code == 0, result.output
-    return result.output
-
-
 def config_of(run: str) -> str:
     return Path(run, "config.toml").read_text(encoding="utf-8")
 
@@ -47,33 +36,33 @@ def test_data_lists_what_is_there_and_what_is_missing(
 ) -> None:
     monkeypatch.setitem(CATALOGUE, "toy", TOY)
     put(tmp_path / "data" / "toy")
-    text = good("data", "--data-dir", str(tmp_path / "data"))
+    text = succeed("data", "--data-dir", str(tmp_path / "data"))
     assert f"{tmp_path}/data/toy" in text
     assert text.count("missing") == 4
     assert "images:FOLDER" in text
-    assert "already in" in good("data", "fetch", "toy", "--data-dir", str(tmp_path / "data"))
+    assert "already in" in succeed("data", "fetch", "toy", "--data-dir", str(tmp_path / "data"))
 
 
 def test_data_verify_names_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CATALOGUE, "toy", TOY)
     put(tmp_path / "data" / "toy")
     where = ["--data-dir", str(tmp_path / "data")]
-    assert "toy: all 4 files in" in good("data", "verify", "toy", *where)
-    assert "mnist: missing" in good("data", "verify", *where)
-    assert cadis("data", "verify", "mnist", *where).exit_code == 1
+    assert "toy: all 4 files in" in succeed("data", "verify", "toy", *where)
+    assert "mnist: missing" in succeed("data", "verify", *where)
+    assert call("data", "verify", "mnist", *where).exit_code == 1
     lost = tmp_path / "data" / "toy" / "t10k-labels-idx1-ubyte"
     content = lost.read_bytes()
     lost.unlink()
-    result = cadis("data", *where, "verify")
+    result = call("data", *where, "verify")
     assert result.exit_code == 1
     assert f"toy: {lost.parent} lacks {lost.name}" in result.output
     lost.write_bytes(content)
     damaged = tmp_path / "data" / "toy" / "train-labels-idx1-ubyte"
     damaged.write_bytes(damaged.read_bytes()[:-1])
-    result = cadis("data", *where, "verify")
+    result = call("data", *where, "verify")
     assert result.exit_code == 1
     assert f"toy: {damaged} does not contain what was published" in result.output
-    assert cadis("data", "fetch", "toy", *where).exit_code == 2  # it tries, and there is no mirror
+    assert call("data", "fetch", "toy", *where).exit_code == 2  # it tries, and there is no mirror
 
 
 @pytest.mark.parametrize(
@@ -97,54 +86,57 @@ def test_data_verify_names_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Mon
         (["partition", "--out", "mc.clusters.json"], "call the file mc.json"),
         (["partition", "--figure", "p.xyz"], "call it p.png"),
         (["run", "--dataset", "images:"], "as in images:FOLDER"),
-        (["partition", "--rounds", "3"], "No such option"),
     ],
 )
 def test_wrong_input_is_a_sentence(arguments: list[str], sentence: str) -> None:
-    result = cadis(*arguments)
+    assert sentence in refuse(*arguments)
+    assert list(Path().iterdir()) == []
+
+
+def test_an_option_of_another_command_is_refused() -> None:
+    result = call("partition", "--rounds", "3")
     assert result.exit_code == 2
-    assert sentence in result.stderr
+    assert "No such option" in result.stderr
     assert "Traceback" not in result.output
     assert list(Path().iterdir()) == []
 
 
 def test_presets_are_listed_and_shown() -> None:
-    text = good("presets")
+    text = succeed("presets")
     assert "cifar100-uc-10" in text
     assert "79.71" in text
-    assert 'model = "cnn"' in good("presets", "mnist-mc-10")
+    assert 'model = "cnn"' in succeed("presets", "mnist-mc-10")
 
 
 def test_no_picture_replaces_another_one() -> None:
     names = set()
     for given in ([], ["--clients", "30"], ["--seed", "1"], ["--preset", "mnist-bc-10"]):
         dataset = ["--dataset", "digits"] if "--preset" in given else []
-        names.add(good("partition", *given, *dataset).split()[-1])
+        names.add(succeed("partition", *given, *dataset).split()[-1])
     assert len(names) == 4
     before = Path("runs/partition-digits-mc.png").read_bytes()
-    assert "runs/partition-digits-mc.png" in good("partition")  # the same command may
+    assert "runs/partition-digits-mc.png" in succeed("partition")  # the same command may
     assert Path("runs/partition-digits-mc.png").read_bytes() == before
 
 
 @pytest.mark.parametrize("kind", ["png", "pdf", "svg"])
 def test_a_picture_replaces_none_but_ours(kind: str) -> None:
     mine = Path(f"mine.{kind}")
-    good("partition", "--figure", str(mine))
-    good("partition", "--figure", str(mine), "--seed", "1")
+    succeed("partition", "--figure", str(mine))
+    succeed("partition", "--figure", str(mine), "--seed", "1")
     mine.write_text("precious")
-    result = cadis("partition", "--figure", str(mine))
-    assert result.exit_code == 2
-    assert f"{mine} is there already, and not drawn by cadis" in result.stderr
+    result = refuse("partition", "--figure", str(mine))
+    assert f"{mine} is there already, and not drawn by cadis" in result
     assert mine.read_text() == "precious"
 
 
 def test_partition_shows_draws_and_writes() -> None:
-    text = good("partition", "--out", "mc.json", "--seed", "3")
+    text = succeed("partition", "--out", "mc.json", "--seed", "3")
     assert "label skew" in text
     assert "clusters" in text
     assert Path("runs/partition-digits-mc-seed-3.png").read_bytes().startswith(b"\x89PNG")
-    good("run", *QUICK, "--partition", "mc.json", "--seed", "3", "--out", "from-file")
-    good("run", *QUICK, "--seed", "3", "--out", "dealt")
+    succeed("run", *QUICK, "--partition", "mc.json", "--seed", "3", "--out", "from-file")
+    succeed("run", *QUICK, "--seed", "3", "--out", "dealt")
     one, other = (
         json.loads(Path(run, "federation.json").read_text()) for run in ("from-file", "dealt")
     )
@@ -155,7 +147,7 @@ def test_partition_shows_draws_and_writes() -> None:
 
 @pytest.mark.parametrize("name", ["bc", "pa", "dirichlet", "iid"])
 def test_partition_of_every_kind(name: str) -> None:
-    text = good("partition", "--partition", name, "--clients", "50", "--figure", "p.png")
+    text = succeed("partition", "--partition", name, "--clients", "50", "--figure", "p.png")
     assert f"digits, {name}" in text
     assert Path("p.png").exists()
 
@@ -164,7 +156,7 @@ def test_a_drawn_pill_folder_with_resnet18() -> None:
     draw_pills(Path("pills"), clients=3, beside=True)
     (Path("pills") / "pill_cropped" / "client-0-0.png").write_bytes(b"broken")
     options = ["--dataset", "images:pills", "--image-size", "64", "--model", "resnet18"]
-    text = good("run", *QUICK, *options, "--out", "run")
+    text = succeed("run", *QUICK, *options, "--out", "run")
     assert "reading pictures" in text
     assert "Skipped pills/pill_cropped/client-0-0.png" in text
     assert 'partition = "clients"' in config_of("run")
@@ -179,36 +171,25 @@ def test_names_mean_nothing_but_themselves() -> None:
         for n in range(4):
             draw_picture(Path("album", client.replace("/", "|"), kind, f"{n}.png"), number, seed=n)
     options = ["--dataset", "images:album", "--image-size", "16"]
-    text = good("partition", *options)
+    text = succeed("partition", *options)
     assert "[|x]" in text
     assert "[red]y" in text
-    good("run", *QUICK, *options, "--out", "run")
+    succeed("run", *QUICK, *options, "--out", "run")
     Path("p.json").write_text(json.dumps({"[/x]": [1, 4], "[bold]b": [2, 3]}))
-    assert "[/x]" in good("partition", "--partition", "p.json")
+    assert "[/x]" in succeed("partition", "--partition", "p.json")
 
 
 def test_few_classes_make_few_clusters() -> None:
     for n in range(40):
         draw_picture(Path("album", "ab"[n % 2], f"{n}.png"), colour=n, seed=n)
-    text = good("partition", "--dataset", "images:album", "--image-size", "16", "--clients", "6")
-    assert "a" in text
-    good(
-        "run",
-        *QUICK,
-        "--dataset",
-        "images:album",
-        "--image-size",
-        "16",
-        "--clients",
-        "6",
-        "--out",
-        "r",
-    )
+    options = ["--dataset", "images:album", "--image-size", "16", "--clients", "6"]
+    assert "a" in succeed("partition", *options)
+    succeed("run", *QUICK, *options, "--out", "r")
     assert tomllib.loads(config_of("r"))["mc"]["ratio"] == [2, 1]
 
 
 def test_a_presets_federation_can_be_looked_at(real_data: Callable[[str], Path]) -> None:
-    text = good("partition", "--preset", "mnist-bc-10", "--data-dir", str(real_data("mnist")))
+    text = succeed("partition", "--preset", "mnist-bc-10", "--data-dir", str(real_data("mnist")))
     assert "mnist, bc" in text
 
 
@@ -216,9 +197,8 @@ def test_too_wide_a_model_is_refused_before_it_is_trained() -> None:
     Path("wide.py").write_text(
         "from torch import nn\ndef net(): return nn.Sequential(nn.Flatten(), nn.Linear(64, 13))\n"
     )
-    result = cadis("run", *QUICK, "--model", "wide:net", "--out", "run")
-    assert result.exit_code == 2
-    assert "tells 13 classes apart, but the data have 10" in result.stderr
+    result = refuse("run", *QUICK, "--model", "wide:net", "--out", "run")
+    assert "tells 13 classes apart, but the data have 10" in result
 
 
 def test_a_model_of_ones_own() -> None:
@@ -228,35 +208,26 @@ def test_a_model_of_ones_own() -> None:
         "    flat = channels * height * width\n"
         "    return nn.Sequential(nn.Flatten(), nn.Linear(flat, 9), nn.Linear(9, num_classes))\n"
     )
-    good("run", *QUICK, "--model", "mine:net", "--out", "run")
+    succeed("run", *QUICK, "--model", "mine:net", "--out", "run")
     assert 'model = "mine:net"' in config_of("run")
 
 
 def test_a_run_goes_on_where_its_data_are_now() -> None:
     for n in range(24):
         draw_picture(Path("album") / "abc"[n % 3] / f"{n}.png", colour=n, seed=n)
-    options = [
-        "--dataset",
-        "images:album",
-        "--image-size",
-        "16",
-        "--clients",
-        "4",
-        "--ratio",
-        "1:1",
-    ]
-    good("run", *QUICK, *options, "--out", "run")
-    text = good("run", "--resume", "--rounds", "2", "--out", "run", "--data-dir", "elsewhere")
+    options = ["--dataset", "images:album", "--image-size", "16", "--clients", "4"]
+    succeed("run", *QUICK, *options, "--ratio", "1:1", "--out", "run")
+    text = succeed("run", "--resume", "--rounds", "2", "--out", "run", "--data-dir", "elsewhere")
     assert "round 2/2" in text
     Path("album").rename("moved")
     moved = ["--dataset", "images:moved", "--rounds", "3"]
-    assert "round 3/3" in good("run", "--resume", "--out", "run", *moved)
+    assert "round 3/3" in succeed("run", "--resume", "--out", "run", *moved)
 
 
 def test_real_mnist(real_data: Callable[[str], Path]) -> None:
     options = ["--dataset", "mnist", "--model", "cnn", "--partition", "mc", "--clients", "100"]
     where = ["--data-dir", str(real_data("mnist")), "--offline", "--test-clients", "0"]
-    good("run", *QUICK, *options, *where, "--per-round", "3", "--out", "run")
+    succeed("run", *QUICK, *options, *where, "--per-round", "3", "--out", "run")
     clients = json.loads(Path("run/federation.json").read_text())["clients"]
     assert len(clients) == 100
     assert sum(client["cluster"] == 0 for client in clients) == 30
@@ -265,7 +236,7 @@ def test_real_mnist(real_data: Callable[[str], Path]) -> None:
 def test_real_cifar_with_resnet9(real_data: Callable[[str], Path]) -> None:
     options = ["--dataset", "cifar10", "--clients", "400", "--per-round", "1"]
     where = ["--data-dir", str(real_data("cifar10")), "--offline", "--test-clients", "0"]
-    good("run", *QUICK, *options, *where, "--partition", "iid", "--out", "run")
+    succeed("run", *QUICK, *options, *where, "--partition", "iid", "--out", "run")
     assert 'model = "resnet9"' in config_of("run")
 
 
@@ -276,20 +247,20 @@ def test_a_real_download(real_data: Callable[[str], Path], monkeypatch: pytest.M
         pytest.skip("mnist lies in another folder")
     shutil.copytree(source, "mirror/mnist")
     monkeypatch.setenv("CADIS_MIRROR", Path("mirror").absolute().as_uri())
-    text = good("data", "fetch", "mnist", "--data-dir", "fetched")
+    text = succeed("data", "fetch", "mnist", "--data-dir", "fetched")
     assert "downloading train-images-idx3-ubyte.gz" in text
-    assert "all 4 files" in good("data", "verify", "mnist", "--data-dir", "fetched")
+    assert "all 4 files" in succeed("data", "verify", "mnist", "--data-dir", "fetched")
 
 
 def test_the_cache_of_pictures_is_listed_and_cleared(tmp_path: Path) -> None:
     pills = tmp_path / "pills"
     draw_pills(pills, clients=3, beside=True)
     shown = ("partition", "--dataset", f"images:{pills}", "--image-size", "8")
-    good(*shown, "--figure", str(tmp_path / "a.png"), "--no-cache")
+    succeed(*shown, "--figure", str(tmp_path / "a.png"), "--no-cache")
     assert not (tmp_path / "cache" / "cadis" / "pictures").exists()
-    good(*shown, "--figure", str(tmp_path / "a.png"))
-    listed = good("data", "cache")
+    succeed(*shown, "--figure", str(tmp_path / "a.png"))
+    listed = succeed("data", "cache")
     assert str(pills) in listed
     assert "at most 10 GB" in listed
-    assert "Removed" in good("data", "cache", "--clear")
-    assert str(pills) not in good("data", "cache")
+    assert "Removed" in succeed("data", "cache", "--clear")
+    assert str(pills) not in succeed("data", "cache")

@@ -4,13 +4,12 @@ import csv
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 from PIL import Image
 
 import cadis
-from cadis.cli import commands
 from cadis.data import digits
 from cadis.experiment import resolve, run_experiment
+from cli_support import call, refuse, succeed
 
 QUICK = {"rounds": 1, "epochs": 2, "workers": 1, "clients": 4, "method": "fedavg"}
 
@@ -35,13 +34,8 @@ def pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "pictures"
 
 
-def call(*arguments: object) -> Result:
-    return CliRunner().invoke(commands, [str(argument) for argument in arguments])
-
-
 def test_predictions_of_a_folder(trained: Path, pictures: Path) -> None:
-    result = call("predict", trained, "pictures")
-    assert result.exit_code == 0, result.output
+    result = succeed("predict", trained, "pictures")
     expected = cadis.load(trained).predict(pictures)
     with Path("predictions.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -51,18 +45,15 @@ def test_predictions_of_a_folder(trained: Path, pictures: Path) -> None:
     assert float(rows[3]["p_7"]) == pytest.approx(expected[3].probabilities[7], rel=1e-5)
     right = sum(each.label == each.truth for each in expected) / 30
     assert right > 0.3  # chance is 0.1
-    assert f"{right:.3f}" in result.output
-    assert "Predictions for 30 inputs are in predictions.csv." in result.output
+    assert f"{right:.3f}" in result
+    assert "Predictions for 30 inputs are in predictions.csv." in result
 
 
 def test_a_file_that_is_there_is_left_alone(trained: Path, pictures: Path) -> None:
     Path("mine.csv").write_text("thesis")
-    result = call("predict", trained, pictures, "--out", "mine.csv")
-    assert result.exit_code == 2
-    assert "mine.csv is there already" in result.output
+    assert "mine.csv is there already" in refuse("predict", trained, pictures, "--out", "mine.csv")
     assert Path("mine.csv").read_text() == "thesis"
-    result = call("predict", trained, pictures, "--out", "mine.csv", "--overwrite")
-    assert result.exit_code == 0
+    succeed("predict", trained, pictures, "--out", "mine.csv", "--overwrite")
     assert Path("mine.csv").read_text().startswith("file,predicted,")
 
 
@@ -73,8 +64,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_done(trained: Path, pictur
     assert "Left out 0/broken.png: it is not a picture that can be read." in result.output
     assert "could not be read and were left out: 1." in result.output
     assert len(Path("predictions.csv").read_text().splitlines()) == 31
-    result = call("predict", trained, pictures / "0" / "broken.png", "--out", "other.csv")
-    assert result.exit_code == 2
+    refuse("predict", trained, pictures / "0" / "broken.png", "--out", "other.csv")
     assert not Path("other.csv").exists()
 
 
@@ -84,22 +74,16 @@ def test_mistakes_are_one_sentence(trained: Path, pictures: Path) -> None:
         (("none", pictures), "There is no run in the folder none."),
         ((trained, pictures, "--name", "x"), "has no model 'x'; there is but one."),
     ):
-        result = call("predict", *arguments)
-        assert result.exit_code == 2
-        assert sentence in result.output
+        assert sentence in refuse("predict", *arguments)
     assert not Path("predictions.csv").exists()
 
 
 def test_export_beside_the_model(trained: Path) -> None:
-    result = call("export", trained, "--to", "torchscript")
-    assert result.exit_code == 0, result.output
-    said = " ".join(result.output.split())
+    result = succeed("export", trained, "--to", "torchscript")
+    said = " ".join(result.split())
     assert "It makes 'probabilities' of 'pixels'" in said
     assert "Compared with the model on 20 inputs: the same classes" in said
     assert (trained / "model.torchscript").exists()
-    again = call("export", trained, "--to", "torchscript")
-    assert again.exit_code == 2
-    assert "is there already" in again.output
-    best = call("export", trained, "--to", "state-dict", "--which", "best")
-    assert best.exit_code == 0, best.output
+    assert "is there already" in refuse("export", trained, "--to", "torchscript")
+    succeed("export", trained, "--to", "state-dict", "--which", "best")
     assert (trained / "best.pt").exists()

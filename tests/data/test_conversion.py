@@ -117,10 +117,7 @@ class Failing(Rows):
 
 REFUSED: dict[str, tuple[Any, str]] = {
     "three tensors": (TensorDataset(LABELS, LABELS, LABELS), "has 3 tensors; give two"),
-    "failing": (
-        Failing([*zip(INPUTS, LABELS, strict=True)]),
-        "sample 2 with: ZeroDivisionError",
-    ),
+    "failing": (Failing([*zip(INPUTS, LABELS, strict=True)]), "sample 2 with: ZeroDivisionError"),
     "no pair": (Rows([1, 2]), "no pair of an input and a label"),
     "shapes": (Rows([(INPUTS[0], 0), (INPUTS, 1)]), "do not make one tensor"),
     "words": (Rows([(INPUTS[0], "ill")]), "no class numbers"),

@@ -220,14 +220,13 @@ def test_the_cache_is_cleared_but_for_what_is_not_ours(
 ) -> None:
     cache = tmp_path / "cache"
     decode(pictures, SIZE, cache, NO_CALLBACKS)
-    old = cache / "0123456789abcdef0123"  # as version 1 left it
     other, making = cache / "mine", cache / ".draft-new"
-    for folder, name in ((old, "pixels.npy"), (other, "pixels.raw"), (making, "pixels.raw")):
+    for folder in (other, making):
         folder.mkdir()
-        (folder / name).write_bytes(bytes(10))
-    assert len(cache_entries(cache)) == 3
+        (folder / "pixels.raw").write_bytes(bytes(10))
+    assert len(cache_entries(cache)) == 2
     gone, kept = clear(cache)
-    assert len(gone) == 2
+    assert len(gone) == 1
     assert [entry.path for entry in kept] == [making]
     assert {path.name for path in cache.iterdir()} == {"mine", ".draft-new"}
     assert (other / "pixels.raw").exists()

@@ -20,10 +20,7 @@ PICTURES = PicturePreprocessing(1, 8, 8, Scaling((0.5,), (0.25,)))
 def test_rows_become_inputs() -> None:
     table = {"weight": ["90", "NA"], "sex": [" m", "x"], "age": ["40", "?"], "site": ["a", "b"]}
     found = TABLE.encode(table)
-    assert found.tolist() == [
-        [(40 - 50) / 10, 0, 0, 1, 0, (90 - 70) / 20],
-        [0, 1, 0, 0, 0, 0],
-    ]
+    assert found.tolist() == [[(40 - 50) / 10, 0, 0, 1, 0, (90 - 70) / 20], [0, 1, 0, 0, 0, 0]]
     assert found.dtype == torch.float32
 
 

@@ -23,6 +23,7 @@ from support import (
     blobs,
     model_after,
     models_after,
+    run_small,
     same,
     small_federation,
     small_model,
@@ -153,10 +154,9 @@ def test_a_single_sample_is_trained_on_and_not_tested(workers: int, tmp_path: Pa
 
 
 def run(out: Path, rounds: int = 4, **changes: Any) -> cadis.RunResult:
-    federation = small_federation()
     given: dict[str, Any] = {"workers": 1, "epochs": 1, "lr": 0.1, "test_clients": 1}
     given |= {"client_test": SHARE, "out": out, "rounds": rounds, "per_round": 3}
-    return cadis.run(small_model(), federation.clients, federation.test, **given | changes)
+    return run_small(**given | changes)
 
 
 def test_a_run_goes_on_exactly_and_only_with_the_same_share(tmp_path: Path) -> None:

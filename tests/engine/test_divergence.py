@@ -76,5 +76,7 @@ def test_inputs_that_are_too_large(tmp_path: Path) -> None:
     given = small_federation()
     clients = [Examples(client.inputs * 1e37, client.labels) for client in given.clients]
     sentence = told(tmp_path, small_model(), Federation(clients, given.test))
+    assert sentence.startswith("Round 1: every client")
     assert "inputs of client 0 are as large as 2" in sentence
+    assert "e+37" in sentence
     assert "bring them to about 1" in sentence

@@ -20,9 +20,9 @@ from cadis.types import ClientId, ClientUpdate
 from support import (
     model_after,
     run_rounds,
+    run_small,
     same,
     small_federation,
-    small_model,
     small_settings,
 )
 
@@ -69,11 +69,9 @@ def test_whoever_is_rejected_is_waited_for() -> None:
     federation = small_federation()
     broken = federation.clients[4].inputs.clone().fill_(1e30)  # its model becomes infinite
     clients = [*federation.clients[:4], replace(federation.clients[4], inputs=broken)]
+    options = {"method": "fedavg", "epochs": 2, "lr": 0.1, "speeds": [1, 1, 1, 1, 0.5]}
     with pytest.warns(UserWarning, match="Round 1 is without client 4"):
-        result = cadis.run(
-            small_model(), clients, federation.test, rounds=1, method="fedavg", epochs=2, lr=0.1,
-            speeds=[1, 1, 1, 1, 0.5], workers=1,
-        )  # fmt: skip
+        result = run_small(clients=clients, rounds=1, workers=1, **options)
     (record,) = result.history
     assert [rejection.client for rejection in record.rejected] == [4]
     assert record.clock == 2 * 17 / 0.5
@@ -128,9 +126,8 @@ def test_a_method_that_says_it_wrongly_is_told(method: Odd, sentence: str, tmp_p
 
 
 def run(out: Path | None, **options: Any) -> cadis.RunResult:
-    owned = small_federation()
     given = {"method": "fedat", "rounds": 6, "per_round": 2, "epochs": 1, "seed": 7, "workers": 1}
-    return cadis.run(small_model(), owned.clients, owned.test, **given | options, out=out)  # type: ignore[arg-type]
+    return run_small(**given | options, out=out)
 
 
 def test_speeds_by_client_in_order_or_in_a_file_are_the_same(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from cadis.algorithm import Algorithm, Method
 from cadis.algorithm.methods import METHODS, CADISPaper, FedAvg
 from cadis.algorithm.samplers import HiCS
 from cadis.store import RunFolder
-from support import run_rounds, small_federation, small_settings
+from support import run_rounds, run_small, small_federation, small_settings
 
 BLIND = [kind() for kind in METHODS.values() if not Algorithm(kind()).looks_at_head()]
 SEEING = ["cadis", "cadis-clusters", "cadis-paper", "flhc", "moon"]
@@ -60,34 +60,18 @@ def test_the_others_say_so_in_a_sentence(squeezes: bool, tmp_path: Path) -> None
 def test_a_linear_layer_elsewhere_is_no_classifier_unless_it_is_named(tmp_path: Path) -> None:
     results = run_rounds(FedAvg(), tmp_path, model=convolutional(squeezes=True))
     assert len(results[-1].record.class_accuracy) == 5
-    federation = small_federation()
+    given = {"model": convolutional(squeezes=True), "method": CADISPaper(), "head": "3"}
     with pytest.raises(CadisError, match="has 64 outputs, but the model has"):
-        cadis.run(
-            convolutional(squeezes=True),
-            federation.clients,
-            federation.test,
-            rounds=1,
-            method=CADISPaper(),
-            head="3",
-            workers=1,
-        )
+        run_small(rounds=1, workers=1, **given)
 
 
 def test_it_is_kept_resumed_and_used(tmp_path: Path) -> None:
-    federation = small_federation()
-    for rounds in (1, 2):
-        result = cadis.run(
-            convolutional(),
-            federation.clients,
-            federation.test,
-            rounds=rounds,
-            method="scaffold",
-            workers=2,
-            out=tmp_path / "run",
-            resume=rounds == 2,
-        )
+    given = {"model": convolutional(), "method": "scaffold", "workers": 2, "out": tmp_path / "run"}
+    run_small(rounds=1, **given)
+    result = run_small(rounds=2, resume=True, **given)
     predictor = cadis.load(tmp_path / "run", model=convolutional())
     assert predictor.description.num_outputs == 5
-    said = predictor(federation.test.inputs).argmax(dim=1)
-    assert float((said == federation.test.labels).float().mean()) == pytest.approx(result.accuracy)
+    test = small_federation().test
+    said = predictor(test.inputs).argmax(dim=1)
+    assert float((said == test.labels).float().mean()) == pytest.approx(result.accuracy)
     assert len(RunFolder(tmp_path / "run").read_history()) == 2

@@ -18,18 +18,19 @@ from cadis.algorithm.transforms import Clip
 from cadis.engine import Engine
 from cadis.models import FlatModel
 from cadis.rng import generator_for
-from cadis.training import batch_sizes
 from cadis.types import Message
 from fedcm import FedCM
 from fesem import FeSEM
 from round_robin import RoundRobin
 from support import (
+    check_goes_on,
+    check_like_plain_loop,
     flat_model,
+    gradients_of,
     model_after,
-    models_after,
+    plain_batches,
     planted,
     run_rounds,
-    same,
     small_federation,
     small_model,
     small_settings,
@@ -114,17 +115,12 @@ def plain_fedcm(rounds: int, eta: float, alpha: float) -> nn.Module:
         moved: list[dict[str, Tensor]] = []
         for client, own in enumerate(clients):
             model.load_state_dict(x)
-            generator, steps = generator_for(7, "train", number, client), 0
-            torch.randint(2**62, (), generator=generator)
-            for _ in range(2):
-                order = torch.randperm(len(own), generator=generator)
-                for batch in order.split(batch_sizes(len(own), 4)):
-                    loss = F.cross_entropy(model(own.inputs[batch]), own.labels[batch])
-                    gradients = torch.autograd.grad(loss, list(model.parameters()))
-                    with torch.no_grad():
-                        for name, p, g in zip(names, model.parameters(), gradients, strict=True):
-                            p.sub_(eta * (alpha * g + (1 - alpha) * direction[name]))
-                    steps += 1
+            steps = 0
+            for batch in plain_batches(own, number, client):
+                loss = F.cross_entropy(model(own.inputs[batch]), own.labels[batch])
+                for name, p, g in gradients_of(loss, model):
+                    p.sub_(eta * (alpha * g + (1 - alpha) * direction[name]))
+                steps += 1
             y = {name: p.detach().clone() for name, p in model.named_parameters()}
             moved.append({n: (x[n] - y[n]) / (steps * eta) for n in names})
             trained.append(y)
@@ -136,12 +132,8 @@ def plain_fedcm(rounds: int, eta: float, alpha: float) -> nn.Module:
 @pytest.mark.parametrize("alpha", [0.4, 1.0])
 def test_fedcm_is_what_a_plain_loop_does(tmp_path: Path, alpha: float) -> None:
     """The learning rate of ``small_settings``, 0.1, is alpha times that of the paper."""
-    settings = small_settings(rounds=3, per_round=5)
-    found = FlatModel(small_model())
-    found.load(model_after(run_rounds(FedCM(alpha), tmp_path, settings)[-1]))
     expected = plain_fedcm(rounds=3, eta=0.1 / alpha, alpha=alpha)
-    for mine, theirs in zip(found.module.parameters(), expected.parameters(), strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+    check_like_plain_loop(FedCM(alpha), expected, tmp_path)
 
 
 def test_fesems_server_by_hand() -> None:
@@ -181,11 +173,6 @@ def test_fesem_finds_the_clusters(tmp_path: Path, workers: int) -> None:
     assert used[0] == used[2] == used[3] == used[5] != used[1] == used[4]
 
 
-def test_one_model_of_fesem_is_plain_averaging(tmp_path: Path) -> None:
-    found = run_rounds(FeSEM(num_models=1), tmp_path)[-1].state.server.models["model-0"]
-    assert same(found.parameters, model_after(run_rounds(FedAvg(), tmp_path)[-1]).parameters)
-
-
 def test_everybody_takes_part_in_turn(tmp_path: Path) -> None:
     algorithm = Algorithm(FedAvg(), sampler=RoundRobin())
     results = run_rounds(algorithm, tmp_path, small_settings(rounds=10, per_round=3))
@@ -209,12 +196,4 @@ def test_whoever_did_not_answer_is_still_first() -> None:
     ids=["fedcm", "fesem", "round-robin"],
 )
 def test_what_parts_know_is_gone_on_with(tmp_path: Path, algorithm: Algorithm) -> None:
-    whole = run_rounds(algorithm, tmp_path, small_settings(rounds=6, per_round=2))
-    first = run_rounds(algorithm, tmp_path, small_settings(3, workers=2, per_round=2))
-    rest = run_rounds(
-        algorithm, tmp_path, small_settings(rounds=6, per_round=2), start=first[-1].state
-    )
-    for one, other in zip(models_after(whole[-1]), models_after(rest[-1]), strict=True):
-        assert same(one.parameters, other.parameters)
-    told = [result.record.participants for result in first + rest]
-    assert told == [result.record.participants for result in whole]
+    check_goes_on(algorithm, tmp_path, workers=2)

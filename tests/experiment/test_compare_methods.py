@@ -43,24 +43,12 @@ def test_a_grid_without_a_folder() -> None:
 
 
 def test_a_federation_of_ones_own(tmp_path: Path) -> None:
-    federation = small_federation()
-    given: dict[str, Any] = {
-        "clients": federation.clients,
-        "test": federation.test,
-        "rounds": 2,
-        "epochs": 1,
-    }
+    owned = small_federation()
+    given: dict[str, Any] = {"clients": owned.clients, "test": owned.test, "model": small_model()}
+    given |= {"rounds": 2, "epochs": 1, "lr": 0.1, "workers": 1}
 
     def compared() -> cadis.ComparisonResult:
-        return cadis.compare(
-            ["fedavg", "cadis"],
-            seeds=2,
-            out=tmp_path,
-            model=small_model(),
-            lr=0.1,
-            workers=1,
-            **given,
-        )
+        return cadis.compare(["fedavg", "cadis"], seeds=2, out=tmp_path, **given)
 
     result = compared()
     assert {row["method"] for row in result.table} == {"FedAvg", "CADIS"}

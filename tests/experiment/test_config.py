@@ -78,11 +78,7 @@ def test_a_resolved_config_is_written_and_read_back(name: str) -> None:
         ({"roundz": 3}, {}, "There is no option 'roundz'; did you mean 'rounds'?"),
         ({"cadis": {"gama": 3}}, {}, "no parameter of cadis 'gama'; did you mean 'gamma'?"),
         ({"nothing": {"x": 3}}, {}, "There is no part 'nothing'"),
-        (
-            {},
-            {"method": "fedavg", "mu": "1"},
-            "'mu' is a parameter of fedprox, moon and fedat",
-        ),
+        ({}, {"method": "fedavg", "mu": "1"}, "'mu' is a parameter of fedprox, moon and fedat"),
         ({}, {"alpha": "1"}, "'alpha' is a parameter of fedfa, feddyn, fedrs, fedadp and fedfv"),
         (
             {"gamma": 0.1},

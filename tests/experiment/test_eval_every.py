@@ -17,15 +17,13 @@ from cadis.report import draw_figures, page_data, run_progress
 from cadis.report.tables import notes, sheets
 from cadis.server import RoundRecord, RoundResult
 from cadis.store import RunFolder
-from support import blobs, small_federation, small_model
-
-TEST = small_federation().test
+from support import blobs, run_small
 
 
 def run(out: Path | None = None, **changes: Any) -> cadis.RunResult:
     given: dict[str, Any] = {"rounds": 7, "per_round": 3, "workers": 1, "seed": 3, "epochs": 2}
     given |= {"lr": 0.1, "true_clusters": [0, 0, 0, 0, 1], "out": out, "method": "cadis"}
-    return cadis.run(small_model(), small_federation().clients, TEST, **{**given, **changes})
+    return run_small(**given | changes)
 
 
 def accuracies(history: list[RoundRecord]) -> list[float | None]:
@@ -110,8 +108,8 @@ def test_clients_that_share_a_dataset_are_not_copied() -> None:
     everything = blobs(40, [0, 1, 2], seed=4)
     indices = tuple(torch.arange(40).split(8))
     apart = [everything.take(own) for own in indices]
-    shared = cadis.run(small_model(), Subsets(everything, indices), TEST, rounds=1, workers=1)
-    copied = cadis.run(small_model(), apart, TEST, rounds=1, workers=1)
+    shared = run_small(clients=Subsets(everything, indices), rounds=1, workers=1)
+    copied = run_small(clients=apart, rounds=1, workers=1)
     pairs = zip(shared.model.parameters(), copied.model.parameters(), strict=True)
     assert all(torch.equal(one, other) for one, other in pairs)
 
@@ -127,7 +125,5 @@ def test_a_shared_dataset_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Examples, "take", counted)
     everything = blobs(400, [0, 1, 2], seed=4)
     clients = Subsets(everything, tuple(torch.arange(400).split(4)))
-    cadis.run(
-        small_model(), clients, TEST, rounds=1, per_round=2, epochs=1, workers=1, test_clients=0
-    )
+    run_small(clients=clients, rounds=1, per_round=2, epochs=1, workers=1, test_clients=0)
     assert taken.count(400) == 2

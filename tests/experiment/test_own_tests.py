@@ -5,13 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
-import cadis
 from cadis.data import Dataset, Examples
 from cadis.engine import Engine
 from cadis.errors import CadisError
 from cadis.experiment import ExperimentConfig, build_experiment, execute, resolve, run_experiment
 from cadis.store import RunFolder
-from support import small_federation, small_model
+from support import run_small, small_federation
 
 
 def own_data() -> Dataset:
@@ -62,15 +61,11 @@ def test_others_are_tested_on_what_they_train_on(given: dict[str, object]) -> No
     assert not len(built.federation.client_tests)
 
 
-@pytest.mark.parametrize("told", [False, True])
-def test_a_run_goes_on_with_what_it_began_with(told: bool, tmp_path: Path) -> None:
+def test_a_run_goes_on_with_what_it_began_with(tmp_path: Path) -> None:
     built, folder = build_experiment(config_of(own_tests=False), dataset=own_data()), tmp_path / "r"
     how, algorithm = built.config.settings.for_engine(), built.config.algorithm
     engine = Engine(built.model, built.federation, algorithm, how, folder / "clients")
-    options = built.config.to_dict()
-    if not told:  # as runs were before there was that choice
-        del options["own_tests"]
-    execute(engine, options, RunFolder(folder), resume=False, on_round=None)
+    execute(engine, built.config.to_dict(), RunFolder(folder), resume=False, on_round=None)
     result = run_experiment(config_of(rounds=3), folder, resume=True, dataset=own_data())
     assert len(result.history) == 3
     assert RunFolder(folder).read_config()["own_tests"] is False
@@ -81,41 +76,30 @@ def test_from_python_they_are_given() -> None:
     federation = small_federation()
     clients = {f"site {n}": own for n, own in enumerate(federation.clients)}
     tests = {"site 2": federation.test.take(slice(0, 4))}
-    result = cadis.run(
-        small_model(),
-        clients,
-        federation.test,
-        client_tests=tests,
-        rounds=1,
-        epochs=1,
-        workers=1,
-        test_clients=1,
-    )
+    common = {"clients": clients, "client_tests": tests, "rounds": 1, "epochs": 1, "workers": 1}
+    result = run_small(**common, test_clients=1)
     told = result.history[-1].client_accuracy or []
     assert [accuracy is not None for accuracy in told] == [n == 2 for n in range(len(clients))]
-    alone = cadis.run(small_model(), clients, client_tests=tests, rounds=1, epochs=1, workers=1)
+    alone = run_small(**common, test=None)
     assert sum(map(sum, alone.summary["confusion"])) == 4
 
 
 def test_what_is_wrong_with_them_is_named() -> None:
-    federation = small_federation()
-    clients, test = federation.clients, federation.test
-    with pytest.raises(CadisError, match="as test"):
-        cadis.run(small_model(), clients, rounds=1)
-    with pytest.raises(CadisError, match="eve, which is no client"):
-        cadis.run(small_model(), clients, test, client_tests={"eve": test}, rounds=1)
-    with pytest.raises(CadisError, match="test data of 1 clients, but 5 clients"):
-        cadis.run(small_model(), clients, test, client_tests=[test], rounds=1)
+    test = small_federation().test
     broken = Examples(test.inputs.clone().fill_(float("nan")), test.labels)
-    with pytest.raises(CadisError, match=r"The test data of client 1 has .* not a number"):
-        cadis.run(small_model(), clients, test, client_tests={1: broken}, rounds=1)
+    cases: dict[str, dict[str, object]] = {
+        "as test": {"test": None},
+        "eve, which is no client": {"client_tests": {"eve": test}},
+        "test data of 1 clients, but 5 clients": {"client_tests": [test]},
+        r"The test data of client 1 has .* not a number": {"client_tests": {1: broken}},
+    }
+    for sentence, given in cases.items():
+        with pytest.raises(CadisError, match=sentence):
+            run_small(rounds=1, **given)
 
 
 def test_numbers_of_64_bits_are_accepted() -> None:
-    federation = small_federation()
-    double = [(own.inputs.double(), own.labels) for own in federation.clients]
-    one, other = (
-        cadis.run(small_model(), clients, federation.test, rounds=1, epochs=1, workers=1)
-        for clients in (federation.clients, double)
-    )
+    double = [(own.inputs.double(), own.labels) for own in small_federation().clients]
+    common = {"rounds": 1, "epochs": 1, "workers": 1}
+    one, other = (run_small(**common, **given) for given in ({}, {"clients": double}))
     assert one.accuracy == other.accuracy

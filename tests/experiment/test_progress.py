@@ -21,7 +21,7 @@ from cadis.experiment.rejection_log import LeftOut
 from cadis.report.notebook import NotebookBar
 from cadis.server import Rejection, RoundResult
 from cadis.store import RunFolder
-from support import blobs, small_federation, small_model
+from support import blobs, run_small, small_federation
 from tracker_support import skip_without
 
 SCRIPT = """
@@ -34,9 +34,7 @@ print(result)
 
 
 def run(**changes: Any) -> cadis.RunResult:
-    given = small_federation()
-    options = {"clients": given.clients, "test": given.test, "rounds": 2, "workers": 1, "epochs": 1}
-    return cadis.run(small_model(), **{**options, **changes})
+    return run_small(**{"rounds": 2, "workers": 1, "epochs": 1} | changes)
 
 
 def script(options: str, **streams: Any) -> subprocess.Popen[bytes]:

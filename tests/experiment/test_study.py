@@ -1,6 +1,6 @@
 import subprocess
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -210,20 +210,3 @@ def test_two_processes_do_not_work_on_one_study(tmp_path: Path) -> None:
             pass
         assert is_locked(folder.lock_file)
     assert not is_locked(folder.lock_file)
-
-
-def test_a_study_of_before_anything_was_held_out_is_another(tmp_path: Path) -> None:
-    """Its runs say nothing of it, and would be taken for what they are not."""
-    now = quick_study("fedavg,cadis")
-    old = [
-        replace(v, options={k: o for k, o in v.options.items() if k != "client_test"})
-        for v in now.variants
-    ]
-    before = replace(now, variants=tuple(old))
-    assert before.difference(now) is None
-    sentence = before.difference(quick_study("fedavg,cadis", client_test="0.2"))
-    assert sentence == "has client_test = 0.0 for fedavg, not 0.2"
-    StudyFolder(tmp_path / "study").write(before)
-    assert study_folder(tmp_path / "study", now).path.name == "study"
-    other = study_folder(tmp_path / "study", quick_study(client_test="0.2"))
-    assert other.path.name == "study-2"

@@ -92,7 +92,13 @@ def test_odd_files_are_read_as_flower_reads_them() -> None:
 def test_headers_that_lie_end_in_a_sentence(header: str) -> None:
     text = header.encode().ljust(118) + b"\n"
     data = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(24)
-    for wrong in (holding(data), holding(data[:60]), holding(data, "pickle"), holding(b"")):
+    for wrong in (
+        holding(data),
+        holding(data[:60]),
+        holding(data, "pickle"),
+        holding(b"no"),
+        holding(b""),
+    ):
         with pytest.raises(WrongTensorsError, match="its a cannot be read"):
             tensors_in(ArrayRecord({"a": wrong}))
 

@@ -30,7 +30,7 @@ from flower_support import (
     spoilt,
     start,
 )
-from support import small_federation, small_model
+from support import run_small, small_federation, small_model
 
 
 @pytest.mark.parametrize("name", READY_MADE)
@@ -147,21 +147,9 @@ def test_a_plain_app_cannot_do_what_fedfa_needs() -> None:
 
 
 def test_the_run_folder_is_like_that_of_the_engine(tmp_path: Path) -> None:
-    federation = small_federation()
-    cadis.run(
-        small_model(),
-        federation.clients,
-        federation.test,
-        rounds=3,
-        per_round=3,
-        seed=7,
-        epochs=2,
-        batch_size=4,
-        lr=0.1,
-        test_clients=0,
-        stack=False,
-        out=tmp_path / "engine",
-    )
+    local = {"epochs": 2, "batch_size": 4, "lr": 0.1, "stack": False}
+    out = tmp_path / "engine"
+    run_small(rounds=3, per_round=3, seed=7, test_clients=0, out=out, **local)
     start(
         CADIS(seed=7, per_round=3, fraction_evaluate=0, out=tmp_path / "flower"),
         LocalGrid.of(small_app(tmp_path / "state")),
@@ -190,12 +178,7 @@ def test_a_run_that_nobody_tests_is_kept_all_the_same(tmp_path: Path) -> None:
     assert [record.accuracy for record in folder.read_history()] == [None, None]
     assert not (folder.path / "best.safetensors").exists()
     drawn = draw_figures(read_results([folder.path]), folder.figures)
-    assert {path.stem for path in drawn} == {
-        "loss",
-        "similarity",
-        "clusters",
-        "flow",
-    }
+    assert {path.stem for path in drawn} == {"loss", "similarity", "clusters", "flow"}
     assert "accuracy" not in summary_text(folder)
 
 

@@ -13,9 +13,8 @@ from cadis import CadisError
 from cadis.data import PicturePreprocessing, digits
 from cadis.experiment import resolve, run_experiment
 from cadis.store import RunFolder
-from support import small_federation, small_model
+from support import run_small, small_federation, small_model
 
-OLD = Path(__file__).parents[1] / "runs" / "old"
 QUICK = {"rounds": 2, "epochs": 1, "workers": 1, "clients": 6, "method": "fedavg"}
 NET = """
 from torch import nn
@@ -68,47 +67,26 @@ def test_the_best_model_and_a_file_alone(trained: Path, tmp_path: Path) -> None:
         cadis.load(trained, "worst")  # type: ignore[arg-type]
 
 
-def test_a_run_without_descriptions_tells_by_its_options(trained: Path, tmp_path: Path) -> None:
-    shutil.copytree(trained, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoint"))
-    save_file(load_file(trained / "model.safetensors"), tmp_path / "run" / "model.safetensors")
-    old, new = cadis.load(tmp_path / "run"), cadis.load(trained)
-    assert old.description == new.description
-    assert torch.equal(old(digit_pixels()), new(digit_pixels()))
+def test_a_file_without_a_description_is_refused(trained: Path, tmp_path: Path) -> None:
+    save_file(load_file(trained / "model.safetensors"), tmp_path / "model.safetensors")
     with pytest.raises(CadisError, match=r"does not say what it is; name the folder of its run"):
-        cadis.load(tmp_path / "run" / "model.safetensors")
+        cadis.load(tmp_path / "model.safetensors")
 
 
 def test_a_model_that_was_given_to_run_is_given_again(tmp_path: Path) -> None:
-    federation = small_federation()
-    result = cadis.run(
-        small_model(),
-        [(own.inputs, own.labels) for own in federation.clients],
-        (federation.test.inputs, federation.test.labels),
-        rounds=1,
-        method="fedavg",
-        workers=1,
-        out=tmp_path / "run",
-    )
+    result = run_small(rounds=1, method="fedavg", workers=1, out=tmp_path / "run")
     sentence = r"is a Sequential, which cannot be made again by its name; give it"
     with pytest.raises(CadisError, match=sentence):
         cadis.load(tmp_path / "run")
     given = small_model()
     predictor = cadis.load(tmp_path / "run", model=given)
     assert predictor.module is not given  # it is copied
-    inputs = federation.test.inputs
+    inputs = small_federation().test.inputs
     assert torch.allclose(predictor(inputs), result.model.eval()(inputs).softmax(dim=1))
     with pytest.raises(CadisError, match=r"^The model does not fit that in .*run: .*"):
         cadis.load(tmp_path / "run", model=nn.Linear(2, 2))
     with pytest.raises(CadisError, match="The model does not take pictures, but tensors: call it"):
         predictor.predict([tmp_path / "a.png"])
-
-
-def test_an_old_run_of_an_unknown_model() -> None:
-    with pytest.raises(CadisError, match="is a Sequential, which cannot be made again"):
-        cadis.load(OLD / "cadis")
-    predictor = cadis.load(OLD / "cadis", model=small_model())
-    assert predictor.description.inputs is None
-    assert predictor(small_federation().test.inputs).shape == (25, 5)
 
 
 def test_a_users_own_model_from_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,16 +135,9 @@ def test_a_binary_task_has_two_probabilities(tmp_path: Path) -> None:
     inputs = torch.randn(30, 4)
     labels = (inputs[:, 0] > 0).long()
     model = nn.Sequential(nn.Linear(4, 1))
-    result = cadis.run(
-        model,
-        [(inputs, labels)],
-        (inputs, labels),
-        rounds=1,
-        method="fedavg",
-        task="binary",
-        workers=1,
-        out=tmp_path / "run",
-    )
+    given = {"model": model, "clients": [(inputs, labels)], "test": (inputs, labels)}
+    options = {"method": "fedavg", "task": "binary", "workers": 1, "out": tmp_path / "run"}
+    result = run_small(rounds=1, **given, **options)
     predictor = cadis.load(tmp_path / "run", model=model)
     probabilities = predictor(inputs)
     said = result.model(inputs)[:, 0] > 0

@@ -12,10 +12,7 @@ from cadis.models import own_model
     ("body", "sentence"),
     [
         ("def net(num_classes): return nn.Linear(4, num_classes)", ""),
-        (
-            "def net(height, num_classes): return nn.Linear(height, num_classes)",
-            "",
-        ),
+        ("def net(height, num_classes): return nn.Linear(height, num_classes)", ""),
         ("def net(): return nn.Linear(4, 7)", ""),
         ("class net(nn.Linear):\n def __init__(self): super().__init__(4, 7)", ""),
         ("def net(x): return nn.Linear(4, 7)", "missing 1 required positional argument: 'x'"),

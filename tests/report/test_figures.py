@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 
 from cadis.algorithm.methods import CADIS, METHODS, FedAvg
 from cadis.analysis import read_results
-from cadis.experiment import grid_variants, parse_grid
 from cadis.report import draw_figures
 from cadis.report.figures.cluster_weights import voices
 from cadis.report.figures.curves import client_loss, plot_spread, spread_of, trailing
@@ -17,7 +16,6 @@ from cadis.report.figures.models import model_accuracy, model_names, model_parti
 from cadis.report.figures.studies import draw_sweep
 from cadis.report.style import Look, looks, method_look
 from cadis.server import ModelRecord, RoundRecord
-from cadis.store import Study, StudyFolder
 from cadis.store.observations import told_scalars
 from fabricated import (
     with_clock,
@@ -26,24 +24,13 @@ from fabricated import (
     with_models,
     write_run,
     write_study,
+    write_sweep,
 )
 
 EVERYTHING = {
     "accuracy", "accuracy-10-rounds", "accuracy-rare", "clients", "clients-rounds", "clusters",
     "confusion", "convergence", "federation", "flow", "similarity", "time", "voice",
 }  # fmt: skip
-
-
-def write_sweep(path: Path, *grid: str) -> StudyFolder:
-    folder, options = StudyFolder(path), {"rounds": 12}
-    variants = grid_variants(parse_grid(grid), {}, options)
-    parameters = tuple(parse_grid(grid))
-    folder.write(Study("sweep", variants, (0, 1), "cadis sweep", parameters=parameters))
-    for number, variant in enumerate(variants):
-        for seed in (0, 1):
-            place = folder.run_folder(variant, seed).path
-            write_run(place, CADIS(), seed, level=0.5 + 0.05 * number)
-    return folder
 
 
 def test_a_comparison_has_all_figures_as_png_and_pdf(tmp_path: Path) -> None:

@@ -11,12 +11,10 @@ from matplotlib.figure import Figure
 
 from cadis.algorithm.methods import CADIS, METHODS
 from cadis.analysis import read_results
-from cadis.experiment import grid_variants, parse_grid
 from cadis.report import draw_figures
 from cadis.report.figures.clusters import flow
 from cadis.report.style import figure, legend_below
 from cadis.server import RoundRecord
-from cadis.store import Study, StudyFolder
 from fabricated import (
     with_clock,
     with_few_tests,
@@ -24,6 +22,7 @@ from fabricated import (
     with_models,
     write_run,
     write_study,
+    write_sweep,
 )
 from legibility import flaws, saved_figures, texts
 
@@ -60,17 +59,7 @@ def with_everything(record: RoundRecord) -> RoundRecord:
 
 
 def sweep(path: Path, *grid: str) -> Path:
-    """A sweep over some parameters."""
-    folder, options = StudyFolder(path), {"rounds": 3}
-    variants = grid_variants(parse_grid(grid), {}, options)
-    folder.write(
-        Study("sweep", variants, (0, 1), "cadis sweep", parameters=tuple(parse_grid(grid)))
-    )
-    for number, variant in enumerate(variants):
-        for seed in (0, 1):
-            place = folder.run_folder(variant, seed).path
-            write_run(place, CADIS(), seed, level=0.95 + 0.01 * number, rounds=3)
-    return path
+    return write_sweep(path, *grid, rounds=3, levels=(0.95, 0.01)).path
 
 
 FEW = {"fedavg": 0.2, "cadis": 1.0, "singleset": 1.0}

@@ -4,22 +4,18 @@ import pytest
 import torch
 from rich.console import Console
 
-import cadis
 from cadis.algorithm import Method
 from cadis.algorithm.methods import CADIS, CADISPaper, FedAvg
 from cadis.analysis import RunData, read_results
 from cadis.report import draw_figures, run_progress, summary_table
 from cadis.store import RunFolder
 from cadis.store.observations import clusters_of
-from support import small_federation, small_model
+from support import run_small
 
 
 def finished(folder: Path, method: Method, clusters: list[int] | None) -> RunFolder:
-    federation = small_federation()
-    clients = [(client.inputs, client.labels) for client in federation.clients]
-    test = federation.test.inputs, federation.test.labels
     options = {"per_round": 3, "workers": 1, "epochs": 2, "lr": 0.1, "true_clusters": clusters}
-    cadis.run(small_model(), clients, test, rounds=4, method=method, out=folder, **options)  # type: ignore[arg-type]
+    run_small(rounds=4, method=method, out=folder, **options)
     return RunFolder(folder)
 
 
@@ -71,14 +67,11 @@ def test_summary_table_tells_the_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress_tells_rounds_and_accuracy(terminal: bool, tmp_path: Path) -> None:
     console = Console(width=90, record=True, force_terminal=terminal)
-    federation = small_federation()
-    clients = [(client.inputs, client.labels) for client in federation.clients]
-    test = federation.test.inputs, federation.test.labels
     with run_progress(console, 3) as (on_round, callbacks):
         callbacks.progress("reading pictures", 3, 4)
         callbacks.progress("downloading", 5, 0)  # nobody knows how much there is
         callbacks.say("Skipped x.")
-        cadis.run(small_model(), clients, test, rounds=3, workers=1, on_round=on_round)
+        run_small(rounds=3, workers=1, on_round=on_round)
     text = console.export_text()
     assert "reading pictures" in text
     assert "downloading" in text

@@ -74,13 +74,6 @@ def test_a_large_similarity_is_read_exactly_and_is_no_single_number() -> None:
     assert told_scalars(after) == ["own"]
 
 
-def test_a_large_matrix_in_plain_text_is_read_as_it_was_written_before() -> None:
-    rows = [[round(value, 6) for value in row] for row in symmetric(40).tolist()]
-    content = record(40, similarity=rows).to_json()
-    found = similarity_of(read(json.loads(json.dumps(content))))
-    assert torch.equal(found, torch.tensor(rows))  # type: ignore[arg-type]
-
-
 def test_an_array_is_read_however_it_is_stored() -> None:
     told = record(3, clusters=[0, 1, 1], gaps=[[1.0, None]], large=numbers(symmetric(40)), one=2)
     assert told.array("clusters").tolist() == [0, 1, 1]  # type: ignore[union-attr]

@@ -1,6 +1,5 @@
 """Stored rounds: what is kept, what is gone on from, and what becomes of damaged files."""
 
-import json
 import shutil
 from collections.abc import Callable
 from contextlib import closing
@@ -20,6 +19,7 @@ from cadis.server import RoundResult, RunState
 from cadis.store import DamagedError, RunFolder, RunWriter, read_tensors, store_tensors
 from support import (
     run_rounds,
+    run_small,
     same,
     small_federation,
     small_model,
@@ -250,29 +250,6 @@ def test_a_staged_file_is_put_in_place_with_its_round_only(tmp_path: Path) -> No
     assert not [*folder.path.glob(".*.draft"), *folder.path.glob("checkpoint/.*.draft")]
 
 
-def test_a_run_from_before_there_were_manifests_goes_on(tmp_path: Path) -> None:
-    results = stopped(tmp_path / "run", FedDyn())
-    checkpoint, state = tmp_path / "run" / "checkpoint", results[-1].state
-    for path in checkpoint.glob("round-*.json"):
-        path.unlink()
-    index = {
-        "round": 3,
-        "state": "round-3.safetensors",
-        "clients": {str(n): file.name for n, file in state.client_files.items()},
-        "run": "",
-        "members": [],
-    }
-    (checkpoint / "checkpoint.json").write_text(json.dumps(index))
-    loaded, said, rounds = resumed(tmp_path / "run", results)
-    assert_same(loaded, state)
-    assert (said, rounds) == ([], 3)
-    for damage in ("{", "[]", json.dumps({"round": 1}), '{"state": "gone"}'):
-        (checkpoint / "round-3.json").unlink(missing_ok=True)
-        (checkpoint / "checkpoint.json").write_text(damage)
-        with pytest.raises(CadisError, match=r"checkpoint.json is damaged"):
-            resumed(tmp_path / "run", results)
-
-
 def test_a_full_disk_is_a_sentence_and_the_run_goes_on_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,33 +285,18 @@ def test_tensors_that_share_memory_are_stored_each(tmp_path: Path) -> None:
     assert all(torch.equal(found[name], tensor) for name, tensor in given.items())
 
 
-def test_what_differs_is_told_by_its_name(tmp_path: Path) -> None:
-    federation = small_federation()
-
-    def run(resume: bool, **parts: object) -> None:
-        cadis.run(
-            small_model(),
-            federation.clients,
-            federation.test,
-            rounds=1,
-            lr=0.1,
-            out=tmp_path / "run",
-            resume=resume,
-            **parts,  # type: ignore[arg-type]
-        )
-
-    run(False)
-    for parts, sentence in (
+@pytest.mark.parametrize(
+    ("parts", "sentence"),
+    [
         ({"method": CADIS(threshold=0.5)}, r"has cadis\.threshold = auto, not 0\.5"),
-        (
-            {"server_optimizer": "adam"},
-            "the server optimizer momentum, and .* adam",
-        ),
+        ({"server_optimizer": "adam"}, "the server optimizer momentum, and .* adam"),
         ({"transforms": ["clip"]}, "begun with no transforms, and you ask for the transforms clip"),
-        (
-            {"method": "fedavg"},
-            "with the method CADIS, and you ask for the method FedAvg",
-        ),
-    ):
-        with pytest.raises(CadisError, match=sentence):
-            run(True, **parts)
+        ({"method": "fedavg"}, "with the method CADIS, and you ask for the method FedAvg"),
+    ],
+)
+def test_what_differs_is_told_by_its_name(
+    parts: dict[str, object], sentence: str, tmp_path: Path
+) -> None:
+    run_small(rounds=1, lr=0.1, out=tmp_path / "run")
+    with pytest.raises(CadisError, match=sentence):
+        run_small(rounds=1, lr=0.1, out=tmp_path / "run", resume=True, **parts)

@@ -5,107 +5,86 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from cadis.cli import commands
 from cadis.errors import CadisError
 from cadis.store import RunFolder, is_locked
+from cli_support import refuse, succeed
 from processes import processes, wait_until
 
 QUICK = ["--rounds", "1", "--clients", "5", "--epochs", "1", "--workers", "1", "--model", "mlp"]
-
-
-def cadis(*arguments: object) -> Result:
-    return CliRunner().invoke(commands, list(map(str, arguments)))
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-def a_folder_of_the_users(folder: Path) -> None:
-    (folder / "config.toml").write_text('title = "x"')
-    (folder / "thesis.md").write_text("precious")
+NAMES = ("config.toml", "federation.json", "summary.json", "model.safetensors")
+USERS = {"config.toml": 'title = "x"', "thesis.md": "precious"}
 
 
-def a_users_options(folder: Path) -> None:
-    (folder / "config.toml").write_text('title = "x"')
+def fill(folder: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
 
 
-def a_finished_run_that_lost_its_history(folder: Path) -> None:
-    RunFolder(folder).claim().close()
-    for name in ("config.toml", "federation.json", "summary.json", "model.safetensors"):
-        (folder / name).write_text("days of work")
-    (folder / "history.jsonl").write_text("")
-
-
-def a_begun_run_with_a_users_notes(folder: Path) -> None:
-    RunFolder(folder).claim().close()
-    (folder / "config.toml").write_text("rounds = 3")
-    (folder / "checkpoint" / "notes.txt").write_text("precious")
-
-
-def a_begun_run_whose_options_are_elsewhere(folder: Path) -> None:
-    RunFolder(folder).claim().close()
-    (folder.parent / "options.toml").write_text("rounds = 3")
-    (folder / "config.toml").symlink_to(folder.parent / "options.toml")
-
-
-def a_run_with_rounds(folder: Path) -> None:
-    RunFolder(folder).claim().close()
-    (folder / "history.jsonl").write_text('{"round": 1}\n')
-
-
-def a_run_without_our_mark(folder: Path) -> None:
-    RunFolder(folder).claim().close()
-    (folder / "config.toml").write_text("rounds = 3")
-    (folder / ".cadis-run").unlink()
-
-
-def a_hidden_file(folder: Path) -> None:
-    (folder / ".important").write_text("precious")
-
-
-def a_users_checkpoint(folder: Path) -> None:
-    (folder / "checkpoint").mkdir()
-    (folder / "checkpoint" / "lock").write_text("the combination of my bicycle")
+def check_left_alone(folder: Path) -> None:
+    """A folder that is not ours to use is refused, and stays as it is."""
+    before = contents(folder.parent)
+    with pytest.raises(CadisError, match="choose another"):
+        RunFolder(folder).claim()
+    assert contents(folder.parent) == before
 
 
 @pytest.mark.parametrize(
-    "fill",
+    "files",
     [
-        a_folder_of_the_users,
-        a_users_options,
-        a_finished_run_that_lost_its_history,
-        a_begun_run_with_a_users_notes,
-        a_begun_run_whose_options_are_elsewhere,
-        a_run_with_rounds,
-        a_run_without_our_mark,
-        a_hidden_file,
-        a_users_checkpoint,
+        USERS,
+        {"config.toml": 'title = "x"'},
+        {".important": "precious"},
+        {"checkpoint/lock": "the combination of my bicycle"},
     ],
 )
-def test_what_is_not_ours_to_remove_stays(fill: Callable[[Path], None], tmp_path: Path) -> None:
-    folder = tmp_path / "s"
-    folder.mkdir()
-    fill(folder)
-    before = contents(tmp_path)
-    with pytest.raises(CadisError, match="choose another"):
-        RunFolder(folder).claim()
-    assert contents(tmp_path) == before
+def test_a_users_files_stay(files: dict[str, str], tmp_path: Path) -> None:
+    fill(tmp_path / "s", files)
+    check_left_alone(tmp_path / "s")
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        dict.fromkeys(NAMES, "days of work") | {"history.jsonl": ""},
+        {"config.toml": "rounds = 3", "checkpoint/notes.txt": "precious"},
+        {"history.jsonl": '{"round": 1}\n'},
+    ],
+    ids=["a finished run that lost its history", "a begun run with notes", "a run with rounds"],
+)
+def test_a_run_stays(files: dict[str, str], tmp_path: Path) -> None:
+    RunFolder(tmp_path / "s").claim().close()
+    fill(tmp_path / "s", files)
+    check_left_alone(tmp_path / "s")
+
+
+def test_a_run_without_our_mark_or_with_a_link_stays(tmp_path: Path) -> None:
+    for name in ("unmarked", "linked"):
+        RunFolder(tmp_path / name).claim().close()
+    fill(tmp_path, {"unmarked/config.toml": "rounds = 3", "options.toml": "rounds = 3"})
+    (tmp_path / "unmarked" / ".cadis-run").unlink()
+    (tmp_path / "linked" / "config.toml").symlink_to(tmp_path / "options.toml")
+    for name in ("unmarked", "linked"):
+        check_left_alone(tmp_path / name)
 
 
 def test_the_command_refuses_a_users_folder(tmp_path: Path) -> None:
-    a_folder_of_the_users(tmp_path)
+    fill(tmp_path, USERS)
     before = contents(tmp_path)
-    done = cadis("run", *QUICK, "--out", tmp_path)
-    assert done.exit_code == 2
-    assert done.stderr.startswith(f"cadis: The folder {tmp_path} is not empty; choose another")
+    done = refuse("run", *QUICK, "--out", tmp_path)
+    assert done.startswith(f"cadis: The folder {tmp_path} is not empty; choose another")
     assert contents(tmp_path) == before
 
 
@@ -134,29 +113,25 @@ def test_a_run_that_was_killed_at_its_beginning_makes_room(
 ) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("" if name.endswith("lock") else "half-written")
+    fill(folder, {name: "" if name.endswith("lock") else "half-written" for name in names})
     with closing(RunFolder(folder).claim()):
         assert contents(folder).keys() == {".cadis-run", "checkpoint/lock"}
 
 
 def test_killed_before_it_began_a_run_is_begun_by_the_same_command(tmp_path: Path) -> None:
     RunFolder(tmp_path / "run").claim().close()
-    done = cadis("run", "--resume", "--out", tmp_path / "run")
-    assert done.exit_code == 2
-    assert "There is no run in the folder" in done.stderr
-    assert "start it without resume" in done.stderr
-    assert cadis("run", *QUICK, "--out", tmp_path / "run").exit_code == 0
+    done = refuse("run", "--resume", "--out", tmp_path / "run")
+    assert "There is no run in the folder" in done
+    assert "start it without resume" in done
+    succeed("run", *QUICK, "--out", tmp_path / "run")
 
 
 def test_killed_before_who_has_what_is_written_a_run_is_resumed(tmp_path: Path) -> None:
-    assert cadis("run", *QUICK, "--out", tmp_path / "run").exit_code == 0
+    succeed("run", *QUICK, "--out", tmp_path / "run")
     folder, begun = tmp_path / "run", tmp_path / "begun"
     RunFolder(begun).claim().close()
     (begun / "config.toml").write_bytes((folder / "config.toml").read_bytes())
-    done = cadis("run", "--resume", "--out", begun)
-    assert done.exit_code == 0, done.stderr
+    succeed("run", "--resume", "--out", begun)
     name = "model.safetensors"
     assert (begun / name).read_bytes() == (folder / name).read_bytes()
 
@@ -174,9 +149,8 @@ def test_a_second_run_does_not_touch_a_live_one(tmp_path: Path) -> None:
                 ["run", *QUICK, "--seed", 5, "--out", folder.path],
                 ["run", "--resume", "--out", folder.path],
             ):
-                done = cadis(*second)
-                assert done.exit_code == 2
-                assert f"process {run.pid}" in done.stderr or "is not empty" in done.stderr
+                sentence = refuse(*second)
+                assert f"process {run.pid}" in sentence or "is not empty" in sentence
             assert (folder.path / "config.toml").read_bytes() == config
             wait_until(folder.has_rounds, "the first run goes on")
         finally:
@@ -208,12 +182,11 @@ def test_workers_end_with_their_run_in_the_middle_of_a_training(tmp_path: Path) 
 
 def test_a_summary_that_is_gone_is_told_and_written_again(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
-    assert cadis("run", *QUICK, "--out", folder.path).exit_code == 0
+    succeed("run", *QUICK, "--out", folder.path)
     summary = folder.path / "summary.json"
     before = folder.read_json("summary.json")
     summary.unlink()
-    done = cadis("report", folder.path)
-    assert done.exit_code == 2
-    assert done.stderr == f"cadis: {summary} is missing; resume the run, and it is written again.\n"
-    assert cadis("run", "--resume", "--out", folder.path).exit_code == 0
+    done = refuse("report", folder.path)
+    assert done == f"cadis: {summary} is missing; resume the run, and it is written again.\n"
+    succeed("run", "--resume", "--out", folder.path)
     assert folder.read_json("summary.json")["confusion"] == before["confusion"]

@@ -117,12 +117,6 @@ def test_a_copy_is_not_locked(tmp_path: Path) -> None:
         assert is_locked(tmp_path / "run" / "lock")
 
 
-def test_a_lock_of_an_older_release_is_taken_over(tmp_path: Path) -> None:
-    (tmp_path / "lock").write_text("12345678")
-    lock(tmp_path / "lock", "It").close()
-    assert (tmp_path / "lock").read_text() == f" {os.getpid()}"
-
-
 @pytest.mark.parametrize("content", [b"x", b"my notes", b"\x00\xff", b"12 monkeys"])
 def test_a_file_of_somebody_else_is_not_touched(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "lock"

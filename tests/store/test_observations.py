@@ -1,4 +1,4 @@
-"""What a method tells of clusters and similarities, by any method, in the form of any time."""
+"""Clusters and similarities in the records of rounds, whatever the method is."""
 
 import json
 from pathlib import Path
@@ -21,15 +21,6 @@ from cadis.store.observations import (
     unfit,
 )
 
-OLD: dict[str, Any] = {
-    "round": 1, "accuracy": 0.5, "loss": 1.5, "class_accuracy": [0.25, 0.75],
-    "participants": ["a", "b"], "clusters": [0, 1], "weights": [0.5, 0.5],
-    "similarity": [[1.0, 0.25], [0.25, 1.0]], "threshold": 0.7, "rejected": [],
-    "seconds": {"train": 1.0, "aggregate": 0.5, "evaluate": 0.25, "total": 2.0},
-    "client_accuracy": None, "capped": ["b"],
-}  # fmt: skip
-"""A line as it was written before methods told named arrays."""
-
 
 def told(number: int = 1, who: str = "abc", **report: Any) -> RoundRecord:
     weights, seconds = [1 / len(who)] * len(who), Seconds(1, 1, 1, 1)
@@ -40,41 +31,21 @@ def read(*lines: dict[str, Any]) -> list[RoundRecord]:
     return read_records("".join(f"{json.dumps(line)}\n" for line in lines).encode(), Path("h"))
 
 
-def test_an_old_line_is_read_with_its_arrays_in_the_report() -> None:
-    (record,) = read(OLD)
-    names = ("clusters", "similarity", "threshold")
-    expected: dict[str, Any] = {key: value for key, value in OLD.items() if key not in names}
-    expected |= {"seconds": Seconds(1.0, 0.5, 0.25, 2.0), "report": {n: OLD[n] for n in names}}
-    assert record == RoundRecord(**expected)
-    assert type(record) is RoundRecord
-    assert read(record.to_json()) == [record]  # in the form of today
-
-
-def test_an_old_line_of_a_method_without_clusters_reports_nothing() -> None:
-    (record,) = read(OLD | {"clusters": None, "similarity": None, "threshold": None})
-    assert record.report == {}
-
-
-def test_a_client_may_be_called_report() -> None:
-    (record,) = read(OLD | {"participants": ["report", "b"]})
-    assert clusters_of(record) == [0, 1]
-
-
-def test_a_run_may_have_been_begun_in_the_old_form_and_gone_on_in_the_new() -> None:
-    new = told(2, "ab", clusters=[0, 0], similarity=[[1, 0.75], [0.75, 1]], gamma=0.25)
-    history = read(OLD, new.to_json())
-    matrix = replay(history)
+def test_similarities_are_averaged_over_rounds() -> None:
+    first = told(1, "ab", clusters=[0, 1], similarity=[[1, 0.25], [0.25, 1]])
+    second = told(2, "ab", clusters=[0, 0], similarity=[[1, 0.75], [0.75, 1]], gamma=0.25)
+    matrix = replay(read(first.to_json(), second.to_json()))
     assert matrix is not None
     assert matrix.mean[0, 1] == (0.25 + 0.75) / 2
 
 
 @pytest.mark.parametrize(
     ("change", "place"),
-    [({"clusters": [0, "x"]}, "clusters.1"), ({"clusters": 3}, "clusters"), ({"more": 1}, "more")],
+    [({"weights": [0.5, "x"]}, "weights.1"), ({"report": 3}, "report"), ({"more": 1}, "more")],
 )
-def test_a_damaged_old_line_is_a_sentence(change: dict[str, Any], place: str) -> None:
+def test_a_damaged_line_is_a_sentence(change: dict[str, Any], place: str) -> None:
     with pytest.raises(CadisError, match=f"Line 1 of h is damaged: {place} "):
-        read(OLD | change)
+        read(told().to_json() | change)
 
 
 def test_what_has_the_known_names_and_shapes_is_understood() -> None:

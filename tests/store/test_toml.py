@@ -50,28 +50,6 @@ def test_an_experiment_is_read_back_as_it_was(text: str, number: float, seed: in
     assert resolve(tomllib.loads(to_toml(config.to_dict())), {}) == config
 
 
-def test_files_of_earlier_releases_are_read(tmp_path: Path) -> None:
-    written = """method = "cadis"
-dataset = "images:C:\\\\pills \\u00fc \\"x\\""
-data_dir = ""
-offline = false
-lr = 1e-05
-rounds = 80
-
-[cadis]
-threshold = 0.7
-bandwidth = "mean"
-
-[mc]
-ratio = [3, 3, 2, 1, 1]
-classes_per_cluster = "auto"
-"""
-    (tmp_path / "config.toml").write_text(written, encoding="utf-8")
-    config = resolve(read_toml(tmp_path / "config.toml"), {})
-    assert config.settings.dataset == 'images:C:\\pills ü "x"'
-    assert config.settings.lr == 1e-05
-
-
 @pytest.mark.parametrize("content", [b"lr = \xff", b"a = " + b"[" * 9000, b"x = " + b"9" * 5000])
 def test_what_is_no_toml_is_one_sentence(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_bytes(content)

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import TypeAlias
 
 from torture.devices import private_mounts
-from torture.outcomes import NOTE, Attack, Finding, Outcome, Trial
+from torture.outcomes import NOTE, Attack, Finding, Outcome, Trial, Verdict
 
 OnOutcome: TypeAlias = Callable[[Outcome], None]
 
@@ -116,7 +116,9 @@ class Campaign:
                 outcome: Outcome = job.answers.recv()
             except EOFError:
                 job.process.join()
-                return self._given_up(job, Finding("signal", f"exit code {job.process.exitcode}"))
+                timed_out = job.process.exitcode == -signal.SIGALRM
+                verdict: Verdict = "hang" if timed_out else "signal"
+                return self._given_up(job, Finding(verdict, f"exit code {job.process.exitcode}"))
             job.numbers.remove(outcome.number)
             job.since = time.monotonic()
             return [outcome]

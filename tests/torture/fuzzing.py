@@ -1,16 +1,20 @@
-"""Random and almost right input for everything that takes any."""
+"""Random and almost right input, by hypothesis, for everything that takes any."""
 
-import json
+import contextlib
 import os
 import resource
 import shutil
+import signal
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from random import Random
 
 import click
+from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
+from hypothesis import strategies as st
 
 from cadis.analysis import read_results
 from cadis.errors import CadisError, RunError
@@ -20,63 +24,63 @@ from torture.fuzzing_calls import own_files, python_call
 from torture.fuzzing_data import cifar, draw_base, idx, partition, pictures, pills, tensors
 from torture.fuzzing_options import command_line, option_file, options
 from torture.harm import harm
-from torture.mutation import mutated_json, to_json
+from torture.mutation import Draw, mutate_json
 from torture.outcomes import NOTE, Attack, Case, Finding, LostError, SilentChangeError, Trial
 from torture.victim import command, run_to_end
 
 _MEMORY = 8 << 30
 """Bytes of addresses that a trial may use beyond what is in use before."""
 
+_SECONDS = 30
+"""How long an input may take; then its process is ended."""
+
+_SETTINGS = settings(
+    max_examples=25,
+    deadline=None,
+    database=None,
+    derandomize=False,  # the seed is that of the trial
+    report_multiple_bugs=False,
+    phases=[Phase.generate, Phase.shrink],
+    suppress_health_check=list(HealthCheck),
+    verbosity=Verbosity.quiet,
+)
+
 _STUDY = ["compare", "--methods", "fedavg,cadis", "--seeds", "1", "--rounds", "2", "--epochs", "1"]
 _STUDY += ["--batch-size", "64", "--model", "mlp", "--workers", "1"]
 
 
-def run_folder(folder: Path, base: Path, random: Random) -> Case:
+class HarmError(Exception):
+    """An input does harm; hypothesis then looks for a simpler one."""
+
+
+def run_folder(folder: Path, base: Path, draw: Draw) -> Case:
     """A run's folder, of which a file says something else."""
-    return _changed("run", folder, base, random)
+    return _change_folder("run", folder, base, draw)
 
 
-def study_folder(folder: Path, base: Path, random: Random) -> Case:
+def study_folder(folder: Path, base: Path, draw: Draw) -> Case:
     """The same of a comparison."""
-    return _changed("study", folder, base, random)
+    return _change_folder("study", folder, base, draw)
 
 
-def _changed(name: str, folder: Path, base: Path, random: Random) -> Case:
+def _change_folder(name: str, folder: Path, base: Path, draw: Draw) -> Case:
     place = shutil.copytree(base / name, folder / name, ignore=shutil.ignore_patterns("figures"))
     texts = [p for p in sorted(place.rglob("*")) if p.suffix in (".json", ".jsonl", ".toml")]
-    file = random.choice([*texts, *place.glob("study.json")])
-    how = "other JSON in"
-    if file.suffix == ".toml" or random.random() < 0.4:
-        how = harm(file, random)
-    elif file.suffix == ".jsonl":
-        lines = file.read_bytes().splitlines()
-        line = random.randrange(len(lines))
-        lines[line] = to_json(mutated_json(json.loads(lines[line]), random))
-        file.write_bytes(b"\n".join(lines) + b"\n")
+    file, how = draw(st.sampled_from([*texts, *place.glob("study.json")])), "other JSON in"
+    if file.suffix == ".toml" or draw(st.integers(0, 4)) < 2:
+        how = harm(file, draw(st.randoms(use_true_random=False)))
     else:
-        file.write_bytes(to_json(mutated_json(json.loads(file.read_text()), random)))
+        lines = file.read_bytes().splitlines() if file.suffix == ".jsonl" else [file.read_bytes()]
+        line = draw(st.integers(0, len(lines) - 1))
+        lines[line] = mutate_json(lines[line], draw)
+        file.write_bytes(b"\n".join(lines) + b"\n")
     what = f"{how} {file.relative_to(place)}"
     return what, lambda: page_data(read_results([place]))
 
 
-_TARGETS: tuple[Callable[[Path, Path, Random], Case], ...] = (
-    idx,
-    cifar,
-    pictures,
-    pills,
-    tensors,
-    partition,
-    option_file,
-    options,
-    command_line,
-    python_call,
-    run_folder,
-    study_folder,
-    tensors,
-    options,
-    option_file,
-    own_files,
-)
+_READERS = (idx, cifar, pictures, pills, tensors, tensors, partition, run_folder, study_folder)
+_TAKERS = (option_file, option_file, options, options, command_line, python_call, own_files)
+_TARGETS: tuple[Callable[[Path, Path, Draw], Case], ...] = (*_READERS, *_TAKERS)
 
 
 def prepare(base: Path) -> None:
@@ -89,22 +93,37 @@ def prepare(base: Path) -> None:
 
 
 def attempt(trial: Trial) -> tuple[str, Finding]:
-    """Give one thing something."""
+    """Give one thing many inputs; of those that do harm, report the simplest."""
     _limit_memory()
-    target, random = _TARGETS[trial.number % len(_TARGETS)], trial.random
-    cache = os.environ.get("XDG_CACHE_HOME")
-    what, action = target(trial.folder, trial.base, random)
-    what = f"{target.__name__}: {what}".encode("utf-8", "backslashreplace").decode()
-    (trial.folder / NOTE).write_text(what, encoding="utf-8")
-    try:
-        return what, _taken(action)
-    finally:
-        os.environ.pop("XDG_CACHE_HOME", None)
-        os.environ |= {"XDG_CACHE_HOME": cache} if cache else {}
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    target = _TARGETS[trial.number % len(_TARGETS)]
+    folder, found = trial.folder / "input", list[Finding]()
+    os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
+
+    @seed(f"{trial.seed} {trial.number}")
+    @settings(_SETTINGS)
+    @given(st.data())
+    def examine(data: st.DataObject) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        what, action = target(folder, trial.base, data.draw)
+        what = f"{target.__name__}: {what}".encode("utf-8", "backslashreplace").decode()
+        (trial.folder / NOTE).write_text(what, encoding="utf-8")
+        signal.alarm(_SECONDS)
+        found.append(_judge(action))
+        signal.alarm(0)
+        if not found[-1].good:
+            raise HarmError
+
+    with contextlib.suppress(HarmError):
+        examine()
+    others = Counter(finding.verdict for finding in found[:-1] if finding.good)
+    what = (trial.folder / NOTE).read_text(encoding="utf-8")
+    return what, replace(found[-1], others=others)
 
 
-def _taken(action: Callable[[], object]) -> Finding:
-    """What comes of an input."""
+def _judge(action: Callable[[], object]) -> Finding:
+    """Give an input to what takes it, and judge what comes of it."""
     try:
         action()
     except (CadisError, RunError, click.ClickException) as error:
@@ -139,9 +158,8 @@ def _limit_memory() -> None:
 ATTACK = Attack(
     name="fuzzing",
     title="random and almost right input for readers, options, commands and cadis.run",
-    trials=10_000,
-    quick=tuple(range(160)),
+    trials=400,
+    quick=tuple(range(len(_TARGETS))),
     prepare=prepare,
     attempt=attempt,
-    patience=30,
 )

@@ -1,7 +1,7 @@
 """What may come of a trial, and what an attack is."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Literal, TypeAlias
@@ -34,10 +34,12 @@ class Finding:
     Attributes:
         verdict: in a word.
         why: the sentence that was said, or what differs.
+        others: how many more inputs of the trial had which good verdict.
     """
 
     verdict: Verdict
     why: str = ""
+    others: Mapping[Verdict, int] = field(default_factory=dict)
 
     @property
     def good(self) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from rich.table import Table
 
-from torture.outcomes import GOOD, Attack, Outcome
+from torture.outcomes import GOOD, Attack, Outcome, Verdict
 
 _COLUMNS = ("attack", "trials", "the same end", "told", "taken", "failed", "minutes")
 _BEGIN, _END = "<!-- make torture writes this -->", "<!-- until here -->"
@@ -37,16 +37,24 @@ class Row:
         """The trials that did harm."""
         return [outcome for outcome in self.outcomes if not outcome.finding.good]
 
+    @property
+    def verdicts(self) -> Counter[Verdict]:
+        """How often there was which verdict."""
+        counted = Counter(outcome.finding.verdict for outcome in self.outcomes)
+        for outcome in self.outcomes:
+            counted.update(outcome.finding.others)
+        return counted
+
     def cells(self) -> list[str]:
         """As the table has it."""
         name = f"{self.attack.name}: {self.attack.title}"
         if self.skipped is not None:
             return [name, f"skipped: {self.skipped}", *[""] * 5]
-        verdicts = Counter(outcome.finding.verdict for outcome in self.outcomes)
+        verdicts = self.verdicts
         bad = ", ".join(f"{n} {verdict}" for verdict, n in verdicts.items() if verdict not in GOOD)
         good = [f"{verdicts[verdict]:,}" if verdicts[verdict] else "" for verdict in GOOD]
         minutes = f"{self.seconds / 60:.1f}"
-        return [name, f"{len(self.outcomes):,}", *good, bad or "0", minutes]
+        return [name, f"{verdicts.total():,}", *good, bad or "0", minutes]
 
 
 def on_screen(rows: Sequence[Row]) -> Table:
@@ -63,7 +71,8 @@ def markdown(rows: Sequence[Row], seed: int) -> str:
     """The table for the documentation, and what it was made on."""
     lines = ["| " + " | ".join(_COLUMNS) + " |", "| --- |" + " ---: |" * (len(_COLUMNS) - 1)]
     lines += ["| " + " | ".join(row.cells()) + " |" for row in rows]
-    trials, failed = (sum(map(len, each)) for each in _trials_and_failures(rows))
+    trials = sum(row.verdicts.total() for row in rows)
+    failed = sum(len(row.failed) for row in rows)
     versions = f"Python {platform.python_version()}, torch {torch.__version__}"
     lines += ["", f"{trials:,} trials, {failed:,} of them failed; seed {seed}, "]
     lines[-1] += f"{os.cpu_count()} cores, {platform.system()}, {versions}."
@@ -78,9 +87,3 @@ def write_markdown(path: Path, text: str) -> None:
     if not begin or not end:
         raise ValueError(f"{path} has no lines '{_BEGIN}' and '{_END}' to put the table between.")
     path.write_text(f"{before}{_BEGIN}\n{text}\n{_END}{after}", encoding="utf-8")
-
-
-def _trials_and_failures(
-    rows: Sequence[Row],
-) -> tuple[list[Sequence[Outcome]], list[Sequence[Outcome]]]:
-    return [row.outcomes for row in rows], [row.failed for row in rows]

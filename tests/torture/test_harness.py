@@ -6,18 +6,22 @@ import platform
 import shutil
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
+from torture import fuzzing
 from torture.campaign import Campaign
 from torture.disturbance import kill_myself, when_shown
 from torture.experiments import Experiment, difference, judge_end, left_over, undisturbed
 from torture.harm import ANY, OF_TEXT
+from torture.mutation import Draw
 from torture.operations import watch_operations
-from torture.outcomes import Attack, Finding, Trial
+from torture.outcomes import Attack, Case, Finding, Trial
 from torture.recovery import Recovery
 from torture.table import Row, markdown, write_markdown
 from torture.victim import command, run_to_end
@@ -161,6 +165,22 @@ def test_trials_that_die_or_hang_fail_and_the_others_go_on(tmp_path: Path) -> No
     assert again.what == outcomes[5].what
     (other,) = Campaign(attack, 1, tmp_path).fight([5], 1, lambda _: None)
     assert other.what != outcomes[5].what
+
+
+def _fail_above_ten(_folder: Path, _base: Path, draw: Draw) -> Case:
+    number = draw(st.integers(0, 1000))
+    return f"{number}", lambda: {n: n for n in range(11)}[number]
+
+
+def test_of_inputs_that_do_harm_the_simplest_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fuzzing, "_TARGETS", (_fail_above_ten, lambda *_: ("", signal.pause)))
+    monkeypatch.setattr(fuzzing, "_SECONDS", 1)
+    attack = replace(fuzzing.ATTACK, prepare=lambda _: None)
+    harm, hang = Campaign(attack, 0, tmp_path).fight([0, 1], 1, lambda _: None)
+    assert (harm.what, harm.finding.verdict) == ("_fail_above_ten: 11", "traceback")
+    assert hang.finding.verdict == "hang"
 
 
 def test_the_table_is_put_between_the_comments_of_a_page(tmp_path: Path) -> None:

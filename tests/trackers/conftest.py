@@ -4,13 +4,11 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import cadis
 from cadis.store import RunFolder
-from support import draw_picture, small_federation, small_model
+from support import draw_picture, run_small
 
 
 @pytest.fixture(autouse=True)
@@ -39,11 +37,8 @@ def _wandb_ends() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """A real run of four rounds, and a picture."""
-    federation = small_federation()
-    clients = [(client.inputs, client.labels) for client in federation.clients]
-    test = federation.test.inputs, federation.test.labels
     folder = tmp_path_factory.mktemp("runs") / "real"
-    options: dict[str, Any] = {"true_clusters": [0, 0, 0, 1, 2], "per_round": 3, "workers": 1}
-    cadis.run(small_model(), clients, test, rounds=4, lr=0.1, out=folder, **options)
+    options = {"true_clusters": [0, 0, 0, 1, 2], "per_round": 3, "workers": 1}
+    run_small(rounds=4, lr=0.1, out=folder, **options)
     draw_picture(folder / "figures" / "accuracy.png", colour=1, seed=0)
     return RunFolder(folder)

@@ -26,6 +26,7 @@ from tracker_support import (
     read_tensorboard,
     read_wandb,
     tensorboard_events,
+    track,
     wandb_all,
 )
 
@@ -38,18 +39,14 @@ def test_tensorboard_forgets_rounds_that_the_run_has_lost(
     finished: RunFolder, tmp_path: Path
 ) -> None:
     history, folder = finished.read_history(), tmp_path / "run"
-    with closing(opened("tensorboard", folder)) as tracker:
-        logged(tracker, [replace(record, accuracy=0.0) for record in history])
+    track("tensorboard", folder, [replace(record, accuracy=0.0) for record in history])
     (folder / "tracking.json").unlink()  # as in a folder from a backup
-    with closing(opened("tensorboard", folder)) as tracker:
-        logged(tracker, history)
+    track("tensorboard", folder, history)
     assert_same(read_tensorboard(folder), expected(history))
 
 
 def test_tensorboard_has_options_summary_and_pictures(finished: RunFolder, tmp_path: Path) -> None:
-    with closing(opened("tensorboard", tmp_path / "run")) as tracker:
-        logged(tracker, finished.read_history())
-        complete(tracker, finished)
+    track("tensorboard", tmp_path / "run", finished.read_history(), finished)
     events = tensorboard_events(tmp_path / "run")
     assert events.Tags()["images"] == ["figures/accuracy"]
     assert events.Images("figures/accuracy")[0].width == 24
@@ -64,9 +61,7 @@ def test_tensorboard_has_options_summary_and_pictures(finished: RunFolder, tmp_p
 
 
 def test_mlflow_has_options_summary_and_pictures(finished: RunFolder, tmp_path: Path) -> None:
-    with closing(opened("mlflow", tmp_path / "run")) as tracker:
-        logged(tracker, finished.read_history())
-        complete(tracker, finished)
+    track("mlflow", tmp_path / "run", finished.read_history(), finished)
     (run,) = mlflow_runs(tmp_path / "run")
     assert run.info.run_name == "a run"
     assert run.info.status == "FINISHED"
@@ -82,9 +77,7 @@ def test_mlflow_has_options_summary_and_pictures(finished: RunFolder, tmp_path: 
 
 
 def test_wandb_has_options_summary_and_pictures(finished: RunFolder, tmp_path: Path) -> None:
-    with closing(opened("wandb", tmp_path / "run")) as tracker:
-        logged(tracker, finished.read_history())
-        complete(tracker, finished)
+    track("wandb", tmp_path / "run", finished.read_history(), finished)
     (run,) = wandb_all(tmp_path / "run", "run")[:1]
     assert (run.display_name, run.run_group, run.project) == ("a run", "a group", "cadis")
     config = {item.key: json.loads(item.value_json) for item in run.config.update}
@@ -118,23 +111,18 @@ def test_mlflow_knows_which_runs_were_stopped(finished: RunFolder, tmp_path: Pat
 
 def test_wandb_knows_which_runs_were_stopped(finished: RunFolder, tmp_path: Path) -> None:
     history, folder = finished.read_history(), tmp_path / "run"
-    with closing(opened("wandb", folder)) as tracker:
-        logged(tracker, history[:2])
-    with closing(opened("wandb", folder)) as tracker:
-        logged(tracker, history)
-        complete(tracker, finished)
+    track("wandb", folder, history[:2])
+    track("wandb", folder, history, finished)
     assert [record.exit_code for record in wandb_all(folder, "exit")] == [1, 0]
     assert len({run.run_id for run in wandb_all(folder, "run")}) == 1
 
 
 def test_mlflow_begins_anew_where_the_run_is_unknown(finished: RunFolder, tmp_path: Path) -> None:
     history, folder = finished.read_history(), tmp_path / "run"
-    with closing(opened("mlflow", folder)) as tracker:
-        logged(tracker, history[:2])
+    track("mlflow", folder, history[:2])
     (tmp_path / "elsewhere").mkdir()
     shutil.move(folder, tmp_path / "elsewhere")
-    with closing(opened("mlflow", tmp_path / "elsewhere" / "run")) as tracker:
-        logged(tracker, history)
+    track("mlflow", tmp_path / "elsewhere" / "run", history)
     assert_same(read_mlflow(tmp_path / "elsewhere" / "run"), expected(history))
 
 
@@ -142,8 +130,7 @@ def test_mlflow_keeps_the_runs_of_a_study_together(finished: RunFolder, tmp_path
     study = StudyFolder(tmp_path / "runs" / "study")
     study.write(Study("compare", (), (), "cadis compare"))
     for variant in ("fedavg", "cadis"):
-        with closing(opened("mlflow", study.path / variant / "seed-0")) as tracker:
-            logged(tracker, finished.read_history()[:1])
+        track("mlflow", study.path / variant / "seed-0", finished.read_history()[:1])
     assert len(mlflow_runs(study.path)) == 2  # in runs/mlruns
 
 
@@ -154,8 +141,7 @@ def test_mlflow_goes_where_the_user_says(
     address = f"sqlite:///{tmp_path / 'shared' / 'mlruns' / 'mlflow.db'}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     history = finished.read_history()
-    with closing(opened("mlflow", tmp_path / "run")) as tracker:
-        logged(tracker, history)
+    track("mlflow", tmp_path / "run", history)
     assert not (tmp_path / "mlruns").exists()
     assert_same(read_mlflow(tmp_path / "shared" / "any"), expected(history))
 

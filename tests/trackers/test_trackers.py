@@ -22,6 +22,7 @@ from tracker_support import (
     mlflow_runs,
     opened,
     skip_without,
+    track,
 )
 
 pytestmark = pytest.mark.filterwarnings(  # MLflow has yet to follow SQLAlchemy 2.1
@@ -49,14 +50,9 @@ def test_a_resumed_run_goes_on_without_double_points(
     name: str, finished: RunFolder, tmp_path: Path
 ) -> None:
     history, folder = finished.read_history(), tmp_path / "run"
-    with closing(opened(name, folder)) as tracker:
-        logged(tracker, history[:2])
-    with closing(opened(name, folder, OPTIONS | {"rounds": 9})) as tracker:
-        logged(tracker, history)
-        complete(tracker, finished)
-    with closing(opened(name, folder)) as tracker:  # nothing is left to do
-        logged(tracker, history)
-        complete(tracker, finished)
+    track(name, folder, history[:2])
+    track(name, folder, history, finished, OPTIONS | {"rounds": 9})
+    track(name, folder, history, finished)  # nothing is left to do
     assert_same(READ[name](folder), expected(history))
 
 
@@ -108,18 +104,14 @@ def test_an_unknown_tracker_is_a_sentence(tmp_path: Path) -> None:
 COMPARISON = """
 import sys
 from pathlib import Path
-import cadis
 from cadis.trackers import open_tracker
-from support import small_federation, small_model
+from support import run_small
 
-federation = small_federation()
-clients = [(client.inputs, client.labels) for client in federation.clients]
-test = federation.test.inputs, federation.test.labels
 for seed in (1, 2):
     out = Path(sys.argv[2]) / str(seed)
     tracker = open_tracker(sys.argv[1], out, str(seed), "seeds", lambda: {"seed": seed})
-    result = cadis.run(
-        small_model(), clients, test, rounds=3, workers=2, seed=seed, out=out,
+    result = run_small(
+        rounds=3, workers=2, seed=seed, out=out,
         on_round=lambda done: tracker.log(done.record, [], "abcde"),
     )
     tracker.finish(result.summary, [])

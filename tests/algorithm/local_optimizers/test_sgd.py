@@ -11,7 +11,7 @@ from torch import Tensor
 
 import cadis
 from cadis.algorithm.local_optimizers import SGD
-from support import small_federation, small_model
+from support import run_small
 
 seeds = st.integers(0, 10**6)
 momenta = st.sampled_from([0.0, 0.5, 0.9])
@@ -133,18 +133,10 @@ class Halved(SGD):
 def test_a_step_of_a_derived_class_is_taken() -> None:
     assert SGD().is_plain
     assert not Halved().is_plain
-    federation = small_federation()
-    options: dict[str, Any] = {"rounds": 1, "epochs": 1, "workers": 1, "method": "fedavg"}
 
     def trained(optimizer: SGD, lr: float) -> Tensor:
-        found = cadis.run(
-            small_model(),
-            federation.clients,
-            federation.test,
-            lr=lr,
-            local_optimizer=optimizer,
-            **options,
-        )
+        given = {"local_optimizer": optimizer, "lr": lr, "method": "fedavg"}
+        found = run_small(rounds=1, epochs=1, workers=1, **given)
         return torch.cat([p.flatten() for p in found.model.parameters()]).detach()
 
     assert torch.allclose(trained(Halved(), 0.2), trained(SGD(), 0.1), atol=1e-6)
@@ -167,13 +159,5 @@ class Returned(SGD):
 
 
 def test_a_step_that_changes_nothing_is_told() -> None:
-    federation = small_federation()
     with pytest.raises(cadis.RunError, match=r"returned.step must change .* in place.* not a Tens"):
-        cadis.run(
-            small_model(),
-            federation.clients,
-            federation.test,
-            rounds=1,
-            workers=1,
-            local_optimizer=Returned(),
-        )
+        run_small(rounds=1, workers=1, local_optimizer=Returned())

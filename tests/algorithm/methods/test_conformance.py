@@ -3,24 +3,36 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-import cadis
 from cadis.algorithm import Aggregation, Defaults, Method, ServerRound, ServerState, Step, Training
-from cadis.algorithm.methods import FedAvg, FedProx
+from cadis.algorithm.methods import (
+    CFL,
+    FLHC,
+    IFCA,
+    MOON,
+    BalanceFL,
+    CADISPaper,
+    FedAvg,
+    FedLC,
+    FedNTD,
+    FedProx,
+    FedRS,
+)
 from cadis.rng import generator_for
 from cadis.types import ClientUpdate, Message, ModelState, TensorState
+from fesem import FeSEM
 from support import (
     ALL_METHODS,
     models_after,
     run_rounds,
+    run_small,
     same,
-    small_federation,
     small_model,
     small_settings,
     view,
@@ -211,6 +223,33 @@ def test_slopes_that_are_known_are_those_of_the_penalty(method: Method) -> None:
         assert torch.equal(leaf, w)
 
 
+LIKE_FEDAVG = [
+    FedProx(mu=0),
+    FedLC(tau=0.0),
+    FedRS(alpha=1.0),
+    FedNTD(beta=0.0),
+    BalanceFL(0.0, balanced=False),
+    MOON(mu=0.0),
+    IFCA(num_models=1),
+    FeSEM(num_models=1),
+    CFL(eps1=1e-6),
+    FLHC(warmup=2, distance=2.0),
+    CADISPaper(threshold=1.0, threshold_max=1.0, distillation=0),
+]
+
+
+@pytest.mark.parametrize("method", LIKE_FEDAVG, ids=lambda method: method.name)
+def test_without_what_makes_it_another_it_is_fedavg(method: Method, tmp_path: Path) -> None:
+    """MOON's and IFCA's clients are never stacked, so that FedAvg's must not be either."""
+    settings = replace(small_settings(4), stack=method.name not in ("moon", "ifca"))
+    results, plain = (run_rounds(m, tmp_path, settings) for m in (method, FedAvg()))
+    (mine,), (theirs,) = models_after(results[-1]), models_after(plain[-1])
+    assert same(mine.parameters, theirs.parameters)
+    assert results[-1].record.weights == plain[-1].record.weights
+    if method.name == "cadis-paper":
+        assert all(result.record.report["clusters"] == [0, 1, 2] for result in results)
+
+
 def test_a_penalty_of_its_own_is_not_that_of_known_slopes(tmp_path: Path) -> None:
     """Who derives from FedProx and has another penalty trains with that."""
 
@@ -279,12 +318,10 @@ def test_any_number_of_workers_gives_the_same_bits(method: Method, tmp_path: Pat
 @each_method
 def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(method: Method, tmp_path: Path) -> None:
     """From the files alone, as after a crash: models, memories of the server and of clients."""
-    model, owned = small_model(), small_federation()
-    whole = cadis.run(model, owned.clients, owned.test, **options(method, tmp_path / "whole", 4))
-    cadis.run(model, owned.clients, owned.test, **options(method, tmp_path / "part", 2))
-    again = cadis.run(
-        model, owned.clients, owned.test, resume=True, **options(method, tmp_path / "part", 4)
-    )
+    given = {"per_round": 3, "epochs": 1, "batch_size": 4, "lr": 0.1, "seed": 7, "workers": 1}
+    whole = run_small(method=method, **given, rounds=4, out=tmp_path / "whole")
+    run_small(method=method, **given, rounds=2, out=tmp_path / "part")
+    again = run_small(method=method, **given, rounds=4, out=tmp_path / "part", resume=True)
     found, expected = (
         load_file(tmp_path / name / "model.safetensors") for name in ("part", "whole")
     )
@@ -292,17 +329,3 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(method: Method, tmp_path
     assert [(r.accuracy, r.participants, r.weights) for r in again.history] == [
         (r.accuracy, r.participants, r.weights) for r in whole.history
     ]
-
-
-def options(method: Method, out: Path, rounds: int) -> dict[str, Any]:
-    return {
-        "method": method,
-        "rounds": rounds,
-        "per_round": 3,
-        "epochs": 1,
-        "batch_size": 4,
-        "lr": 0.1,
-        "seed": 7,
-        "workers": 1,
-        "out": out,
-    }

@@ -12,8 +12,17 @@ from cadis.algorithm.methods import FedAT, FedAvg
 from cadis.algorithm.samplers import Uniform
 from cadis.algorithm.server_optimizers import Momentum
 from cadis.rng import generator_for
-from cadis.types import ClientId, ClientUpdate, ModelState
-from support import model_after, run_rounds, same, small_settings, state_of, step_of, update_of
+from cadis.types import ClientId, ClientUpdate
+from support import (
+    flat_model,
+    model_after,
+    run_rounds,
+    same,
+    small_settings,
+    state_of,
+    step_of,
+    update_of,
+)
 
 SECONDS: dict[ClientId, float] = {"a": 1.0, "b": 2.0, "c": 5.0, "d": 5.0, "e": 9.0, "f": 11.0}
 """Of three tiers: {a, b} takes 2 seconds, {c, d} takes 5, {e, f} takes 11."""
@@ -24,17 +33,8 @@ def round_of(seconds: dict[ClientId, float], number: int = 1) -> ServerRound:
         return torch.tensor([seconds[client] for client in clients], dtype=torch.float64)
 
     return ServerRound(
-        number,
-        (),
-        len(seconds),
-        generator_for(0),
-        clients=list(seconds),
-        seconds_of=seconds_of,
+        number, (), len(seconds), generator_for(0), clients=list(seconds), seconds_of=seconds_of
     )
-
-
-def model(*numbers: float) -> ModelState:
-    return ModelState(torch.tensor(numbers), torch.zeros(0), torch.zeros(0).long())
 
 
 def sent(method: FedAT, state: ServerState, client: ClientId) -> list[float]:
@@ -53,11 +53,11 @@ def step(
 
 def test_tiers_stale_models_and_weights_by_hand() -> None:
     """Ends at 2, 4, 5: the fast tier, the fast one again, then the middle one."""
-    method, state = FedAT(tiers=3), state_of(model(0.0))
+    method, state = FedAT(tiers=3), state_of(flat_model(0.0))
     known = round_of(SECONDS)
     assert method.candidates(known, state, list(SECONDS)) == ["a", "b"]
     made, state = step(
-        method, state, [update_of("a", 1, model(1.0)), update_of("b", 3, model(5.0))]
+        method, state, [update_of("a", 1, flat_model(1.0)), update_of("b", 3, flat_model(5.0))]
     )
     assert made.clock == 2.0
     assert made.weights.tolist() == [1 / 4, 3 / 4]
@@ -65,11 +65,11 @@ def test_tiers_stale_models_and_weights_by_hand() -> None:
     assert state.models["model"].parameters.tolist() == [first]
     assert (sent(method, state, "a"), sent(method, state, "d")) == ([first], [0.0])
     assert method.candidates(known, state, list(SECONDS)) == ["a", "b"]
-    made, state = step(method, state, [update_of("b", 3, model(6.0))])
+    made, state = step(method, state, [update_of("b", 3, flat_model(6.0))])
     assert made.clock == 4.0
     assert state.models["model"].parameters.tolist() == [6.0]
     assert method.candidates(known, state, list(SECONDS)) == ["c", "d"]
-    made, state = step(method, state, [update_of("d", 2, model(3.0))])
+    made, state = step(method, state, [update_of("d", 2, flat_model(3.0))])
     assert made.clock == 5.0
     expected = (1 * 6.0 + 2 * 3.0) / 3  # T is 2 and 1: the slower weighs by the faster's count
     assert state.models["model"].parameters.tolist() == pytest.approx([expected])
@@ -82,12 +82,12 @@ def test_tiers_stale_models_and_weights_by_hand() -> None:
 
 def test_the_papers_weights_when_all_tiers_have_ended() -> None:
     """T = (5, 2, 1): tiers weigh 1/8, 2/8 and 5/8."""
-    method, state = FedAT(tiers=3), state_of(model(0.0))
+    method, state = FedAT(tiers=3), state_of(flat_model(0.0))
     value = {"a": 8.0, "c": 16.0, "e": 24.0}
     ends: list[float] = []
     for _ in range(8):
         who = method.candidates(round_of(SECONDS), state, list(SECONDS))[0]
-        made, state = step(method, state, [update_of(who, 1, model(value[str(who)]))])
+        made, state = step(method, state, [update_of(who, 1, flat_model(value[str(who)]))])
         ends.append(made.clock or 0.0)
     assert ends == [2, 4, 5, 6, 8, 10, 10, 11]  # at 10 the faster tier is first
     assert made.report["tier_weights"].tolist() == [1 / 8, 2 / 8, 5 / 8]
@@ -111,36 +111,36 @@ def test_events_come_as_in_a_plain_simulation(tiers: int) -> None:
     timeline: list[tuple[int, set[ClientId]]] = []
     for quarter in range(1, 1200):
         timeline += [(quarter, members[t]) for t in slowest if quarter % round(4 * t) == 0]
-    method, state, known = FedAT(tiers=tiers), state_of(model(0.0)), round_of(seconds)
+    method, state, known = FedAT(tiers=tiers), state_of(flat_model(0.0)), round_of(seconds)
     for quarter, expected in timeline[:60]:
         chosen = method.candidates(known, state, list(seconds))
         assert set(chosen) == expected
-        made = method.aggregate(known, [update_of(chosen[0], 1, model(1.0))], state)
+        made = method.aggregate(known, [update_of(chosen[0], 1, flat_model(1.0))], state)
         assert made.clock == quarter / 4
         state = ServerState(made.models, made.memory)
 
 
 def test_who_is_not_there_and_who_joins_later() -> None:
-    method, state = FedAT(tiers=3), state_of(model(0.0))
-    _, state = step(method, state, [update_of("a", 1, model(1.0))])
+    method, state = FedAT(tiers=3), state_of(flat_model(0.0))
+    _, state = step(method, state, [update_of("a", 1, flat_model(1.0))])
     slow = ["e", "f"]  # nobody else is there, so that their tier is the next to end
     assert method.candidates(round_of(SECONDS), state, slow) == slow
-    made, state = step(method, state, [update_of("e", 1, model(1.0))])
+    made, state = step(method, state, [update_of("e", 1, flat_model(1.0))])
     assert made.clock == 11.0
-    made, _ = step(method, state, [update_of("a", 1, model(1.0))])
+    made, _ = step(method, state, [update_of("a", 1, flat_model(1.0))])
     assert made.clock == 11.0  # it was to end at 4, when nobody of it was there
     joined = SECONDS | {"g": 4.0, "h": 30.0}
     both = method.candidates(round_of(joined), state, ["g", "f"])
     assert both == ["g"]  # of the middle tier, which was to end at 5
     known = round_of(joined)
-    made = method.aggregate(known, [update_of("h", 1, model(1.0))], state)
+    made = method.aggregate(known, [update_of("h", 1, flat_model(1.0))], state)
     assert made.report["tier"].tolist() == [2]
     assert made.clock == 11.0 + 30.0  # the slowest tier waits for its slowest member
 
 
 def test_clients_of_one_time_are_one_tier() -> None:
     alike = round_of(dict.fromkeys(["x", "y", "z"], 7.0))
-    state = state_of(model(0.0))
+    state = state_of(flat_model(0.0))
     assert FedAT(tiers=3).candidates(alike, state, ["x", "y", "z"]) == ["x", "y", "z"]
 
 

@@ -2,14 +2,13 @@
 
 from dataclasses import replace
 from math import exp, log
-from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cadis.algorithm import Algorithm, Defaults, Method, Step
+from cadis.algorithm import Algorithm, Defaults, Step
 from cadis.algorithm.methods import BalanceFL, FedAvg, FedLC, FedNTD, FedRS
 from cadis.algorithm.tasks import Binary
 from cadis.data import Examples
@@ -19,9 +18,6 @@ from cadis.rng import generator_for
 from cadis.training import LocalSettings
 from support import (
     blobs,
-    model_after,
-    run_rounds,
-    same,
     small_model,
     train_locally,
     view,
@@ -117,16 +113,6 @@ def test_balancefl_draws_all_classes_alike() -> None:
     assert torch.equal(orders[3], BalanceFL().epoch_order(labels, generator_for(3)))
     everybody = BalanceFL(balanced=False).epoch_order(labels, generator_for(0))
     assert sorted(everybody.tolist()) == list(range(100))
-
-
-@pytest.mark.parametrize(
-    "method",
-    [FedLC(tau=0.0), FedRS(alpha=1.0), FedNTD(beta=0.0), BalanceFL(0.0, balanced=False)],
-    ids=lambda method: method.name,
-)
-def test_without_its_parameter_it_is_fedavg(method: Method, tmp_path: Path) -> None:
-    first, second = (run_rounds(m, tmp_path)[-1] for m in (method, FedAvg()))
-    assert same(model_after(first).parameters, model_after(second).parameters)
 
 
 def trained(method: Defaults, examples: Examples) -> tuple[Tensor, Tensor]:

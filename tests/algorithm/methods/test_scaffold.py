@@ -9,17 +9,15 @@ from torch.nn import functional as F
 
 from cadis.algorithm import ServerRound, ServerState, Step, Training
 from cadis.algorithm.methods import SCAFFOLD
-from cadis.models import FlatModel
 from cadis.rng import generator_for
-from cadis.training import batch_sizes
 from cadis.types import Message
 from support import (
+    check_like_plain_loop,
     flat_model,
-    model_after,
-    run_rounds,
+    gradients_of,
+    plain_batches,
     small_federation,
     small_model,
-    small_settings,
     update_of,
 )
 
@@ -66,20 +64,15 @@ def plain_scaffold(rounds: int, lr: float) -> nn.Module:
         changes: list[dict[str, Tensor]] = []
         for client, own in enumerate(clients):
             model.load_state_dict(x)
-            generator, steps = generator_for(7, "train", number, client), 0
-            torch.randint(2**62, (), generator=generator)
-            for _ in range(2):
-                order = torch.randperm(len(own), generator=generator)
-                for batch in order.split(batch_sizes(len(own), 4)):
-                    loss = F.cross_entropy(model(own.inputs[batch]), own.labels[batch])
-                    gradients = torch.autograd.grad(loss, list(model.parameters()))
-                    with torch.no_grad():
-                        for name, p, g in zip(names, model.parameters(), gradients, strict=True):
-                            p.sub_(lr * (g - controls[client][name] + c[name]))
-                    steps += 1
+            control, steps = controls[client], 0
+            for batch in plain_batches(own, number, client):
+                loss = F.cross_entropy(model(own.inputs[batch]), own.labels[batch])
+                for name, p, g in gradients_of(loss, model):
+                    p.sub_(lr * (g - control[name] + c[name]))
+                steps += 1
             y = {name: p.detach().clone() for name, p in model.named_parameters()}
-            after = {n: controls[client][n] - c[n] + (x[n] - y[n]) / (steps * lr) for n in names}
-            changes.append({n: after[n] - controls[client][n] for n in names})
+            after = {n: control[n] - c[n] + (x[n] - y[n]) / (steps * lr) for n in names}
+            changes.append({n: after[n] - control[n] for n in names})
             trained.append(y)
             controls[client] = after
         model.load_state_dict({n: torch.stack([y[n] for y in trained]).mean(0) for n in names})
@@ -88,9 +81,4 @@ def plain_scaffold(rounds: int, lr: float) -> nn.Module:
 
 
 def test_scaffold_is_what_a_plain_loop_does(tmp_path: Path) -> None:
-    settings = small_settings(rounds=3, per_round=5)
-    found = FlatModel(small_model())
-    found.load(model_after(run_rounds(SCAFFOLD(), tmp_path, settings)[-1]))
-    expected = plain_scaffold(rounds=3, lr=0.1)
-    for mine, theirs in zip(found.module.parameters(), expected.parameters(), strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+    check_like_plain_loop(SCAFFOLD(), plain_scaffold(rounds=3, lr=0.1), tmp_path)

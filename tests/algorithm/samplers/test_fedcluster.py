@@ -2,20 +2,15 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cadis.algorithm import Algorithm
-from cadis.algorithm.methods import CADIS, FedAvg
 from cadis.algorithm.samplers import FedCluster, SampledRound, SamplerRound, Uniform
 from cadis.rng import generator_for
 from cadis.types import ClientId, ClientUpdate, Message, TensorState, client_keys
-from support import model_after, run_rounds, same, small_settings
 
 Clusters = Callable[[Sequence[ClientId]], Tensor]
 
@@ -131,25 +126,3 @@ def test_clusters_that_change_do_not_stop_the_cycle() -> None:
     memory = dict(after(sampler, 5, [0, 3], memory))
     memory = dict(after(sampler, 6, [1], memory))
     assert chosen(6) == [2, 3, 5]  # both had one, this one longer ago
-
-
-def test_one_cluster_gives_the_model_of_uniform(tmp_path: Path) -> None:
-    one, other = (
-        run_rounds(Algorithm(FedAvg(), sampler=sampler), tmp_path)[-1]
-        for sampler in (FedCluster(num_clusters=1), Uniform())
-    )
-    assert same(model_after(one).parameters, model_after(other).parameters)
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("method", [FedAvg(), CADIS()])
-def test_turns_are_gone_on_with(tmp_path: Path, method: FedAvg, workers: int) -> None:
-    algorithm = Algorithm(method, sampler=FedCluster(num_clusters=3))
-    whole = run_rounds(algorithm, tmp_path, small_settings(rounds=6, per_round=2))
-    first = run_rounds(algorithm, tmp_path, small_settings(4, workers, per_round=2))
-    rest = run_rounds(
-        algorithm, tmp_path, small_settings(6, workers, per_round=2), start=first[-1].state
-    )
-    assert same(model_after(whole[-1]).parameters, model_after(rest[-1]).parameters)
-    told = [result.record.participants for result in first + rest]
-    assert told == [result.record.participants for result in whole]

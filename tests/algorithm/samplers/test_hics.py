@@ -11,20 +11,22 @@ from torch import Tensor, nn
 
 from cadis.algorithm import Algorithm, Method
 from cadis.algorithm.methods import CADIS, IFCA, FedAvg
-from cadis.algorithm.samplers import HiCS, SampledRound, SamplerRound, Uniform
+from cadis.algorithm.samplers import HiCS, SampledRound, SamplerRound
 from cadis.engine import Engine, Federation
 from cadis.errors import CadisError
 from cadis.rng import generator_for
 from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
 from parts_support import snapshot
-from support import blobs, model_after, models_after, run_rounds, same, small_model, small_settings
+from support import (
+    blobs,
+    flat_model,
+    run_rounds,
+    small_model,
+    small_settings,
+)
 
 WEIGHT, BIAS = slice(1, 5), slice(5, 7)
 """A classifier of two classes and two features, after one parameter of another layer."""
-
-
-def model_of(*parameters: float) -> ModelState:
-    return ModelState(torch.tensor(parameters), torch.zeros(0), torch.zeros(0).long())
 
 
 def sampled(
@@ -123,51 +125,49 @@ def test_the_draw_is_that_of_the_papers_loop() -> None:
 
 
 def ids(number: int) -> Tensor:
-    return HiCS().learn(
-        sampled({n: model_of(*[0.0] * 7) for n in range(number)}, model_of(*[0.0] * 7), (BIAS,)),
-        {},
-    )["clients"]
+    still = flat_model(*[0.0] * 7)
+    return HiCS().learn(sampled(dict.fromkeys(range(number), still), still, (BIAS,)), {})["clients"]
 
 
 def test_it_learns_the_update_of_the_bias_and_the_size() -> None:
-    before = model_of(9.0, 1.0, 2.0, 3.0, 4.0, 0.5, 0.25)
-    after = {3: model_of(0.0, 0.0, 0.0, 0.0, 0.0, 1.5, 0.0)}
+    before = flat_model(9.0, 1.0, 2.0, 3.0, 4.0, 0.5, 0.25)
+    after = {3: flat_model(0.0, 0.0, 0.0, 0.0, 0.0, 1.5, 0.0)}
     memory = HiCS().learn(sampled(after, before, (WEIGHT, BIAS)), {})
     assert memory["changes"].tolist() == [[1.0, -0.25]]
     assert memory["sizes"].tolist() == [13]
     kept = snapshot(memory)
-    again = {3: model_of(*[0.0] * 7), 8: before}
+    again = {3: flat_model(*[0.0] * 7), 8: before}
     newer = HiCS().learn(sampled(again, before, (WEIGHT, BIAS)), memory)
     assert newer["changes"].tolist() == [[-0.5, -0.25], [0.0, 0.0]]
     assert all(torch.equal(memory[name], tensor) for name, tensor in kept.items())
 
 
 def test_without_a_bias_it_learns_the_means_of_the_rows() -> None:
-    before, after = model_of(*[0.0] * 5), {0: model_of(7.0, 1.0, 2.0, -3.0, -1.0)}
+    before, after = flat_model(*[0.0] * 5), {0: flat_model(7.0, 1.0, 2.0, -3.0, -1.0)}
     memory = HiCS().learn(sampled(after, before, (WEIGHT,)), {})
     assert memory["changes"].tolist() == [[(1 + 2) / 2, (-3 - 1) / 2]]
 
 
 def test_one_output_tells_two_classes_apart() -> None:
-    before, after = model_of(0.0, 0.0, 1.0), {0: model_of(0.0, 0.0, 1.5)}
+    before, after = flat_model(0.0, 0.0, 1.0), {0: flat_model(0.0, 0.0, 1.5)}
     memory = HiCS().learn(sampled(after, before, (slice(0, 2), slice(2, 3)), outputs=1), {})
     assert memory["changes"].tolist() == [[-0.5, 0.5]]
 
 
 def test_a_model_without_a_classifier_layer_is_one_sentence() -> None:
-    before = model_of(1.0)
+    before = flat_model(1.0)
     with pytest.raises(CadisError, match="'hics' looks at the classifier layer"):
         HiCS().learn(sampled({0: before}, before, ()), {})
 
 
 def test_those_never_seen_come_first_and_the_other_seats_are_drawn() -> None:
     memory: TensorState = {}
-    before, seen = model_of(*[0.0] * 7), set[int]()
+    before, seen = flat_model(*[0.0] * 7), set[int]()
     for number in (1, 2, 3):
         chosen = {int(c) for c in HiCS().choose(in_round(number, wanted=3, clients=8), memory)}
         assert len(chosen) == 3
         assert len(chosen - seen) == min(3, 8 - len(seen))
-        after = {c: model_of(*[0.0] * 5, 0.1 * c, -0.1) for c in chosen}
+        after = {c: flat_model(*[0.0] * 5, 0.1 * c, -0.1) for c in chosen}
         memory = HiCS().learn(sampled(after, before, (WEIGHT, BIAS)), memory)
         seen |= chosen
     assert seen == set(range(8))
@@ -227,27 +227,3 @@ def test_what_is_remembered_is_small(tmp_path: Path) -> None:
     state = run_rounds(Algorithm(FedAvg(), sampler=HiCS()), tmp_path)[-1].state
     assert state.sampler["changes"].shape == (5, 5)  # clients, classes
     assert state.sampler["sizes"].shape == (5,)
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("method", [FedAvg(), IFCA()])
-def test_what_it_knows_is_gone_on_with(tmp_path: Path, method: Method, workers: int) -> None:
-    algorithm = Algorithm(method, sampler=HiCS())
-    whole = run_rounds(algorithm, tmp_path, small_settings(rounds=6, per_round=2))
-    first = run_rounds(algorithm, tmp_path, small_settings(4, workers, per_round=2))
-    rest = run_rounds(
-        algorithm, tmp_path, small_settings(6, workers, per_round=2), start=first[-1].state
-    )
-    for one, other in zip(models_after(whole[-1]), models_after(rest[-1]), strict=True):
-        assert same(one.parameters, other.parameters)
-    told = [result.record.participants for result in first + rest]
-    assert told == [result.record.participants for result in whole]
-
-
-def test_if_everybody_takes_part_it_is_uniform(tmp_path: Path) -> None:
-    settings = small_settings(per_round=5)
-    one, other = (
-        run_rounds(Algorithm(FedAvg(), sampler=sampler), tmp_path, settings)[-1]
-        for sampler in (HiCS(), Uniform())
-    )
-    assert same(model_after(one).parameters, model_after(other).parameters)

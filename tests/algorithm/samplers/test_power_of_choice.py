@@ -5,16 +5,15 @@ from itertools import pairwise
 from math import inf
 from pathlib import Path
 
-import pytest
 import torch
 
 from cadis.algorithm import Algorithm
-from cadis.algorithm.methods import CADIS, FedAvg
-from cadis.algorithm.samplers import PowerOfChoice, SampledRound, SamplerRound, Uniform
+from cadis.algorithm.methods import FedAvg
+from cadis.algorithm.samplers import PowerOfChoice, SampledRound, SamplerRound
 from cadis.rng import generator_for
 from cadis.types import ClientUpdate, Message, TensorState
 from parts_support import snapshot
-from support import model_after, run_rounds, same, small_settings
+from support import run_rounds, small_settings
 
 
 def learned(
@@ -94,25 +93,3 @@ def test_those_with_the_highest_last_loss_take_part(tmp_path: Path) -> None:
         lowest_chosen = min(known[int(client)] for client in after.participants)
         others = [known[client] for client in range(5) if client not in after.participants]
         assert lowest_chosen >= max(others)
-
-
-def test_if_everybody_takes_part_it_is_uniform(tmp_path: Path) -> None:
-    settings = small_settings(per_round=5)
-    one, other = (
-        run_rounds(Algorithm(CADIS(), sampler=sampler), tmp_path, settings)[-1]
-        for sampler in (PowerOfChoice(), Uniform())
-    )
-    assert same(model_after(one).parameters, model_after(other).parameters)
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_what_the_sampler_knows_is_gone_on_with(tmp_path: Path, workers: int) -> None:
-    algorithm = Algorithm(FedAvg(), sampler=PowerOfChoice(candidates=4))
-    whole = run_rounds(algorithm, tmp_path, small_settings(rounds=6, per_round=2))
-    first = run_rounds(algorithm, tmp_path, small_settings(3, workers, per_round=2))
-    rest = run_rounds(
-        algorithm, tmp_path, small_settings(6, workers, per_round=2), start=first[-1].state
-    )
-    assert same(model_after(whole[-1]).parameters, model_after(rest[-1]).parameters)
-    told = [result.record.participants for result in first + rest]
-    assert told == [result.record.participants for result in whole]

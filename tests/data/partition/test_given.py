@@ -84,16 +84,9 @@ def test_other_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(CadisError, match="not valid JSON"):
         read_partition(tmp_path / "p.json", 10, allow_overlap=False, minimum=1)
     (tmp_path / "p.json").write_text('{"a": [1]}')
-    for clusters in ('{"b": 0}', '{"a": 1.5}', f'{{"a": {2**64}}}'):
-        (tmp_path / "p.clusters.json").write_text(clusters)
-        with pytest.raises(CadisError, match="number of a cluster for each client"):
-            read_partition(tmp_path / "p.json", 10, allow_overlap=False, minimum=1)
-
-
-def test_a_name_of_many_digits_is_a_name(tmp_path: Path) -> None:
-    (tmp_path / "p.json").write_text(f'{{"{"9" * 5000}": [1]}}')
-    partition = read_partition(tmp_path / "p.json", 10, allow_overlap=False, minimum=1)
-    assert partition.client_ids == ("9" * 5000,)
+    (tmp_path / "p.clusters.json").write_text('{"b": 0}')
+    with pytest.raises(CadisError, match="number of a cluster for each client"):
+        read_partition(tmp_path / "p.json", 10, allow_overlap=False, minimum=1)
 
 
 def test_clusters_of_another_partition_do_not_stay(tmp_path: Path) -> None:
@@ -117,7 +110,7 @@ def test_given_by_the_data() -> None:
 
 
 def test_names_of_very_many_digits_stay_names(tmp_path: Path) -> None:
-    path, long = tmp_path / "p.json", "9" * 4400
+    path, long = tmp_path / "p.json", "9" * 5000
     path.write_text(json.dumps({long: [1], "2": [3]}))
     partition = read_partition(path, 10, allow_overlap=False, minimum=1)
     assert partition.client_ids == (long, "2")
@@ -132,7 +125,7 @@ def test_numbers_that_are_no_indices(content: str, tmp_path: Path) -> None:
         read_partition(tmp_path / "p.json", 10, allow_overlap=False, minimum=1)
 
 
-@pytest.mark.parametrize("cluster", [2**63, -(2**70), 1.5, True, "1", None])
+@pytest.mark.parametrize("cluster", [2**63, 2**64, -(2**70), 1.5, True, "1", None])
 def test_numbers_that_are_no_clusters(cluster: object, tmp_path: Path) -> None:
     (tmp_path / "p.json").write_text('{"a": [1]}')
     (tmp_path / "p.clusters.json").write_text(json.dumps({"a": cluster}))

@@ -6,7 +6,7 @@ import torch
 from sklearn.metrics import adjusted_rand_score
 
 from cadis.algorithm import Algorithm, ServerRound, Step
-from cadis.algorithm.methods import CADISPaper, FedAvg
+from cadis.algorithm.methods import CADISPaper
 from cadis.algorithm.methods.cadis import (
     SimilarityMatrix,
     cluster,
@@ -24,9 +24,7 @@ from cadis.training import LocalSettings
 from cadis.types import ClientUpdate, ModelState, TensorState
 from support import (
     blobs,
-    model_after,
     run_rounds,
-    same,
     small_model,
     state_of,
     train_locally,
@@ -104,14 +102,6 @@ def test_penalty_is_the_distillation_loss_per_sample() -> None:
     penalty = CADISPaper(distillation=0.3).penalty(step)
     assert penalty is not None
     assert penalty.item() == pytest.approx(0.3 * distillation_loss(student, teacher).item() / 5)
-
-
-def test_with_singletons_and_no_distillation_it_is_fedavg(tmp_path: Path) -> None:
-    alone = CADISPaper(threshold=1.0, threshold_max=1.0, distillation=0)
-    results = run_rounds(alone, tmp_path)
-    assert all(r.record.report["clusters"] == [0, 1, 2] for r in results)
-    fedavg = run_rounds(FedAvg(), tmp_path)
-    assert same(model_after(results[-1]).parameters, model_after(fedavg[-1]).parameters)
 
 
 def test_distillation_keeps_the_received_geometry() -> None:
@@ -212,20 +202,6 @@ def test_clusters_of_a_round_are_those_of_the_matrix_of_all_pairs(seed: int) -> 
         memory = result.memory
     assert found == seen_densely(rounds, method)
     assert len({len(set(clusters)) for clusters in found}) > 1
-
-
-def test_a_round_goes_on_from_the_dense_memory_of_before() -> None:
-    first, second, *_ = some_rounds(seed=0)
-    sparse = CADISPaper().aggregate(server_round(1), first, SENT).memory
-    dense = CADISPaper(scope="federation").aggregate(server_round(1), first, SENT).memory
-    assert "pair" not in dense
-    results = [
-        CADISPaper().aggregate(server_round(2), second, replace(SENT, memory=memory))
-        for memory in (sparse, dense)
-    ]
-    for name, tensor in results[0].memory.items():
-        assert torch.equal(results[1].memory[name], tensor), name
-    assert torch.equal(results[0].weights, results[1].weights)
 
 
 def test_in_a_round_nothing_is_remembered_of_pairs_that_never_met() -> None:

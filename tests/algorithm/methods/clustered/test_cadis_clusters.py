@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-import cadis
 from cadis.algorithm import Algorithm, ServerRound
 from cadis.algorithm.methods import CADIS, CADISClusters
 from cadis.algorithm.methods.cadis.cluster_participants import Grouping
@@ -14,7 +13,7 @@ from cadis.algorithm.samplers import Clusters
 from cadis.engine import Engine, Federation
 from cadis.rng import generator_for
 from cadis.server import RoundResult
-from support import blobs, planted, same, small_model, small_settings
+from support import blobs, check_same_end, planted, same, small_model, small_settings
 
 
 def run(
@@ -80,17 +79,5 @@ def test_where_everybody_is_alike_there_is_one_model(tmp_path: Path) -> None:
 
 
 def test_a_run_that_was_stopped_at_the_split_goes_on(tmp_path: Path) -> None:
-    owned = spread_out()
-
-    def go(rounds: int, out: str, resume: bool = False) -> cadis.RunResult:
-        options = {"per_round": 5, "epochs": 1, "lr": 0.1, "method": CADISClusters(warmup=2)}
-        where = {"out": tmp_path / out, "rounds": rounds, "resume": resume}
-        return cadis.run(small_model(), owned.clients, owned.test, **options, **where)  # type: ignore[arg-type]
-
-    whole = go(9, "whole")
-    at = next(record.round for record in whole.history if record.models)
-    for stop in (at - 1, at, at + 1):
-        go(stop, f"part-{stop}")
-        go(9, f"part-{stop}", resume=True)
-        stored = [tmp_path / name / "model.safetensors" for name in ("whole", f"part-{stop}")]
-        assert stored[0].read_bytes() == stored[1].read_bytes()
+    options = {"per_round": 5, "epochs": 1, "lr": 0.1}
+    check_same_end(CADISClusters(warmup=2), spread_out(), tmp_path, rounds=9, **options)

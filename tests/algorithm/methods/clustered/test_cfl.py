@@ -10,22 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-import cadis
 from cadis.algorithm import Aggregation, Algorithm, ServerRound, ServerState
-from cadis.algorithm.methods import CFL, FedAvg
+from cadis.algorithm.methods import CFL
 from cadis.algorithm.methods.cadis import ObservedPairs
 from cadis.algorithm.methods.clustered.cfl import acquainted, bipartition, followers, inner_products
 from cadis.algorithm.methods.clustered.cluster_tree import ClusterTree
 from cadis.engine import Engine, Federation
 from cadis.rng import generator_for
 from cadis.server import RoundResult
-from cadis.types import ClientUpdate, Message, ModelState
+from cadis.types import ClientUpdate, Message
 from support import (
     blobs,
-    model_after,
+    check_same_end,
+    flat_model,
     models_after,
     planted,
-    run_rounds,
     same,
     small_model,
     small_settings,
@@ -33,16 +32,12 @@ from support import (
 )
 
 
-def model_of(*parameters: float) -> ModelState:
-    return ModelState(torch.tensor(parameters), torch.zeros(0), torch.zeros(0).long())
-
-
 def one_round(method: CFL, state: ServerState, moved: dict[int, list[float]]) -> Aggregation:
     """A round in which clients move the model that they use by so much."""
     updates = []
     for client, change in moved.items():
         name = method.model_of(client, state)
-        trained = model_of(*(state.models[name].parameters + torch.tensor(change)).tolist())
+        trained = flat_model(*(state.models[name].parameters + torch.tensor(change)).tolist())
         updates.append(ClientUpdate(client, 10, Message({name: trained})))
     return method.aggregate(ServerRound(1, (), 9, generator_for(0)), updates, state)
 
@@ -82,7 +77,7 @@ def test_no_bipartition_is_better(number: int, seed: int, rounded: bool) -> None
 
 
 def test_inner_products_by_hand() -> None:
-    updates = [update_of(n, 1, model_of(*w)) for n, w in enumerate([(2.0, 1.0), (0.0, 5.0)])]
+    updates = [update_of(n, 1, flat_model(*w)) for n, w in enumerate([(2.0, 1.0), (0.0, 5.0)])]
     found = inner_products(updates, torch.tensor([1.0, 1.0]))
     assert found.tolist() == [[1 * 1 + 0 * 0, 1 * -1 + 0 * 4], [-1 * 1 + 4 * 0, 1 + 16]]
 
@@ -92,7 +87,7 @@ def test_thresholds_by_hand() -> None:
     changes = {0: [2.5, 0.0], 1: [-1.3, 0.0]}  # the mean is (2.5 - 1.3) / 2 = 0.6
     for eps1, eps2, splits in ((0.31, 1.2, True), (0.29, 1.2, False), (0.31, 1.3, False)):
         method = CFL(eps1, eps2)
-        state = method.init(model_of(0.0, 0.0), generator_for(0))
+        state = method.init(flat_model(0.0, 0.0), generator_for(0))
         state = following(state, one_round(method, state, {0: [0.0, 2.0], 1: [0.0, 2.0]}))
         assert state.memory["longest"].item() == pytest.approx(2)
         made = one_round(method, state, changes)
@@ -103,7 +98,7 @@ def test_thresholds_by_hand() -> None:
 def split_federation() -> tuple[CFL, ServerState]:
     """Two rounds of 0 to 3, of whom 0 and 1 go right in the second, 2 and 3 left; 4 was absent."""
     method = CFL()
-    state = method.init(model_of(0.0, 0.0), generator_for(0))
+    state = method.init(flat_model(0.0, 0.0), generator_for(0))
     state = following(state, one_round(method, state, {n: [0.0, 1.0] for n in range(4)}))
     changes = {0: [2.0, 0.1], 1: [2.0, 0.0], 2: [-2.0, 0.0], 3: [-2.0, 0.1]}
     return method, following(state, one_round(method, state, changes))
@@ -143,7 +138,7 @@ def test_who_was_absent_goes_down_the_tree() -> None:
 
 def test_a_split_takes_in_those_absent_who_have_met_everybody() -> None:
     method = CFL()
-    state = method.init(model_of(0.0, 0.0), generator_for(0))
+    state = method.init(flat_model(0.0, 0.0), generator_for(0))
     # 4 has met 0 to 3, and goes with 0; 5 has met nobody but 4, whom it is not like.
     first = {n: [0.3 if n in (0, 1, 4) else -0.3, 1.0] for n in range(5)}
     state = following(state, one_round(method, state, first))
@@ -187,13 +182,6 @@ def test_the_tree_comes_back_from_its_tensors() -> None:
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_without_a_split_it_is_fedavg_bit_for_bit(tmp_path: Path) -> None:
-    mine = run_rounds(CFL(eps1=1e-6), tmp_path, small_settings(4))[-1]
-    plain = run_rounds(FedAvg(), tmp_path, small_settings(4))[-1]
-    assert same(model_after(mine).parameters, model_after(plain).parameters)
-    assert mine.record.weights == plain.record.weights
-
-
 def contradicting() -> Federation:
     """Four clients tell the classes 0 and 1; two have them the wrong way round, as in the paper.
 
@@ -233,30 +221,5 @@ def test_what_one_model_can_serve_is_not_split(tmp_path: Path) -> None:
 
 
 def test_a_run_that_was_stopped_at_a_split_goes_on(tmp_path: Path) -> None:
-    results = run_contradicting(tmp_path / "found", 20)
-    at = next(r.record.round for r in results if len(r.state.server.models) > 1)
-    owned = contradicting()
-
-    def run(rounds: int, out: str, resume: bool = False) -> cadis.RunResult:
-        return cadis.run(
-            small_model(),
-            owned.clients,
-            owned.test,
-            rounds=rounds,
-            method=CFL(),
-            per_round=4,
-            epochs=2,
-            batch_size=4,
-            lr=0.1,
-            seed=7,
-            out=tmp_path / out,
-            resume=resume,
-        )
-
-    whole = run(at + 3, "whole")
-    for stop in (at - 1, at):
-        run(stop, f"part-{stop}")
-        again = run(at + 3, f"part-{stop}", resume=True)
-        stored = [tmp_path / name / "model.safetensors" for name in ("whole", f"part-{stop}")]
-        assert stored[0].read_bytes() == stored[1].read_bytes()
-        assert [r.client_models for r in again.history] == [r.client_models for r in whole.history]
+    options = {"per_round": 4, "epochs": 2, "batch_size": 4, "lr": 0.1, "seed": 7}
+    check_same_end(CFL(), contradicting(), tmp_path, rounds=20, **options)

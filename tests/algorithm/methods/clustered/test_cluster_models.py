@@ -10,12 +10,7 @@ from cadis.algorithm.methods.clustered.cluster_models import (
     assigned_model,
     averaged,
 )
-from cadis.types import ModelState
-from support import update_of
-
-
-def model_of(*parameters: float) -> ModelState:
-    return ModelState(torch.tensor(parameters), torch.zeros(0), torch.zeros(0).long())
+from support import flat_model, update_of
 
 
 def test_the_latest_value_of_each_client() -> None:
@@ -44,7 +39,7 @@ def test_everybody_uses_the_common_model_until_assigned() -> None:
 
 
 def test_means_of_several_models_by_hand() -> None:
-    updates = [update_of(n, 10 + 10 * n, model_of(float(n))) for n in range(4)]
+    updates = [update_of(n, 10 + 10 * n, flat_model(float(n))) for n in range(4)]
     models, weights = averaged(updates, ["b", None, "b", "a"])
     assert weights.tolist() == [10 / 40, 0, 30 / 40, 1]
     assert models["b"].parameters.tolist() == [(10 * 0 + 30 * 2) / 40]
@@ -55,7 +50,7 @@ def test_means_of_several_models_by_hand() -> None:
 def test_one_model_is_averaged_as_fedavg_does() -> None:
     chance = torch.Generator().manual_seed(0)
     numbers = torch.randn(3, 5, generator=chance)
-    updates = [update_of(n, 7 + n, model_of(*row.tolist())) for n, row in enumerate(numbers)]
+    updates = [update_of(n, 7 + n, flat_model(*row.tolist())) for n, row in enumerate(numbers)]
     models, weights = averaged(updates, ["model"] * 3)
     expected = example_weights([7, 8, 9])
     plain = mean_state([update.model for update in updates], expected)
@@ -68,8 +63,8 @@ def test_a_newcomer_is_assigned_and_not_averaged() -> None:
         "centres": torch.tensor([[1.0, 0.0], [0.0, 1.0]]),
         **Latest().put([0], torch.tensor([0])).to_tensors("assigned"),
     }
-    models = {name: model_of(0.0) for name in ("model", "cluster-0", "cluster-1")}
-    updates = [update_of(1, 5, model_of(9.0))]
+    models = {name: flat_model(0.0) for name in ("model", "cluster-0", "cluster-1")}
+    updates = [update_of(1, 5, flat_model(9.0))]
     made = aggregate_by_cluster(updates, torch.tensor([[0.2, 0.7]]), ServerState(models, memory))
     assert made.models == {}
     assert made.weights.tolist() == [0]

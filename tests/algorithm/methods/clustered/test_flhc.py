@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-import cadis
 from cadis.algorithm import Algorithm, ServerRound, ServerState
 from cadis.algorithm.methods import FLHC, FedAvg
 from cadis.algorithm.methods.clustered.cluster_models import Latest
@@ -13,8 +12,9 @@ from cadis.algorithm.methods.clustered.flhc import clusters_of_heads
 from cadis.engine import Engine
 from cadis.rng import generator_for
 from cadis.server import RoundResult
-from cadis.types import ModelState
 from support import (
+    check_same_end,
+    flat_model,
     model_after,
     planted,
     run_rounds,
@@ -47,14 +47,10 @@ def test_of_very_many_clients_some_are_clustered_and_all_are_assigned() -> None:
     assert found.labels(range(1500, 3000)).unique().tolist() == [1]
 
 
-def head_model(*parameters: float) -> ModelState:
-    return ModelState(torch.tensor(parameters), torch.zeros(0), torch.zeros(0).long())
-
-
 def test_the_latest_update_of_each_client_counts() -> None:
     """Client 0 turns; the body, the first parameter, is not looked at."""
     method, head = FLHC(warmup=2), (slice(1, 3),)
-    state = method.init(head_model(0.0, 0.0, 0.0), generator_for(0))
+    state = method.init(flat_model(0.0, 0.0, 0.0), generator_for(0))
     rounds = [
         {0: (5.0, 1.0, 0.0), 1: (5.0, 1.0, 0.0), 2: (5.0, 0.0, 1.0)},
         {0: (9.0, 0.0, 3.0)},  # on top of the mean of the first round
@@ -62,7 +58,7 @@ def test_the_latest_update_of_each_client_counts() -> None:
     for number, sent in enumerate(rounds, start=1):
         before = state.models["model"].parameters
         updates = [
-            update_of(n, 10, head_model(*(before + torch.tensor(change)).tolist()))
+            update_of(n, 10, flat_model(*(before + torch.tensor(change)).tolist()))
             for n, change in sent.items()
         ]
         told = ServerRound(number, head, 3, generator_for(0), num_outputs=1)
@@ -86,13 +82,6 @@ def test_before_the_end_of_the_warm_up_it_is_fedavg(tmp_path: Path) -> None:
     assert "clusters" not in mine.record.report
 
 
-def test_one_cluster_stays_fedavg(tmp_path: Path) -> None:
-    mine = run_rounds(FLHC(warmup=2, distance=2.0), tmp_path, small_settings(4))[-1]
-    plain = run_rounds(FedAvg(), tmp_path, small_settings(4))[-1]
-    assert list(mine.state.server.models) == ["model"]
-    assert same(model_after(mine).parameters, model_after(plain).parameters)
-
-
 def run_planted(folder: Path, method: FLHC, rounds: int) -> list[RoundResult]:
     settings = small_settings(rounds, per_round=4)
     engine = Engine(small_model(), planted(), Algorithm(method), settings, folder)
@@ -112,16 +101,5 @@ def test_it_finds_the_clusters(warmup: int, tmp_path: Path) -> None:
 
 
 def test_a_run_that_was_stopped_at_the_split_goes_on(tmp_path: Path) -> None:
-    owned = planted()
-
-    def run(rounds: int, out: str, resume: bool = False) -> None:
-        options = {"per_round": 3, "epochs": 1, "lr": 0.1, "method": FLHC(warmup=2)}
-        where = {"out": tmp_path / out, "rounds": rounds, "resume": resume}
-        cadis.run(small_model(), owned.clients, owned.test, **options, **where)  # type: ignore[arg-type]
-
-    run(5, "whole")
-    for stop in (1, 2, 3):
-        run(stop, f"part-{stop}")
-        run(5, f"part-{stop}", resume=True)
-        stored = [tmp_path / name / "model.safetensors" for name in ("whole", f"part-{stop}")]
-        assert stored[0].read_bytes() == stored[1].read_bytes()
+    options = {"per_round": 3, "epochs": 1, "lr": 0.1}
+    check_same_end(FLHC(warmup=2), planted(), tmp_path, rounds=5, **options)

@@ -1,6 +1,5 @@
 """Several global models, of which every client trains the one that fits it best."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,14 +7,14 @@ import torch
 
 import cadis
 from cadis.algorithm import Algorithm, ServerRound
-from cadis.algorithm.methods import IFCA, FedAvg
+from cadis.algorithm.methods import IFCA
 from cadis.algorithm.samplers import Clusters
 from cadis.engine import Engine
 from cadis.models import FlatModel
 from cadis.rng import generator_for
 from cadis.store import RunFolder
 from cadis.types import ModelState
-from support import model_after, planted, run_rounds, same, small_model, small_settings
+from support import planted, run_small, same, small_model, small_settings
 
 
 def test_initial_models_by_hand() -> None:
@@ -28,13 +27,6 @@ def test_initial_models_by_hand() -> None:
         expected = model.parameters + torch.randn(2, generator=chance) * deviation * 0.5
         torch.testing.assert_close(state.models[name].parameters, expected)
     assert torch.equal(state.models["model-0"].parameters, model.parameters)
-
-
-def test_one_model_is_fedavg(tmp_path: Path) -> None:
-    settings = replace(small_settings(), stack=False)  # IFCA's clients are trained one by one
-    mine = run_rounds(IFCA(num_models=1), tmp_path, settings)[-1].state.server
-    plain = model_after(run_rounds(FedAvg(), tmp_path, settings)[-1])
-    assert same(mine.models["model-0"].parameters, plain.parameters)
 
 
 def test_ifca_finds_the_clusters(tmp_path: Path) -> None:
@@ -77,20 +69,10 @@ def test_several_models_in_the_record(tmp_path: Path) -> None:
 
 
 def test_several_models_are_kept_and_gone_on_with(tmp_path: Path) -> None:
-    federation = planted()
-
     def run(rounds: int, out: str, resume: bool = False) -> cadis.RunResult:
-        return cadis.run(
-            small_model(),
-            federation.clients,
-            federation.test,
-            rounds=rounds,
-            method=IFCA(num_models=12),
-            per_round=4,
-            lr=0.1,
-            out=tmp_path / out,
-            resume=resume,
-        )
+        owned = {"clients": planted().clients, "test": planted().test, "out": tmp_path / out}
+        options = {"method": IFCA(num_models=12), "per_round": 4, "lr": 0.1}
+        return run_small(**owned, **options, rounds=rounds, resume=resume)
 
     whole = run(5, "whole")
     run(2, "part")
@@ -129,12 +111,8 @@ def test_the_clusters_that_a_sampler_sees(tmp_path: Path) -> None:
 
 def test_models_that_nobody_chose_are_kept_with_batch_norm(tmp_path: Path) -> None:
     """They begin with the same buffers, which a checkpoint cannot hold as one."""
-    owned, model = planted(), small_model(batch_norm=True)
-
-    def run(rounds: int, resume: bool = False) -> cadis.RunResult:
-        method = IFCA(num_models=4)
-        options = {"rounds": rounds, "method": method, "per_round": 2, "epochs": 1}
-        return cadis.run(model, owned.clients, owned.test, out=tmp_path, resume=resume, **options)  # type: ignore[arg-type]
-
-    run(1)
-    assert len(run(2, resume=True).history) == 2
+    owned = {"clients": planted().clients, "test": planted().test, "out": tmp_path}
+    options = {"method": IFCA(num_models=4), "per_round": 2, "epochs": 1, **owned}
+    model = small_model(batch_norm=True)
+    run_small(model=model, rounds=1, **options)
+    assert len(run_small(model=model, rounds=2, resume=True, **options).history) == 2

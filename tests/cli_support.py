@@ -1,0 +1,26 @@
+"""The command as a user types it, in this process."""
+
+from click.testing import CliRunner, Result
+
+from cadis.cli import commands
+
+
+def call(*arguments: object) -> Result:
+    """Run ``cadis`` with these arguments."""
+    return CliRunner().invoke(commands, [str(argument) for argument in arguments])
+
+
+def succeed(*arguments: object) -> str:
+    """Run a command that must succeed; return all that it says."""
+    result = call(*arguments)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def refuse(*arguments: object) -> str:
+    """Run a command that must be refused in one sentence; return the sentence."""
+    result = call(*arguments)
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.output
+    assert result.stderr.count("\n") == 1, result.stderr
+    return result.stderr
