@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import cadis
-from cadis.algorithm import Algorithm, LocalView, Method, Reply, ServerState, Step
+from cadis.algorithm import Algorithm, ClientOutput, LocalView, Method, ServerState, Step
 from cadis.algorithm.methods import METHODS
 from cadis.algorithm.tasks import Classification
 from cadis.data import Examples
@@ -82,7 +82,7 @@ def train_locally(
     memory: TensorState,
     settings: LocalSettings,
     generator: torch.Generator,
-) -> Reply:
+) -> ClientOutput:
     """A client's half of the first round; ``model`` holds the result."""
     message = Message({"model": received})
     parts = Algorithm(method), settings, 1, message, memory, generator

@@ -11,7 +11,15 @@ import torch
 from annotated_types import Gt, Le
 from torch import Tensor
 
-from cadis.algorithm import Defaults, Finished, ServerRound, ServerState, Step, Training, Weighing
+from cadis.algorithm import (
+    ClientOutput,
+    Defaults,
+    ServerRound,
+    ServerState,
+    Step,
+    Training,
+    Weighing,
+)
 from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
 
 
@@ -49,9 +57,9 @@ class FedCM(Defaults):
         """<(1 - alpha) / alpha * D, y>."""
         return (1 - self.alpha) / self.alpha * (step.tensors["direction"] @ step.parameters)
 
-    def finish(self, training: Training, received: Message, memory: TensorState) -> Finished:  # noqa: ARG002
+    def finish(self, training: Training, received: Message, memory: TensorState) -> ClientOutput:  # noqa: ARG002
         """Send K eta, the way that steps of length 1 would go."""
-        return Finished(
+        return ClientOutput(
             memory, scalars={"path": training.effective_steps * training.lr / self.alpha}
         )
 

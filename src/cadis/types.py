@@ -174,19 +174,34 @@ class Message:
         return cls({name: ModelState(**parts) for name, parts in models.items()}, tensors, scalars)
 
 
+@dataclass(frozen=True)
+class StoredFile:
+    """A file, and what it must hold.
+
+    Attributes:
+        name: its name within the folder that it is kept in.
+        sha256: the digest of its content; "" if it was written before digests were kept.
+    """
+
+    name: str
+    sha256: str
+
+
 @dataclass(frozen=True, repr=False)
 class ClientUpdate:
-    """What a client has sent back. Its own memory stays with it.
+    """What a client has sent back. Its own state stays with it.
 
     Attributes:
         client_id: who.
         num_examples: n_i, how many samples it has trained on.
         message: what it sent.
+        state_file: the file that holds the client's own state, where the server keeps that.
     """
 
     client_id: ClientId
     num_examples: int
     message: Message
+    state_file: StoredFile | None = None
 
     __repr__ = short_repr
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from cadis.algorithm import (
     Algorithm,
+    ClientOutput,
     Defaults,
-    Finished,
     ServerRound,
     ServerState,
     Training,
@@ -24,7 +24,7 @@ from cadis.algorithm.samplers import SamplerRound, Uniform
 from cadis.algorithm.tasks import Classification
 from cadis.algorithm.transforms import NormBound, TransformRound
 from cadis.errors import CadisError, RunError
-from cadis.server import Answer, check_answer, limited_counts
+from cadis.server import check_answer, limited_counts
 from cadis.server.validation import sorted_out
 from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
 from support import model_after, run_rounds, same, small_settings, state_of
@@ -71,10 +71,10 @@ class Hoarder(Defaults):
         model = super().broadcast(server_round, state, client)
         return Message(model.models, state.memory)
 
-    def finish(self, training: Training, received: Message, memory: TensorState) -> Finished:
+    def finish(self, training: Training, received: Message, memory: TensorState) -> ClientOutput:
         number = len(received.tensors)
         sent = {f"copy-{n}": training.trained * (n + 1) for n in range(3 * (number + 1))}
-        return Finished(memory, sent)
+        return ClientOutput(memory, sent)
 
     def weigh(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
@@ -113,27 +113,33 @@ GOOD = Message({"model": model(torch.ones(3))}, scalars={"received_accuracy": 0.
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (Answer(1, 5, GOOD), None),
-        (Answer(1, 0, GOOD), "it says that it has 0 samples"),
-        (Answer(1, 5, replace(GOOD, models={})), "it sent no model"),
-        (Answer(1, 5, Message({"x": GOOD.model})), "it sent a model 'x', which there is not"),
-        (Answer(1, 5, Message({"model": model(torch.ones(4))})), "its model has another size"),
-        (Answer(1, 5, replace(GOOD, scalars={})), "it did not send received_accuracy, which fed"),
+        (ClientUpdate(1, 5, GOOD), None),
+        (ClientUpdate(1, 0, GOOD), "it says that it has 0 samples"),
+        (ClientUpdate(1, 5, replace(GOOD, models={})), "it sent no model"),
+        (ClientUpdate(1, 5, Message({"x": GOOD.model})), "it sent a model 'x', which there is not"),
         (
-            Answer(1, 5, replace(GOOD, models={"model": model(torch.ones(3) / 0)})),
+            ClientUpdate(1, 5, Message({"model": model(torch.ones(4))})),
+            "its model has another size",
+        ),
+        (
+            ClientUpdate(1, 5, replace(GOOD, scalars={})),
+            "it did not send received_accuracy, which fed",
+        ),
+        (
+            ClientUpdate(1, 5, replace(GOOD, models={"model": model(torch.ones(3) / 0)})),
             "its model is infinite or not a number",
         ),
         (
-            Answer(1, 5, replace(GOOD, tensors={"extra": torch.ones(2) / 0})),
+            ClientUpdate(1, 5, replace(GOOD, tensors={"extra": torch.ones(2) / 0})),
             "its extra is infinite or not a number",
         ),
         (
-            Answer(1, 5, replace(GOOD, scalars={"received_accuracy": float("nan")})),
+            ClientUpdate(1, 5, replace(GOOD, scalars={"received_accuracy": float("nan")})),
             "its received_accuracy is infinite or not a number",
         ),
     ],
 )
-def test_answers_that_cannot_be_used(answer: Answer, reason: str | None) -> None:
+def test_answers_that_cannot_be_used(answer: ClientUpdate, reason: str | None) -> None:
     found = check_answer(answer, FedFA(), STATE)
     assert (found is None) if reason is None else str(found).startswith(reason)
 
@@ -207,8 +213,8 @@ def test_what_a_method_does_wrong_is_a_sentence(deed: str, sentence: str, tmp_pa
 
 
 def test_an_answer_unlike_the_others_is_left_out() -> None:
-    def answer(client: int, extra: Tensor) -> Answer:
-        return Answer(client, 5, replace(GOOD, tensors={"extra": extra}))
+    def answer(client: int, extra: Tensor) -> ClientUpdate:
+        return ClientUpdate(client, 5, replace(GOOD, tensors={"extra": extra}))
 
     answers = [answer(0, torch.ones(3)), answer(1, torch.ones(2)), answer(2, torch.zeros(3))]
     answers.append(answer(3, torch.ones(3).double()))

@@ -8,8 +8,9 @@ from typing import Any
 from cadis.algorithm import Algorithm, ServerState
 from cadis.algorithm.methods import FedAvg
 from cadis.models import FlatModel
-from cadis.server import Member, RoundRecord, RunState, Seconds, StoredFile
+from cadis.server import Member, RoundRecord, RunState, Seconds
 from cadis.store import RunFolder, RunWriter
+from cadis.types import StoredFile
 from support import small_model
 
 

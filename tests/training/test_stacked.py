@@ -11,7 +11,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cadis.algorithm import Algorithm, Defaults, LocalClient, Reply, ServerRound, ServerState, Step
+from cadis.algorithm import (
+    Algorithm,
+    ClientOutput,
+    Defaults,
+    LocalClient,
+    ServerRound,
+    ServerState,
+    Step,
+)
 from cadis.algorithm.local_optimizers import SGD
 from cadis.algorithm.methods import (
     CADIS,
@@ -111,7 +119,7 @@ class Confident(Defaults):
 class OwnLocal(Defaults):
     name: ClassVar[str] = "own-local"
 
-    def local(self, client: LocalClient) -> Reply:
+    def local(self, client: LocalClient) -> ClientOutput:
         return super().local(client)
 
 
@@ -166,9 +174,9 @@ def check_alike(
         together = replies_together(clients_of(*parts), stacked(module, len(owned)))
         for one, other in zip(alone, together, strict=True):
             check_close(vars(other.message.model), vars(one.message.model))
-            check_close(other.memory, one.memory)
+            check_close(other.state, one.state)
             assert other.message.scalars == pytest.approx(dict(one.message.scalars), rel=1e-4)
-        memories = [reply.memory for reply in alone]
+        memories = [output.state for output in alone]
 
 
 SETTINGS = LocalSettings(epochs=2, batch_size=4, lr=0.05)

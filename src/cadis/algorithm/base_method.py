@@ -1,6 +1,7 @@
-"""Both halves as plain federated averaging has them; a method overrides what it changes."""
+"""The base class of methods: federated averaging, of which a method overrides what it changes."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
@@ -10,16 +11,12 @@ from cadis.algorithm.about import About
 from cadis.algorithm.aggregation import example_weights, mean_state
 from cadis.algorithm.method import (
     Aggregation,
-    Calibration,
-    EpochOrder,
-    Finished,
+    ClientOutput,
     LocalClient,
     LocalView,
     Prepared,
-    Reply,
     ServerRound,
     ServerState,
-    Slopes,
     Step,
     Training,
     Weighing,
@@ -29,31 +26,66 @@ from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
 
 
 class Defaults:
-    """Plain local training, and the mean of the models by number of samples.
+    """Federated averaging: plain local training, and the mean of the models by number of samples.
 
-    A method overrides, on the client, ``prepare``, ``penalty`` and ``finish``, or the whole of
-    ``local``; besides, ``calibrate`` and ``epoch_order``, if the loss itself or the samples of an
-    epoch are others; on the server ``weigh``, or the whole of ``aggregate``. What it overrides on
-    the client, but for ``local``, never branches on a tensor's value, so that several clients can
-    be trained at once.
+    A method is a frozen dataclass of its parameters that derives from this class. State goes in and
+    comes out: a method keeps nothing itself, opens no file and names no device. It overrides what
+    it changes:
+
+    | where | override | to change |
+    | --- | --- | --- |
+    | client | ``penalty`` | the term that is added to the loss of a batch |
+    | client | ``calibrate`` | the logits that the loss is computed from |
+    | client | ``epoch_order`` | which samples an epoch uses, and in which order |
+    | client | ``prepare`` | what is computed from the received model before training |
+    | client | ``finish`` | what is sent besides the model, and what the client keeps |
+    | client | ``local`` | local training as a whole |
+    | server | ``init``, ``broadcast`` | the models and tensors that the server has and sends |
+    | server | ``weigh`` | the weight of each update |
+    | server | ``aggregate`` | aggregation as a whole |
+    | server | ``candidates`` | which clients may take part in a round |
+    | server | ``model_of``, ``clusters_of`` | the model and the cluster of a client |
+
+    Functions of the client, except ``local``, never branch on the value of a tensor, so that several
+    clients can be trained at once. A penalty is written once; it is differentiated by autograd.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> import torch
+        >>> import cadis
+        >>> from cadis.algorithm import Defaults, Weighing
+        >>> @dataclass(frozen=True)
+        ... class EqualDecay(Defaults):
+        ...     name = "equal-decay"
+        ...     mu: float = 0.01
+        ...     def penalty(self, step):  # weight decay, mu / 2 * ||w||^2
+        ...         return self.mu / 2 * step.parameters.square().sum()
+        ...     def weigh(self, server_round, updates, state):  # the same weight for every client
+        ...         return Weighing(torch.full((len(updates),), 1 / len(updates)), state.memory)
+        >>> x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+        >>> y = (x[:, 0] > 0).long()
+        >>> clients = [(x[:10], y[:10]), (x[10:40], y[10:40])]
+        >>> model, test = torch.nn.Linear(4, 2), (x[40:], y[40:])
+        >>> result = cadis.run(model, clients, test, rounds=2, method=EqualDecay(mu=0.1))
+        >>> result.history[-1].weights
+        [0.5, 0.5]
 
     Attributes:
-        penalty_stacks: whether the penalty itself takes several clients at once: every tensor of a
-            step with a dimension of clients before its own, and a number for each of them as the
-            result. Others are called by ``torch.func.vmap``, which takes longer.
-        needs_representation: whether clients look at what goes into the classifier layer, which
-            the model must then have: ``representation`` of a step or a view.
+        pools_clients: whether one client holds the data of all (centralised training).
+        compares_heads: whether the server uses the updates of the classifier layer.
+        needs_clock: whether the server must know how long clients take.
+        needs_scalars: names of the scalars that every update must contain.
+        needs_tensors: names of the tensors that every update must contain.
+        goes_with: names of the other parts that the method is meant to be used with, by kind.
+        needs_representation: whether clients use the inputs of the classifier layer, which the
+            model must then have.
         needs_class_outputs: whether the model must have an output for each class.
-        about: facts for whoever looks for it.
-        slopes_known: whether :meth:`penalty_slopes` tells the gradient of the penalty, which then
-            need not be found by differentiating; for a penalty on representations alone.
+        about: the method's paper, what it sends and what it keeps, as ``cadis methods`` shows it.
     """
 
     pools_clients: ClassVar[bool] = False
     compares_heads: ClassVar[bool] = False
     needs_clock: ClassVar[bool] = False
-    penalty_stacks: ClassVar[bool] = False
-    slopes_known: ClassVar[bool] = False
     needs_scalars: ClassVar[tuple[str, ...]] = ()
     needs_tensors: ClassVar[tuple[str, ...]] = ()
     goes_with: ClassVar[Mapping[str, str]] = {}
@@ -71,45 +103,22 @@ class Defaults:
         """Whether :meth:`prepare` wants a view of the data; it costs a pass over them."""
         return False
 
-    def local(self, client: LocalClient) -> Reply:
+    def local(self, client: LocalClient) -> ClientOutput:
         """Train the received model with this method's penalty."""
         model = client.received.model
         prepared = self.prepare(client.view(model)) if self.needs_view else Prepared()
-        hooks = *self.loss_hooks(), self._known_slopes()
-        training = client.train(model, self.penalty, prepared, *hooks)
-        return self.reply(client, prepared, training)
+        hooks = self.penalty, prepared, self.calibrate, self.epoch_order
+        return self.collect_output(client, prepared, client.train(model, *hooks))
 
-    def reply(self, client: LocalClient, prepared: Prepared, training: Training) -> Reply:
-        """Client: what to send and what to remember, of what local training came to."""
-        finished = self.finish(training, client.received, client.memory)
+    def collect_output(
+        self, client: LocalClient, prepared: Prepared, training: Training
+    ) -> ClientOutput:
+        """Client: what to send and what to keep, after local training."""
+        output = self.finish(training, client.received, client.memory)
         scalars = {key: float(value) for key, value in prepared.scalars.items()}
-        scalars |= {"train_loss": training.loss, **finished.scalars}
-        name = client.received.model_name
-        return Reply(Message({name: training.model}, finished.tensors, scalars), finished.memory)
-
-    def loss_hooks(self) -> tuple[Calibration | None, EpochOrder | None]:
-        """Client: :meth:`calibrate` and :meth:`epoch_order`, each None unless it is overridden."""
-        kind = type(self)
-        calibrates = kind.calibrate is not Defaults.calibrate
-        orders = kind.epoch_order is not Defaults.epoch_order
-        return self.calibrate if calibrates else None, self.epoch_order if orders else None
-
-    def _known_slopes(self) -> Slopes | None:
-        """Client: :meth:`parameter_slopes`, if it is overridden, and is that of the penalty."""
-        known = type(self).parameter_slopes is not Defaults.parameter_slopes
-        return self.parameter_slopes if known and self.is_of_penalty("parameter_slopes") else None
-
-    def is_of_penalty(self, name: str) -> bool:
-        """Whether what a class says of its penalty under this name is said of the one it has.
-
-        A class that derives from it and has a penalty of its own says nothing of that.
-        """
-        line = type(self).__mro__
-        said, defined = (
-            next(place for place, kind in enumerate(line) if each in vars(kind))
-            for each in (name, "penalty")
-        )
-        return said <= defined
+        scalars |= {"train_loss": training.loss, **output.scalars}
+        models = {client.received.model_name: training.model}
+        return replace(output, scalars=scalars, models=models)
 
     def prepare(self, view: LocalView) -> Prepared:  # noqa: ARG002
         """Client: look at the received model and the own data before training."""
@@ -131,30 +140,14 @@ class Defaults:
         """Client: the samples that an epoch goes through, as many as there are, (n,)."""
         return torch.randperm(len(labels), generator=generator)
 
-    def parameter_slopes(self, step: Step) -> Tensor:
-        """Client: the gradient of a penalty on parameters alone by them, (P,), if it is known.
-
-        It is asked for instead of :meth:`penalty` where clients are trained one by one: of a large
-        model, differentiating costs several times what the gradient itself does.
-        """
-        return torch.zeros_like(step.parameters)
-
-    def penalty_slopes(self, step: Step) -> Tensor | None:  # noqa: ARG002
-        """Client: the gradient of the penalty by the representations, (m, b, d), if it is known.
-
-        It is asked for instead of :meth:`penalty` where several clients are trained at once: every
-        tensor of the step has a dimension of clients before its own.
-        """
-        return None
-
     def finish(
         self,
         training: Training,  # noqa: ARG002
         received: Message,  # noqa: ARG002
         memory: TensorState,
-    ) -> Finished:
+    ) -> ClientOutput:
         """Client: what to remember, and what to send besides the model; here nothing new."""
-        return Finished(memory)
+        return ClientOutput(memory)
 
     def init(
         self,

@@ -83,9 +83,6 @@ Penalty: TypeAlias = Callable[[Step], Tensor | None]
 Calibration: TypeAlias = Callable[[Step], Tensor]
 """The logits that the loss of a batch is taken of."""
 
-Slopes: TypeAlias = Callable[[Step], Tensor]
-"""The gradient of a penalty by the parameters, (P,)."""
-
 EpochOrder: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
 """Which samples an epoch goes through, and in which order, (n,), of the labels of all, (n,)."""
 
@@ -115,26 +112,25 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Finished:
-    """What a client remembers, and what it sends besides its model.
+class ClientOutput:
+    """What a client keeps for its next round, and what it sends to the server.
 
     Attributes:
-        memory: for its own next round.
-        tensors: flat vectors to send.
+        state: named tensors that stay with the client.
+        tensors: flat vectors to send besides the models.
         scalars: single numbers to send.
+        models: the trained models to send, by name; ``finish`` leaves them to ``local``.
     """
 
-    memory: TensorState
+    state: TensorState = field(default_factory=dict)
     tensors: TensorState = field(default_factory=dict)
     scalars: Mapping[str, float] = field(default_factory=dict)
+    models: Mapping[str, ModelState] = field(default_factory=dict)
 
-
-@dataclass(frozen=True)
-class Reply:
-    """What a client makes of a round: what it sends, and what it remembers."""
-
-    message: Message
-    memory: TensorState
+    @property
+    def message(self) -> Message:
+        """The part that is sent."""
+        return Message(self.models, self.tensors, self.scalars)
 
 
 class LocalClient(Protocol):
@@ -167,7 +163,6 @@ class LocalClient(Protocol):
         prepared: Prepared | None = None,
         calibrate: Calibration | None = None,
         epoch_order: EpochOrder | None = None,
-        slopes: Slopes | None = None,
     ) -> Training:
         """Train a copy of a model on the client's data: the federation's epochs and optimiser.
 
@@ -177,8 +172,6 @@ class LocalClient(Protocol):
             prepared: what was worked out before, of which each batch gets its own rows.
             calibrate: the logits that the loss is taken of, instead of the model's own.
             epoch_order: which samples an epoch goes through, instead of all in an order of chance.
-            slopes: the gradient of the penalty by the parameters, where it is known; the penalty
-                itself is then not asked for.
         """
 
 
@@ -319,5 +312,5 @@ class Method(Protocol):
     ) -> Tensor:
         """Server: the cluster of each of these clients, -1 if it is not known yet, (n,)."""
 
-    def local(self, client: LocalClient) -> Reply:
+    def local(self, client: LocalClient) -> ClientOutput:
         """Client: train, and say what to send and what to remember."""

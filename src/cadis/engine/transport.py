@@ -16,8 +16,6 @@ from cadis.engine.worker import (
     ClientTestTask,
     Job,
     SentModel,
-    Stacked,
-    StackTask,
     TestedClients,
     TestTask,
     TooLarge,
@@ -25,9 +23,9 @@ from cadis.engine.worker import (
     TrainTask,
 )
 from cadis.engine.worker import Tested as TestedPart
-from cadis.server import Answer, Answers, Plan, Presence, RunState, Tested
+from cadis.server import Answers, Plan, Presence, RunState, Tested
 from cadis.training import batch_sizes, dealt_into_stacks
-from cadis.types import ClientId, Message
+from cadis.types import ClientId, ClientUpdate, Message
 
 JobMaker: TypeAlias = Callable[[SharedMemory, tuple[SharedMemory, ...]], Job]
 """What workers are to know, given what the server sends and where clients put their answers."""
@@ -102,7 +100,7 @@ class PoolTransport:
             answer = max((r.size for r in results if isinstance(r, TooLarge)), default=0)
         trained = [result for result in results if isinstance(result, Trained)]
         good = [
-            Answer(
+            ClientUpdate(
                 client,
                 self._sizes[self._place[client]],
                 job.slots[task.slot].get(result.sent),
@@ -112,9 +110,9 @@ class PoolTransport:
         ]
         return Answers(good, seconds=sum(result.seconds for result in trained))
 
-    def remember(self, state: RunState, accepted: Sequence[Answer]) -> RunState:
+    def remember(self, state: RunState, accepted: Sequence[ClientUpdate]) -> RunState:
         """Where the clients' memories are now."""
-        new = {self._place[a.client_id]: a.memory for a in accepted if a.memory is not None}
+        new = {self._place[u.client_id]: u.state_file for u in accepted if u.state_file is not None}
         return replace(state, client_files={**state.client_files, **new})
 
     def test(self, state: RunState, model_of: Callable[[ClientId], str]) -> Tested:
@@ -177,13 +175,13 @@ class PoolTransport:
         order = sorted(range(len(tasks)), key=lambda place: -self._steps[tasks[place].client])
         dealt = dealt_into_stacks(sizes) if stacks else [[place] for place in order]
         found = pool.run(
-            [StackTask(tuple(tasks[place] for place in places)) for places in dealt],
+            [tuple(tasks[place] for place in places) for places in dealt],
             self._telling("training clients", len(tasks), of=len(dealt)),
         )
         results: dict[int, Trained | TooLarge] = {}
         for places, stacked in zip(dealt, found, strict=True):
-            assert isinstance(stacked, Stacked)
-            results |= dict(zip(places, stacked.results, strict=True))
+            assert isinstance(stacked, tuple)
+            results |= dict(zip(places, stacked, strict=True))
         return [results[place] for place in range(len(tasks))]
 
     def _test(self, model: SentModel, pool: Pool) -> list[TestedPart]:

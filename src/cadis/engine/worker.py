@@ -12,14 +12,13 @@ from typing import TypeAlias
 import torch
 from torch import nn
 
-from cadis.algorithm import Algorithm, Reply
+from cadis.algorithm import Algorithm, ClientOutput
 from cadis.data import Examples, joined
 from cadis.engine.federation import EngineSettings, Federation
 from cadis.engine.shared_memory import Placed, SharedMemory, room_for
 from cadis.errors import RunError
 from cadis.models import FlatModel
 from cadis.rng import generator_for
-from cadis.server import StoredFile
 from cadis.store import read_tensors, store_tensors
 from cadis.training import (
     Client,
@@ -31,7 +30,7 @@ from cadis.training import (
     sent_by,
     stacks_in_trial,
 )
-from cadis.types import TensorState
+from cadis.types import StoredFile, TensorState
 
 
 @dataclass(frozen=True)
@@ -93,13 +92,6 @@ class TrainTask:
 
 
 @dataclass(frozen=True)
-class StackTask:
-    """Train several clients at once."""
-
-    tasks: tuple[TrainTask, ...]
-
-
-@dataclass(frozen=True)
 class SentModel:
     """A global model after round number ``round``, and where it lies."""
 
@@ -124,7 +116,8 @@ class ClientTestTask:
     clients: tuple[int, ...]
 
 
-Task: TypeAlias = StackTask | TestTask | ClientTestTask
+Task: TypeAlias = tuple[TrainTask, ...] | TestTask | ClientTestTask
+"""Work for one worker; clients of one tuple are trained at once if that is possible."""
 
 
 @dataclass(frozen=True)
@@ -150,13 +143,6 @@ class TooLarge:
 
 
 @dataclass(frozen=True)
-class Stacked:
-    """Clients that have trained at once, in the order of their tasks."""
-
-    results: tuple[Trained | TooLarge, ...]
-
-
-@dataclass(frozen=True)
 class Tested:
     """A global model on a part of the test set."""
 
@@ -172,7 +158,8 @@ class TestedClients:
     seconds: float
 
 
-Result: TypeAlias = Stacked | Tested | TestedClients
+Result: TypeAlias = tuple[Trained | TooLarge, ...] | Tested | TestedClients
+"""What came of a task, in its order."""
 
 
 class Worker:
@@ -190,7 +177,7 @@ class Worker:
     def do(self, task: Task) -> Result:
         """Do a task of either kind; whatever goes wrong is told with whom it went wrong."""
         try:
-            if isinstance(task, StackTask):
+            if isinstance(task, tuple):
                 return self.train(task)
             self._what = "Testing the global model"
             return self.test(task) if isinstance(task, TestTask) else self.test_clients(task)
@@ -199,18 +186,18 @@ class Worker:
             failure.add_note(traceback.format_exc())  # survives the way through a pipe
             raise failure from error
 
-    def train(self, task: StackTask) -> Stacked:
+    def train(self, tasks: tuple[TrainTask, ...]) -> tuple[Trained | TooLarge, ...]:
         """Train clients: those at once that remember, and are sent, tensors of the same form."""
         self._loaded = None
         stacks: dict[object, list[tuple[TrainTask, TensorState]]] = {}
-        for each in task.tasks:
+        for each in tasks:
             memory = self._memory(each)
-            form = _form(each, memory) if len(task.tasks) > 1 and self._stacks else each.slot
+            form = _form(each, memory) if len(tasks) > 1 and self._stacks else each.slot
             stacks.setdefault(form, []).append((each, memory))
         results: dict[int, Trained | TooLarge] = {}
         for stack in stacks.values():
             results |= self._train(stack)
-        return Stacked(tuple(results[each.slot] for each in task.tasks))
+        return tuple(results[each.slot] for each in tasks)
 
     def _train(
         self, stack: Sequence[tuple[TrainTask, TensorState]]
@@ -221,13 +208,13 @@ class Worker:
         started = time.perf_counter()
         clients = [self._client(task, memory) for task, memory in stack]
         if len(clients) == 1:
-            replies = [self.job.algorithm.method.local(clients[0])]
+            outputs = [self.job.algorithm.method.local(clients[0])]
         else:
-            replies = replies_together(clients, self._models(len(clients)))
+            outputs = replies_together(clients, self._models(len(clients)))
         spent = (time.perf_counter() - started) / len(clients)
         return {
-            task.slot: self._sent(task, client, reply, spent)
-            for (task, _), client, reply in zip(stack, clients, replies, strict=True)
+            task.slot: self._sent(task, client, output, spent)
+            for (task, _), client, output in zip(stack, clients, outputs, strict=True)
         }
 
     @cached_property
@@ -263,18 +250,18 @@ class Worker:
         )
 
     def _sent(
-        self, task: TrainTask, client: Client, reply: Reply, seconds: float
+        self, task: TrainTask, client: Client, output: ClientOutput, seconds: float
     ) -> Trained | TooLarge:
         """Put what a client sends into its slot, and what it remembers into its file."""
         job, slot = self.job, self.job.slots[task.slot]
         who = job.federation.client_ids[task.client]
         started = time.perf_counter()
-        reply = sent_by(client, reply, job.settings.seed, who, task.participants)
-        size = room_for([reply.message])
+        output = sent_by(client, output, job.settings.seed, who, task.participants)
+        size = room_for([output.message])
         if size > slot.size:
             return TooLarge(size)
-        (sent,) = slot.put([reply.message])
-        memory = store_tensors(task.memory_after, reply.memory) if reply.memory else None
+        (sent,) = slot.put([output.message])
+        memory = store_tensors(task.memory_after, output.state) if output.state else None
         return Trained(sent, memory, seconds + time.perf_counter() - started)
 
     def test(self, task: TestTask) -> Tested:

@@ -73,7 +73,7 @@ def local_train(
     check_labels(examples.labels, task.num_classes(flat.num_outputs), "This client")
     received = _received(content, flat, arrays_key, config)
     remembered = _Remembered(told, memory)
-    reply = reply_to(
+    output = reply_to(
         received,
         flat,
         examples.to(device),
@@ -86,9 +86,9 @@ def local_train(
         told.participants,
     )
     metrics: dict[str, MetricRecordValues] = {"num-examples": len(examples)}
-    metrics |= {**reply.message.scalars, **remembered.keep(reply.memory)}
+    metrics |= {**output.scalars, **remembered.keep(output.state)}
     metrics["train-seconds"] = time.perf_counter() - started
-    (answer,) = contents_of([reply.message], flat.layout, arrays_key)
+    (answer,) = contents_of([output.message], flat.layout, arrays_key)
     answer[METRICS] = MetricRecord(metrics)
     return answer
 

@@ -10,9 +10,8 @@ from urllib.parse import quote
 from platformdirs import user_state_path
 
 from cadis.errors import CadisError
-from cadis.server import StoredFile
 from cadis.store import DamagedError, read_tensors, store_tensors, sync_folder
-from cadis.types import ClientId, TensorState
+from cadis.types import ClientId, StoredFile, TensorState
 
 _RUN = re.compile("[0-9a-f]{16}")
 _FILE = re.compile(r"round-(\d+)(?:-([0-9a-f]{64}))?\.safetensors")

@@ -18,8 +18,8 @@ from cadis.flower.strategy_settings import StrategySettings
 from cadis.flower.train_config import TrainConfig
 from cadis.models import Layout, WrongTensorsError
 from cadis.rng import derive_seed, generator_for
-from cadis.server import Answer, Answers, Plan, Presence, Rejection, RunState, Tested
-from cadis.types import ClientId
+from cadis.server import Answers, Plan, Presence, Rejection, RunState, Tested
+from cadis.types import ClientId, ClientUpdate
 from cadis.types import Message as CadisMessage
 
 
@@ -108,7 +108,7 @@ class FlowerTransport:
         seconds = waited if None in told else sum(s for s in told if s is not None)
         return Answers(good, failed, seconds)
 
-    def remember(self, state: RunState, accepted: Sequence[Answer]) -> RunState:
+    def remember(self, state: RunState, accepted: Sequence[ClientUpdate]) -> RunState:
         """Who is who, and whose memory of this round counts."""
         self.registry.take_part([answer.client_id for answer in accepted], state.round)
         return replace(state, members=tuple(self.registry.members.values()))
@@ -152,7 +152,7 @@ class FlowerTransport:
             LOGGER.warning("Client %s has not tested: %s.", rejection.client, rejection.reason)
         return good
 
-    def _answer(self, plan: Plan, client: ClientId, reply: Message) -> Answer:
+    def _answer(self, plan: Plan, client: ClientId, reply: Message) -> ClientUpdate:
         examples = count_in(reply.content, self.settings.weighted_by_key)
         message = sent_by_client(reply.content, self.layout, plan.messages[client])
         scalars = {
@@ -160,7 +160,7 @@ class FlowerTransport:
             for name, value in message.scalars.items()
             if name != self.settings.weighted_by_key
         }
-        return Answer(client, examples, replace(message, scalars=scalars))
+        return ClientUpdate(client, examples, replace(message, scalars=scalars))
 
     def _message(self, plan: Plan, client: ClientId, content: RecordDict) -> Message:
         told = self._train_config(plan.number, client, plan.state.run, len(plan.messages))

@@ -11,15 +11,13 @@ from cadis.server.records import (
     RoundResult,
     RunState,
     Seconds,
-    StoredFile,
 )
 from cadis.server.round import Server
-from cadis.server.transport import Answer, Answers, Plan, Presence, Tested
+from cadis.server.transport import Answers, Plan, Presence, Tested
 from cadis.server.validation import DivergedError, check_answer, limited_counts
 
 __all__ = [
     "STRICT",
-    "Answer",
     "Answers",
     "DivergedError",
     "Member",
@@ -35,7 +33,6 @@ __all__ = [
     "RunState",
     "Seconds",
     "Server",
-    "StoredFile",
     "Tested",
     "check_answer",
     "limited_counts",

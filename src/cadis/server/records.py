@@ -11,20 +11,7 @@ from cadis._io import short_repr
 from cadis.algorithm import ServerState
 from cadis.server.arrays import STRICT, PackedMatrix, Stored
 from cadis.training import Evaluation
-from cadis.types import ClientId, TensorState
-
-
-@dataclass(frozen=True)
-class StoredFile:
-    """A file, and what it must hold.
-
-    Attributes:
-        name: its name within the folder that it is kept in.
-        sha256: the digest of its content; "" if it was written before digests were kept.
-    """
-
-    name: str
-    sha256: str
+from cadis.types import ClientId, StoredFile, TensorState
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from cadis.errors import CadisError, RunError
 from cadis.rng import derive_seed, generator_for
 from cadis.server.outcome import Outcome, Told, record_of
 from cadis.server.records import RoundResult, RunState, Seconds
-from cadis.server.transport import Answer, Answers, Plan, Presence, Transport
+from cadis.server.transport import Answers, Plan, Presence, Transport
 from cadis.server.user_errors import (
     calling,
     check_chosen,
@@ -231,19 +231,19 @@ class Server:
         return checked_clock(told, before, self.algorithm.method.name)
 
     def _updates(
-        self, plan: Plan, accepted: Sequence[Answer]
+        self, plan: Plan, accepted: Sequence[ClientUpdate]
     ) -> tuple[list[ClientUpdate], dict[ClientId, int]]:
         """The updates as they are aggregated, and what those said whose count was limited."""
         counts = [answer.num_examples for answer in accepted]
         limited = limited_counts(counts, self.count_limit)
         updates = [
-            ClientUpdate(answer.client_id, count, self._transformed(plan, answer))
+            replace(answer, num_examples=count, message=self._transformed(plan, answer))
             for answer, count in zip(accepted, limited, strict=True)
         ]
         pairs = zip(accepted, limited, strict=True)
         return updates, {a.client_id: a.num_examples for a, n in pairs if n < a.num_examples}
 
-    def _transformed(self, plan: Plan, answer: Answer) -> Message:
+    def _transformed(self, plan: Plan, answer: ClientUpdate) -> Message:
         """What a client sent, after the transforms of the server."""
         transforms, who = self.algorithm.transforms_of("server"), answer.client_id
         if not transforms:

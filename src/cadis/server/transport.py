@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from cadis.server.records import Rejection, RunState, StoredFile
+from cadis.server.records import Rejection, RunState
 from cadis.training import Evaluation
-from cadis.types import ClientId, Message
+from cadis.types import ClientId, ClientUpdate, Message
 
 
 @dataclass(frozen=True)
@@ -44,23 +44,6 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a client has sent back.
-
-    Attributes:
-        client_id: who.
-        num_examples: how many samples it has trained on.
-        message: what it sent.
-        memory: the file that it has put its memory into, where the server keeps that.
-    """
-
-    client_id: ClientId
-    num_examples: int
-    message: Message
-    memory: StoredFile | None = None
-
-
-@dataclass(frozen=True)
 class Answers:
     """The answers to a plan, in the order of its participants.
 
@@ -70,7 +53,7 @@ class Answers:
         seconds: that clients have trained, all together.
     """
 
-    good: Sequence[Answer]
+    good: Sequence[ClientUpdate]
     failed: Sequence[Rejection] = ()
     seconds: float = 0.0
 
@@ -106,7 +89,7 @@ class Transport(Protocol):
     def train(self, plan: Plan) -> Answers:
         """Send every participant its message, and gather what comes back."""
 
-    def remember(self, state: RunState, accepted: Sequence[Answer]) -> RunState:
+    def remember(self, state: RunState, accepted: Sequence[ClientUpdate]) -> RunState:
         """A state with what the transport itself must know of its clients after a round."""
 
     def everyone(self) -> Sequence[ClientId]:

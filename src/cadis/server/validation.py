@@ -9,8 +9,7 @@ from cadis._io import all_finite
 from cadis.algorithm import Method, ServerState
 from cadis.errors import RunError
 from cadis.server.records import Rejection, RunState
-from cadis.server.transport import Answer
-from cadis.types import Message
+from cadis.types import ClientUpdate, Message
 
 NOT_FINITE = "its model is infinite or not a number"
 """Why an update is left out that has diverged."""
@@ -32,7 +31,7 @@ class DivergedError(RunError):
         )
 
 
-def check_answer(answer: Answer, method: Method, state: ServerState) -> str | None:
+def check_answer(answer: ClientUpdate, method: Method, state: ServerState) -> str | None:
     """Why an update cannot be used, as the end of a sentence about its sender; None if it can."""
     message = answer.message
     if answer.num_examples < 1:
@@ -48,8 +47,8 @@ def check_answer(answer: Answer, method: Method, state: ServerState) -> str | No
 
 
 def sorted_out(
-    answers: Sequence[Answer], method: Method, state: ServerState
-) -> tuple[list[Answer], list[Rejection]]:
+    answers: Sequence[ClientUpdate], method: Method, state: ServerState
+) -> tuple[list[ClientUpdate], list[Rejection]]:
     """The answers that can be used, and whose cannot and why."""
     fit, good, rejected = [], [], []
     for answer in answers:

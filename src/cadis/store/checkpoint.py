@@ -13,7 +13,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from cadis.algorithm import ServerState
-from cadis.server import STRICT, Member, RunState, StoredFile
+from cadis.server import STRICT, Member, RunState
 from cadis.store.lock import Lock, lock
 from cadis.store.storage import (
     DamagedError,
@@ -27,7 +27,7 @@ from cadis.store.storage import (
     sync_folder,
     to_json,
 )
-from cadis.types import ModelState
+from cadis.types import ModelState, StoredFile
 
 _MANIFEST = re.compile(r"round-(0|[1-9][0-9]*)\.json")
 _OURS = re.compile(r"round-.*\.(json|safetensors)|client-.*\.safetensors")

@@ -11,7 +11,7 @@ from typing import IO, Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from cadis.errors import CadisError
-from cadis.server import StoredFile
+from cadis.types import StoredFile
 
 _T = TypeVar("_T")
 

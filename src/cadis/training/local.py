@@ -1,9 +1,10 @@
 """A client at work: the one loop that trains a model on a client's own data, and its reply."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal, TypeAlias
+from types import MethodType
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import torch
 from annotated_types import Gt
@@ -12,12 +13,12 @@ from torch import Tensor
 from cadis.algorithm import (
     Algorithm,
     Calibration,
+    ClientOutput,
+    Defaults,
     EpochOrder,
     LocalView,
     Penalty,
     Prepared,
-    Reply,
-    Slopes,
     Step,
     Training,
 )
@@ -29,6 +30,7 @@ from cadis.errors import CadisError, RunError
 from cadis.models import FlatModel, auto_lr, channels_last
 from cadis.rng import generator_for
 from cadis.training.augmentation import augmented
+from cadis.training.fast.closed_forms import parameter_gradient
 from cadis.training.fast.in_place import InPlaceLinears
 from cadis.types import ClientId, Message, ModelState, TensorState
 
@@ -37,6 +39,8 @@ Device: TypeAlias = Literal["auto", "cpu", "cuda", "mps"]
 
 Precision: TypeAlias = Literal["float32", "bf16"]
 """Of the arithmetic in training: as the model is, or bfloat16 wherever torch deems it safe."""
+
+_Hook = TypeVar("_Hook", bound=Callable[..., Any])
 
 _LARGE_BATCH = 64
 """Examples that are evaluated at once: enough to be efficient, few enough for the cache."""
@@ -116,7 +120,6 @@ class Client:
         prepared: Prepared | None = None,
         calibrate: Calibration | None = None,
         epoch_order: EpochOrder | None = None,
-        slopes: Slopes | None = None,
     ) -> Training:
         """Train a copy of a model on the client's data, as :class:`LocalClient` describes it."""
         flat, task = self.model, self.algorithm.task
@@ -124,6 +127,8 @@ class Client:
         start = flat.vector.detach().clone()
         stepper = _Stepper(flat, self.algorithm.local_optimizer, self.settings.lr, self.number)
         losses, steps, counts = torch.zeros((), device=start.device), 0, self.class_counts()
+        gradient = parameter_gradient(self.algorithm.method, penalty)
+        calibrate = unless_default(calibrate, Defaults.calibrate)
         flat.module.train()
         devices = [start.device] if start.is_cuda else []
         with torch.random.fork_rng(devices=devices), stepper.stepping():
@@ -145,12 +150,13 @@ class Client:
                 )
                 told = logits if calibrate is None else calibrate(step)
                 loss = task.loss(told, batch.labels, "mean")
-                if slopes is not None:
+                if gradient is not None:
                     with torch.no_grad():
-                        drift = slopes(step)
-                    stepper.step(loss, None, drift)
+                        drift = gradient(step)
+                    stepper.step(loss, None, drift, calibrate is not None)
                 else:
-                    stepper.step(loss, penalty(step) if penalty is not None else None)
+                    extra = None if penalty is None else penalty(step)
+                    stepper.step(loss, extra, None, calibrate is not None)
                 losses += loss.detach()
                 steps += 1
         trained = flat.state()
@@ -199,6 +205,11 @@ class Client:
                 yield batch, {name: parts[number] for name, parts in extra.items()}
 
 
+def unless_default(hook: _Hook | None, default: Callable[..., Any]) -> _Hook | None:
+    """Return a hook of a method; None if it is the default, which need not be called."""
+    return None if isinstance(hook, MethodType) and hook.__func__ is default else hook
+
+
 class _Stepper:
     """Steps along gradients; where a step is plain SGD, without gathering them first."""
 
@@ -213,8 +224,17 @@ class _Stepper:
         plain = self.optimizer.is_plain
         return self._linears.of(self.model.module) if plain else nullcontext()
 
-    def step(self, loss: Tensor, penalty: Tensor | None, drift: Tensor | None = None) -> None:
-        """One step along the gradient of the loss and its penalty, or its gradient by itself."""
+    def step(
+        self, loss: Tensor, penalty: Tensor | None, drift: Tensor | None, calibrated: bool
+    ) -> None:
+        """Take one step along the gradient of the loss and its penalty.
+
+        Args:
+            loss: the task's loss of the batch.
+            penalty: what is added to it, if anything.
+            drift: the gradient of the penalty by the parameters, (P,), instead of the penalty.
+            calibrated: whether the loss may depend on the flat vector of parameters as well.
+        """
         total = loss if penalty is None else loss + penalty
         if not self.optimizer.is_plain:
             gradient = self.model.gradient(total)
@@ -224,8 +244,8 @@ class _Stepper:
                 take_step(self.optimizer, self.model.vector, gradient, self.lr, self.memory)
             return
         leaves = self.model.parameters
-        if penalty is not None:
-            leaves = [*leaves, self.model.vector]  # a penalty may be on either
+        if penalty is not None or calibrated:
+            leaves = [*leaves, self.model.vector]  # they may depend on either
         gradients = self._linears.gradients(total, leaves)
         with torch.no_grad():
             for leaf, part in zip(leaves, gradients, strict=True):
@@ -318,7 +338,7 @@ def reply_to(
     number: int,
     client_id: ClientId,
     participants: int,
-) -> Reply:
+) -> ClientOutput:
     """What a client sends back, and what it remembers.
 
     Args:
@@ -347,18 +367,18 @@ def reply_to(
 
 
 def sent_by(
-    client: Client, reply: Reply, seed: int, client_id: ClientId, participants: int
-) -> Reply:
-    """A client's reply after its transforms, as :func:`reply_to` describes it."""
-    tensors = {name: tensor.cpu() for name, tensor in reply.message.tensors.items()}
+    client: Client, output: ClientOutput, seed: int, client_id: ClientId, participants: int
+) -> ClientOutput:
+    """Return a client's output after its transforms, as :func:`reply_to` describes it."""
+    tensors = {name: tensor.cpu() for name, tensor in output.tensors.items()}
     message = apply_chain(
         client.algorithm.transforms_of("client"),
-        replace(reply.message, tensors=tensors),
+        replace(output.message, tensors=tensors),
         client.received,
         participants,
         lambda name: generator_for(seed, "transform", name, client.number, client_id),
     )
-    return Reply(message, reply.memory)
+    return ClientOutput(output.state, message.tensors, message.scalars, message.models)
 
 
 def choose_device(device: Device) -> torch.device:

@@ -1,9 +1,8 @@
 """One table over all methods: what every method must do."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 import torch
@@ -185,7 +184,7 @@ def test_client_half_is_pure_and_can_be_stacked(method: Method) -> None:
         finished = method.finish(training, Message({}, tensors), memory)
         scalars = sum(prepared.scalars.values(), torch.zeros(()))
         total = (torch.zeros(()) if penalty is None else penalty) + scalars
-        return total, method.calibrate(step), finished.memory
+        return total, method.calibrate(step), finished.state
 
     copies = [tensor.clone() for tensor in inputs]
     memory: TensorState = {}
@@ -201,26 +200,6 @@ def test_client_half_is_pure_and_can_be_stacked(method: Method) -> None:
             torch.testing.assert_close(tensor, torch.stack([each[2][name] for each in alone]))
         memory = stacked[2]
     assert all(map(torch.equal, inputs, copies))
-
-
-@each_method
-def test_slopes_that_are_known_are_those_of_the_penalty(method: Method) -> None:
-    assert isinstance(method, Defaults)
-    if type(method).parameter_slopes is Defaults.parameter_slopes:
-        return
-    generator = torch.Generator().manual_seed(0)
-    w, w_t, remembered, sent = (torch.randn(12, generator=generator) for _ in range(4))
-    nothing, labels = torch.zeros(2, 3), torch.zeros(2, dtype=torch.long)
-    for memory in ({}, {"gradient": remembered, "control": remembered}):
-        leaf = w.clone().requires_grad_()
-        step = Step(nothing, nothing, labels, leaf, w_t, {"control": sent}, {}, memory)
-        penalty = method.penalty(step)
-        assert penalty is not None
-        (expected,) = torch.autograd.grad(penalty, leaf)
-        with torch.no_grad():
-            found = method.parameter_slopes(step)
-        assert torch.equal(found, expected)  # a run is the same whichever is asked for
-        assert torch.equal(leaf, w)
 
 
 LIKE_FEDAVG = [
@@ -248,21 +227,6 @@ def test_without_what_makes_it_another_it_is_fedavg(method: Method, tmp_path: Pa
     assert results[-1].record.weights == plain[-1].record.weights
     if method.name == "cadis-paper":
         assert all(result.record.report["clusters"] == [0, 1, 2] for result in results)
-
-
-def test_a_penalty_of_its_own_is_not_that_of_known_slopes(tmp_path: Path) -> None:
-    """Who derives from FedProx and has another penalty trains with that."""
-
-    @dataclass(frozen=True)
-    class Other(FedProx):
-        name: ClassVar[str] = "other"
-
-        def penalty(self, step: Step) -> Tensor | None:
-            return 0 * step.parameters.sum()
-
-    settings = replace(small_settings(), stack=False)
-    other, plain = (run_rounds(m, tmp_path, settings)[-1] for m in (Other(mu=5.0), FedAvg()))
-    assert same(models_after(other)[0].parameters, models_after(plain)[0].parameters)
 
 
 @each_method

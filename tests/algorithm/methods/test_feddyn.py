@@ -26,7 +26,7 @@ def finish(
 ) -> TensorState:
     model = ModelState(trained, NOTHING, ZERO)
     training = Training(model, trained, received, steps=1, lr=0.1, loss=0.0, effective_steps=1.0)
-    return method.finish(training, Message(), memory).memory
+    return method.finish(training, Message(), memory).state
 
 
 def test_nobody_moves() -> None:

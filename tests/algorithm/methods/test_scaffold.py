@@ -33,7 +33,7 @@ def test_scaffold_by_hand() -> None:
     training = Training(flat_model(0.4, 1.2), y, x, steps=3, lr=0.1, loss=0.0, effective_steps=3.0)
     finished = SCAFFOLD().finish(training, Message({}, {"control": c}), c_i)
     after = [0.1 - 0.5 + (1 - 0.4) / (3 * 0.1), 0.2 + 0.5 + (1 - 1.2) / (3 * 0.1)]
-    assert finished.memory["control"].tolist() == pytest.approx(after, abs=1e-6)
+    assert finished.state["control"].tolist() == pytest.approx(after, abs=1e-6)
     change = [after[0] - 0.1, after[1] - 0.2]
     assert finished.tensors["control_change"].tolist() == pytest.approx(change, abs=1e-6)
 

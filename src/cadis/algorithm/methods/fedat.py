@@ -43,7 +43,6 @@ class FedAT(Defaults):
     """
 
     name: ClassVar[str] = "fedat"
-    penalty_stacks: ClassVar[bool] = True
     needs_clock: ClassVar[bool] = True
     about: ClassVar[About] = About(
         kind="time",
@@ -59,10 +58,6 @@ class FedAT(Defaults):
         if not self.mu:
             return None
         return self.mu / 2 * (step.parameters - step.received).square().sum(dim=-1)
-
-    def parameter_slopes(self, step: Step) -> Tensor:
-        """The gradient of the proximal term, mu (w - w_t)."""
-        return (step.parameters - step.received).mul_(self.mu)
 
     def candidates(
         self, server_round: ServerRound, state: ServerState, clients: Sequence[ClientId]

@@ -12,7 +12,14 @@ from cadis._io import in_chunks
 from cadis.algorithm.about import About
 from cadis.algorithm.aggregation import mean_state
 from cadis.algorithm.base_method import Defaults
-from cadis.algorithm.method import Aggregation, Finished, ServerRound, ServerState, Step, Training
+from cadis.algorithm.method import (
+    Aggregation,
+    ClientOutput,
+    ServerRound,
+    ServerState,
+    Step,
+    Training,
+)
 from cadis.types import ClientUpdate, Message, ModelState, TensorState
 
 
@@ -29,7 +36,6 @@ class FedDyn(Defaults):
     """
 
     name: ClassVar[str] = "feddyn"
-    penalty_stacks: ClassVar[bool] = True
     about: ClassVar[About] = About(
         kind="drift correction",
         paper="Acar et al., 2021",
@@ -45,21 +51,16 @@ class FedDyn(Defaults):
             return proximal
         return proximal - (step.memory["gradient"] * step.parameters).sum(dim=-1)
 
-    def parameter_slopes(self, step: Step) -> Tensor:
-        """The gradient of the penalty, alpha (w - w_t) - g_i."""
-        slopes = (step.parameters - step.received).mul_(self.alpha)
-        return slopes.sub_(step.memory["gradient"]) if "gradient" in step.memory else slopes
-
     def finish(
         self,
         training: Training,
         received: Message,  # noqa: ARG002
         memory: TensorState,
-    ) -> Finished:
+    ) -> ClientOutput:
         """g_i <- g_i - alpha (w_i - w_t)."""
         before = memory.get("gradient", torch.zeros_like(training.received))
         drift = training.trained - training.received
-        return Finished({"gradient": before - self.alpha * drift})
+        return ClientOutput({"gradient": before - self.alpha * drift})
 
     def aggregate(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState

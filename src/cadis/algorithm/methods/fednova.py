@@ -11,7 +11,7 @@ from cadis._io import in_chunks
 from cadis.algorithm.about import About
 from cadis.algorithm.aggregation import example_weights
 from cadis.algorithm.base_method import Defaults, weighted_models
-from cadis.algorithm.method import Aggregation, Finished, ServerRound, ServerState, Training
+from cadis.algorithm.method import Aggregation, ClientOutput, ServerRound, ServerState, Training
 from cadis.types import ClientUpdate, Message, TensorState
 
 
@@ -41,9 +41,9 @@ class FedNova(Defaults):
         training: Training,
         received: Message,  # noqa: ARG002
         memory: TensorState,
-    ) -> Finished:
+    ) -> ClientOutput:
         """Tell tau_i."""
-        return Finished(memory, scalars={"effective_steps": training.effective_steps})
+        return ClientOutput(memory, scalars={"effective_steps": training.effective_steps})
 
     def aggregate(
         self,

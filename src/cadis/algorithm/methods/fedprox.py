@@ -20,14 +20,9 @@ class FedProx(Defaults):
     """
 
     name: ClassVar[str] = "fedprox"
-    penalty_stacks: ClassVar[bool] = True
     about: ClassVar[About] = About(kind="drift correction", paper="Li et al., 2020")
     mu: Annotated[float, Ge(0)] = 0.01
 
     def penalty(self, step: Step) -> Tensor | None:
         """The proximal term, mu / 2 * ||w - w_t||^2."""
         return self.mu / 2 * (step.parameters - step.received).square().sum(dim=-1)
-
-    def parameter_slopes(self, step: Step) -> Tensor:
-        """The gradient of the proximal term, mu (w - w_t)."""
-        return (step.parameters - step.received).mul_(self.mu)

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from cadis.algorithm.about import About
 from cadis.algorithm.base_method import Defaults
-from cadis.algorithm.method import Finished, LocalClient, LocalView, Prepared, Reply, Step, Training
+from cadis.algorithm.method import ClientOutput, LocalClient, LocalView, Prepared, Step, Training
 from cadis.types import Message, ModelState, TensorState
 
 
@@ -40,14 +40,14 @@ class MOON(Defaults):
     mu: Annotated[float, Ge(0)] = 1.0
     temperature: Annotated[float, Gt(0)] = 0.5
 
-    def local(self, client: LocalClient) -> Reply:
+    def local(self, client: LocalClient) -> ClientOutput:
         """Look at the data with both models, then train."""
         model, prepared = client.received.model, Prepared()
         if self.mu and client.memory:
             previous = ModelState(**client.memory)
             views = {"previous": client.view(previous), "received": client.view(model)}
             prepared = Prepared({name: view.representation for name, view in views.items()})
-        return self.reply(client, prepared, client.train(model, self.penalty, prepared))
+        return self.collect_output(client, prepared, client.train(model, self.penalty, prepared))
 
     def prepare(self, view: LocalView) -> Prepared:
         """What the received model makes of the data."""
@@ -68,6 +68,6 @@ class MOON(Defaults):
         training: Training,
         received: Message,  # noqa: ARG002
         memory: TensorState,
-    ) -> Finished:
+    ) -> ClientOutput:
         """Remember the trained model."""
-        return Finished(training.model.vectors() if self.mu else memory)
+        return ClientOutput(training.model.vectors() if self.mu else memory)

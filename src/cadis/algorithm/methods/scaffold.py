@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cadis.algorithm.about import About
 from cadis.algorithm.base_method import Defaults
-from cadis.algorithm.method import Finished, ServerRound, ServerState, Step, Training, Weighing
+from cadis.algorithm.method import ClientOutput, ServerRound, ServerState, Step, Training, Weighing
 from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
 
 
@@ -28,7 +28,6 @@ class SCAFFOLD(Defaults):
 
     name: ClassVar[str] = "scaffold"
     needs_tensors: ClassVar[tuple[str, ...]] = ("control_change",)
-    penalty_stacks: ClassVar[bool] = True
     about: ClassVar[About] = About(
         kind="drift correction",
         paper="Karimireddy et al., 2020",
@@ -52,18 +51,13 @@ class SCAFFOLD(Defaults):
         own = step.memory.get("control", torch.zeros_like(step.received))
         return ((step.tensors["control"] - own) * step.parameters).sum(dim=-1)
 
-    def parameter_slopes(self, step: Step) -> Tensor:
-        """The correction c - c_i."""
-        control = step.tensors["control"]
-        return control - step.memory["control"] if "control" in step.memory else control
-
-    def finish(self, training: Training, received: Message, memory: TensorState) -> Finished:
+    def finish(self, training: Training, received: Message, memory: TensorState) -> ClientOutput:
         """c_i <- c_i - c + (x - y_i) / (K eta)."""
         before = memory.get("control", torch.zeros_like(training.received))
         path = training.effective_steps * training.lr
         after = (training.received - training.trained) / path
         after = after + before - received.tensors["control"]
-        return Finished({"control": after}, {"control_change": after - before})
+        return ClientOutput({"control": after}, {"control_change": after - before})
 
     def weigh(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState

@@ -7,7 +7,7 @@ from math import isclose
 import torch
 from torch import nn
 
-from cadis.algorithm import Algorithm, Defaults, Reply, ServerRound
+from cadis.algorithm import Algorithm, ClientOutput, Defaults, ServerRound
 from cadis.data import Examples
 from cadis.models import FlatModel, channels_last
 from cadis.rng import generator_for
@@ -95,7 +95,7 @@ def _trial(
         together = replies_together(clients(number), models)
         if not all(map(_alike, alone, together, starts)):
             return False
-        memories = [reply.memory for reply in alone]
+        memories = [output.state for output in alone]
     return True
 
 
@@ -124,7 +124,7 @@ def _draws(model: FlatModel, examples: Examples) -> bool:
     return not torch.equal(before, torch.get_rng_state())
 
 
-def _alike(alone: Reply, together: Reply, start: ModelState) -> bool:
+def _alike(alone: ClientOutput, together: ClientOutput, start: ModelState) -> bool:
     """Whether two replies of a client differ by rounding alone."""
     one, other = alone.message, together.message
     moved = (one.model.parameters - start.parameters).abs().max()

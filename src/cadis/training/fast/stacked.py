@@ -13,11 +13,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cadis.algorithm import Defaults, LocalView, Penalty, Prepared, Reply, Step, Training
+from cadis.algorithm import ClientOutput, Defaults, LocalView, Penalty, Prepared, Step, Training
 from cadis.algorithm.tasks import Task
 from cadis.data import Examples, Scaling, joined
+from cadis.training.fast.closed_forms import representation_gradient, takes_stacks
 from cadis.training.fast.stacked_model import StackedModel
-from cadis.training.local import Client, batch_sizes, effective_steps, mean_loss, take_step, view_of
+from cadis.training.local import (
+    Client,
+    batch_sizes,
+    effective_steps,
+    mean_loss,
+    take_step,
+    unless_default,
+    view_of,
+)
 from cadis.types import TensorState
 
 _MOST = 10
@@ -42,7 +51,7 @@ def dealt_into_stacks(sizes: Sequence[int]) -> list[list[int]]:
     return [order[first::number] for first in range(number)]
 
 
-def replies_together(clients: Sequence[Client], models: StackedModel) -> list[Reply]:
+def replies_together(clients: Sequence[Client], models: StackedModel) -> list[ClientOutput]:
     """What several clients send back and remember, trained at once.
 
     Args:
@@ -55,7 +64,8 @@ def replies_together(clients: Sequence[Client], models: StackedModel) -> list[Re
     if method.needs_view:
         prepared = [method.prepare(view) for view in _views(clients)]
     trainings = train_together(clients, models, method, prepared)
-    return [method.reply(*each) for each in zip(clients, prepared, trainings, strict=True)]
+    each = zip(clients, prepared, trainings, strict=True)
+    return [method.collect_output(*parts) for parts in each]
 
 
 def _views(clients: Sequence[Client]) -> Iterator[LocalView]:
@@ -242,11 +252,11 @@ class _Run:
     ) -> None:
         first = clients[0]
         self.clients, self.models, self.method = clients, models, method
-        self.slopes_known = method.slopes_known and method.is_of_penalty("slopes_known")
+        self.gradient = representation_gradient(method)
         self.penalty: _StackedPenalty | None = None
-        if type(method).penalty is not Defaults.penalty and not self.slopes_known:
-            stacks = method.penalty_stacks and method.is_of_penalty("penalty_stacks")
-            self.penalty = _StackedPenalty(method.penalty, stacks)
+        penalty = unless_default(method.penalty, Defaults.penalty)
+        if penalty is not None and self.gradient is None:
+            self.penalty = _StackedPenalty(penalty, takes_stacks(method))
         self.task: Task = first.algorithm.task
         self.optimizer = first.algorithm.local_optimizer
         self.lr = self.optimizer.lr_in_round(first.settings.lr, first.number)
@@ -254,8 +264,10 @@ class _Run:
             row.copy_(client.received.model.parameters)
             torch.randint(2**62, (), generator=client.generator)  # what seeds dropout, one by one
         self.start = models.memory[: len(clients)].clone()  # (m, P)
-        self.calibrate, order = method.loss_hooks()
-        self.epochs = [c.epochs(own, order) for c, own in zip(clients, prepared, strict=True)]
+        self.calibrate = unless_default(method.calibrate, Defaults.calibrate)
+        self.epochs = [
+            c.epochs(own, method.epoch_order) for c, own in zip(clients, prepared, strict=True)
+        ]
         self.class_counts = torch.stack([client.class_counts() for client in clients])
         self.tensors = _stacked([client.received.tensors for client in clients])
         self.memory = _stacked([client.memory for client in clients])
@@ -279,25 +291,25 @@ class _Run:
         logits, representation = self.models.forward(inputs)
         leaves = [logits.requires_grad_()]
         told = logits
+        if self.calibrate is not None or self.penalty is not None:
+            vector = self.models.memory[: len(logits)].detach().requires_grad_()
+            leaves += [representation.detach().requires_grad_(), vector]
         if self.calibrate is not None:
-            shown = logits, representation, self.models.memory
-            told = self.calibrate(self._described(epoch, step, labels, *shown))
+            told = self.calibrate(self._described(epoch, step, labels, *leaves))
         losses = self.task.loss(told.flatten(0, 1), labels.flatten(), "none")  # (m n,)
         weights = weights.to(losses.dtype)
         outputs, counts = [losses], [weights.flatten()]  # what is added up, and how often
         if self.penalty is not None:
-            vector = self.models.memory[: len(logits)].detach().requires_grad_()
-            leaves += [representation.detach().requires_grad_(), vector]
             found = self.penalty(self._described(epoch, step, labels, *leaves))
             if found is not None and found.requires_grad:
                 outputs, counts = [*outputs, found], [*counts, torch.ones_like(found)]
-        slopes: tuple[Any, ...] = torch.autograd.grad(outputs, leaves, counts, allow_unused=True)
-        if self.slopes_known:
+        gradients: list[Any] = [*torch.autograd.grad(outputs, leaves, counts, allow_unused=True)]
+        if self.gradient is not None:
             described = self._described(epoch, step, labels, logits, representation, self.start)
-            slopes = (*slopes, self.method.penalty_slopes(described))
+            gradients[1:2] = [_sum(self.gradient(described), *gradients[1:2])]
         with torch.no_grad():
             self.losses[: len(logits)] += (losses.view(len(logits), -1) * weights).sum(dim=1)
-            self._move(*slopes)
+            self._move(*gradients)
 
     def _described(
         self,
@@ -351,6 +363,12 @@ class _Run:
             effective_steps(self.optimizer, steps, self.lr),
         )
         return Training(model, parameters, self.start[place], steps, self.lr, loss, reach)
+
+
+def _sum(*gradients: Tensor | None) -> Tensor | None:
+    """Return the sum of those gradients that there are; None if there is none."""
+    known = [gradient for gradient in gradients if gradient is not None]
+    return sum(known[1:], known[0]) if known else None
 
 
 def _stacked(tensors: Sequence[TensorState]) -> dict[str, Tensor]:

@@ -17,6 +17,7 @@ from cadis.algorithm.methods.cadis.cluster_participants import (
 )
 from cadis.algorithm.methods.cadis.clustering import cluster, rescale, threshold_at
 from cadis.algorithm.methods.cadis.distillation import (
+    distillation_gradient,
     distillation_loss,
     divergence_without,
     not_true_loss,
@@ -46,6 +47,7 @@ __all__ = [
     "cluster",
     "cluster_weights",
     "contrast_cut",
+    "distillation_gradient",
     "distillation_loss",
     "divergence_without",
     "estimate_all",

@@ -33,7 +33,6 @@ from cadis.algorithm.methods.cadis.cluster_participants import (
 )
 from cadis.algorithm.methods.cadis.clustering import threshold_at
 from cadis.algorithm.methods.cadis.distillation import (
-    distillation_gradient,
     distillation_loss,
     not_true_loss,
 )
@@ -139,21 +138,6 @@ class CADIS(Defaults):
         else:
             loss = not_true_loss(step.logits, teacher, step.labels)
         return self.distillation / len(step.labels) * loss
-
-    @property
-    def slopes_known(self) -> bool:  # type: ignore[override]
-        """Whether :meth:`penalty_slopes` tells the gradient: that of the geometry."""
-        return self.distil == "geometry"
-
-    def penalty_slopes(self, step: Step) -> Tensor | None:
-        """The gradient of the penalty by the representations, of several clients at once."""
-        if not self.needs_view:
-            return None
-        student, teacher = step.representation, step.per_example["teacher"]
-        slopes = distillation_gradient(student, teacher, self.bandwidth, step.present)
-        if step.present is None:
-            return slopes.mul_(self.distillation / step.labels.shape[-1])
-        return slopes * (self.distillation / step.present.sum(dim=-1))[..., None, None]
 
     def clusters_of(
         self, server_round: ServerRound, state: ServerState, clients: Sequence[ClientId]

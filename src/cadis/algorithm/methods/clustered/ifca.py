@@ -13,7 +13,7 @@ from torch import Tensor
 
 from cadis.algorithm.about import About
 from cadis.algorithm.base_method import Defaults
-from cadis.algorithm.method import LocalClient, Reply, ServerRound, ServerState, Weighing
+from cadis.algorithm.method import ClientOutput, LocalClient, ServerRound, ServerState, Weighing
 from cadis.algorithm.methods.clustered.cluster_models import Latest
 from cadis.types import ClientId, ClientUpdate, Message, ModelState
 
@@ -64,14 +64,14 @@ class IFCA(Defaults):
         """All models."""
         return Message(state.models)
 
-    def local(self, client: LocalClient) -> Reply:
+    def local(self, client: LocalClient) -> ClientOutput:
         """Choose the model with the lowest loss, and train it: a pass over the data for each."""
         models = client.received.models
         losses = {name: client.loss(model) for name, model in models.items()}
         best = min(losses, key=lambda name: losses[name])
         training = client.train(models[best])
         scalars = {"train_loss": training.loss, "received_loss": losses[best]}
-        return Reply(Message({best: training.model}, scalars=scalars), {})
+        return ClientOutput(scalars=scalars, models={best: training.model})
 
     def weigh(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
