@@ -46,8 +46,9 @@ class Defaults:
     | server | ``candidates`` | which clients may take part in a round |
     | server | ``model_of``, ``clusters_of`` | the model and the cluster of a client |
 
-    Functions of the client, except ``local``, never branch on the value of a tensor, so that several
-    clients can be trained at once. A penalty is written once; it is differentiated by autograd.
+    Functions of the client, except ``local``, never branch on the value of a tensor, so that
+    several clients can be trained at once. A penalty is written once, and differentiated by
+    autograd.
 
     Example:
         >>> from dataclasses import dataclass
