@@ -43,20 +43,6 @@ def run(
     return 0
 
 
-def check_run(
-    experiment: Path | None,
-    preset: str | None,
-    out: Path | None,
-    resume: bool,
-    _track: str | None,
-    given: Mapping[str, Any],
-) -> int:
-    """Refuse what :func:`run` would refuse; a file of the user's is left to it."""
-    if experiment is None:
-        _config(experiment, preset, out, resume, given)
-    return 0
-
-
 def _config(
     experiment: Path | None,
     preset: str | None,
