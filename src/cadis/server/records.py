@@ -20,7 +20,7 @@ class StoredFile:
 
     Attributes:
         name: its name within the folder that it is kept in.
-        sha256: the digest of its content; "" if it was written before digests were kept.
+        sha256: the digest of its content.
     """
 
     name: str
