@@ -319,8 +319,8 @@ def _apart_from(updates: Sequence[ClientUpdate], aggregation: Aggregation) -> Ag
 
 
 def _storages(updates: Sequence[ClientUpdate]) -> set[int]:
-    pieces = (piece for update in updates for piece in update.message.pieces())
-    return {piece.untyped_storage().data_ptr() for piece in pieces}
+    vectors = (vector for update in updates for _, vector in update.message.vectors())
+    return {vector.untyped_storage().data_ptr() for vector in vectors}
 
 
 def _copied(tensors: TensorState, taken: set[int]) -> dict[str, Tensor]:
