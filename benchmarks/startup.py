@@ -1,4 +1,4 @@
-"""From typing to the first words and to training; a wrong option, and 10,000 clients."""
+"""From typing to the first words and to training, and 10,000 clients."""
 
 import json
 import os
@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 from statistics import median
 
 import cadis
@@ -23,37 +22,30 @@ MANY, SIZE, SIDE, PER_ROUND = 10_000, 14, 8, 100
 
 def startup(times: int) -> list[Measured]:
     """Medians of seconds, taken in turns with what torch alone takes."""
-    turns = [
-        (_until_training(), _until("cadis: epochs", "--epochs", "x"), seconds(_torch))
-        for _ in range(times)
-    ]
-    training, wrong, torch = (median(column) for column in zip(*turns, strict=True))
+    turns = [(_until_training(), seconds(_torch)) for _ in range(times)]
+    training, torch = (median(column) for column in zip(*turns, strict=True))
     words = f"the slowest of {', '.join(_WORDED)}"
     note = f"{times} times; import torch alone: {torch:.2f} s"
     return [
         Measured("a command's first words in a terminal", _first_words(times), 0.5, "s", words),
         Measured("cadis run on digits: first client trained", training, 2.5, "s", note),
-        Measured("cadis run --epochs x: told", wrong, 1, "s", note),
         *_many_clients(),
     ]
 
 
 def _until_training() -> float:
     """From typing until the first client of the default digits has trained."""
-    with tempfile.TemporaryDirectory() as folder:
-        return _until("training clients", "--out", str(Path(folder) / "run"))
-
-
-def _until(line: str, *options: str) -> float:
-    """From typing until a run with these options says a line that begins so."""
     started = time.perf_counter()
-    command = [sys.executable, "-m", "cadis", "run", *options]
+    command = [sys.executable, "-m", "cadis", "run", "--out"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    with subprocess.Popen(command, text=True, **pipes) as process:  # type: ignore[call-overload]
-        said = ""
-        while not said.startswith(line):
-            said = process.stdout.readline()
-            assert said, "the run has ended"
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        subprocess.Popen([*command, f"{folder}/run"], text=True, **pipes) as process,  # type: ignore[call-overload]
+    ):
+        line = ""
+        while not line.startswith("training clients"):
+            line = process.stdout.readline()
+            assert line, "the run has ended"
         took = time.perf_counter() - started
         process.kill()
     return took

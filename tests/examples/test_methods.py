@@ -186,7 +186,7 @@ def test_everybody_takes_part_in_turn(tmp_path: Path) -> None:
 def test_whoever_did_not_answer_is_still_first() -> None:
     sampler = RoundRobin()
     memory = sampler.learn(SampledRound(1, [update_of("b", 9, flat_model(1.0))]), {})
-    among = SamplerRound(2, ["b", "a", "new"], 2, generator_for(0), {})
+    among = SamplerRound(2, ["b", "a", "new"], 2, generator_for(0))
     assert sampler.choose(among, memory) == ["a", "new"]
 
 

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from cadis.data import Dataset, Examples
-from cadis.engine import Engine
 from cadis.errors import CadisError
-from cadis.experiment import ExperimentConfig, build_experiment, execute, resolve, run_experiment
+from cadis.experiment import ExperimentConfig, build_experiment, resolve, run_experiment
 from cadis.store import RunFolder
 from support import run_small, small_federation
 
@@ -59,17 +58,6 @@ def test_a_share_that_is_held_out_comes_instead() -> None:
 def test_others_are_tested_on_what_they_train_on(given: dict[str, object]) -> None:
     built = build_experiment(config_of(**given), dataset=own_data())
     assert not len(built.federation.client_tests)
-
-
-def test_a_run_goes_on_with_what_it_began_with(tmp_path: Path) -> None:
-    built, folder = build_experiment(config_of(own_tests=False), dataset=own_data()), tmp_path / "r"
-    how, algorithm = built.config.settings.for_engine(), built.config.algorithm
-    engine = Engine(built.model, built.federation, algorithm, how, folder / "clients")
-    execute(engine, built.config.to_dict(), RunFolder(folder), resume=False, on_round=None)
-    result = run_experiment(config_of(rounds=3), folder, resume=True, dataset=own_data())
-    assert len(result.history) == 3
-    assert RunFolder(folder).read_config()["own_tests"] is False
-    assert None not in (result.history[-1].client_accuracy or [None])
 
 
 def test_from_python_they_are_given() -> None:

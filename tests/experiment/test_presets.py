@@ -1,6 +1,6 @@
 """The paper's experiments."""
 
-import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,13 +9,13 @@ from cadis.algorithm import Algorithm
 from cadis.algorithm.methods import CADIS, CADISPaper, FedDyn, FedFA, FedProx
 from cadis.algorithm.samplers import Uniform
 from cadis.algorithm.server_optimizers import Plain
+from cadis.cli.run import file_options
 from cadis.errors import CadisError
 from cadis.experiment import (
     Settings,
-    paper_figures,
-    place_in_paper,
     preset_names,
     preset_text,
+    read_paper,
     read_preset,
     reported,
     resolve,
@@ -52,7 +52,7 @@ def test_the_case_study_has_six_of_ten_clients_alike() -> None:
     assert all(classes == held[0] for classes in held[:6])
     assert len({frozenset(classes) for classes in held}) == 5
     assert (config.settings.per_round, config.settings.rounds) == (10, 100)
-    assert paper_figures("mnist-case-10") == {}
+    assert read_paper("mnist-case-10").accuracy == {}
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))
@@ -81,14 +81,14 @@ def test_each_has_the_papers_parameters(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(ROWS))
 def test_each_tells_the_papers_figures(name: str) -> None:
-    figures = paper_figures(name)
+    figures = read_paper(name).accuracy
     assert set(figures) == {"cadis", "fedavg", "fedprox", "fedfa", "feddyn", "singleset"}
     assert all(1 <= figure <= 100 for figure in figures.values())
 
 
 def test_some_figures_as_in_the_paper() -> None:
-    assert paper_figures("pill-clients-3")["cadis"] == 79.71
-    assert paper_figures("cifar100-mc-30") == {
+    assert read_paper("pill-clients-3").accuracy["cadis"] == 79.71
+    assert read_paper("cifar100-mc-30").accuracy == {
         "singleset": 52.36,
         "fedavg": 32.07,
         "fedprox": 32.37,
@@ -96,8 +96,8 @@ def test_some_figures_as_in_the_paper() -> None:
         "feddyn": 5.73,
         "cadis": 38.55,
     }
-    assert paper_figures("cifar10-bc-10")["fedavg"] == 20.22
-    assert paper_figures("mnist-uc-10")["fedfa"] == 96.29
+    assert read_paper("cifar10-bc-10").accuracy["fedavg"] == 20.22
+    assert read_paper("mnist-uc-10").accuracy["fedfa"] == 96.29
 
 
 @pytest.mark.parametrize(("clients", "participants"), [(2, 1), (5, 2), (10, 3), (12, 4)])
@@ -107,7 +107,7 @@ def test_the_pills_of_any_number_of_clients(clients: int, participants: int) -> 
 
 
 def test_each_names_its_table_or_figure() -> None:
-    places = {name: place_in_paper(name) for name in preset_names()}
+    places = {name: read_paper(name).place for name in preset_names()}
     assert places.pop("paper") == ""
     assert places.pop("mnist-case-10") == "Fig. 2"
     for name, place in places.items():
@@ -142,6 +142,7 @@ def test_an_unknown_preset() -> None:
         preset_text("mnist-mc")
 
 
-def test_figures_are_comments() -> None:
-    for name in preset_names():
-        assert not re.search(r"^[^#\n]*\d\d\.\d\d", preset_text(name), re.MULTILINE)
+def test_a_file_that_begins_with_a_preset_can_be_run(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(preset_text("mnist-mc-10"))
+    assert file_options(path, None) == read_preset("mnist-mc-10")

@@ -69,7 +69,7 @@ def test_the_best_model_and_a_file_alone(trained: Path, tmp_path: Path) -> None:
 
 def test_a_file_without_a_description_is_refused(trained: Path, tmp_path: Path) -> None:
     save_file(load_file(trained / "model.safetensors"), tmp_path / "model.safetensors")
-    with pytest.raises(CadisError, match=r"does not say what it is; name the folder of its run"):
+    with pytest.raises(CadisError, match=r"is no model of cadis, or damaged"):
         cadis.load(tmp_path / "model.safetensors")
 
 

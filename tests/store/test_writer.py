@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,8 @@ class Run:
         return {"classes": ["x"], "clients": clients}
 
     def keep(self, number: int, *members: Member, files: Mapping[int, str] | None = None) -> None:
-        stored = {client: StoredFile(name, "") for client, name in (files or {}).items()}
+        digest = sha256().hexdigest()  # of an empty file
+        stored = {client: StoredFile(name, digest) for client, name in (files or {}).items()}
         for name in (files or {}).values():
             (self.folder.client_folder / name).touch()
         state = RunState(number, self.server, client_files=stored, members=members)

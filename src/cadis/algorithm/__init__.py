@@ -23,20 +23,17 @@ from cadis.algorithm.method import (
     Weighing,
 )
 from cadis.algorithm.parts import (
-    ADDED_SETTINGS,
     algorithm_of,
     classes_in,
     given_algorithm,
     name_of,
     names_in,
-    normalised,
     options_of,
     own_classes,
     parameters_of,
     part_class,
     part_from,
     parts_of,
-    renamed,
     with_metric,
 )
 from cadis.algorithm.registry import KINDS, Kind
@@ -52,7 +49,6 @@ from cadis.algorithm.validation import (
 from cadis.algorithm.vectors import cosines, unit
 
 __all__ = [
-    "ADDED_SETTINGS",
     "KINDS",
     "About",
     "Aggregation",
@@ -89,14 +85,12 @@ __all__ = [
     "name_of",
     "names_in",
     "names_of",
-    "normalised",
     "options_of",
     "own_classes",
     "parameters_of",
     "part_class",
     "part_from",
     "parts_of",
-    "renamed",
     "unit",
     "validated",
     "weighted_mean",

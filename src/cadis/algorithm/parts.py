@@ -12,7 +12,6 @@ import tomli_w
 from cadis._io import is_user_code, load_user_code
 from cadis.algorithm.algorithm import Algorithm
 from cadis.algorithm.base_method import Defaults
-from cadis.algorithm.methods import CADIS, CADISPaper
 from cadis.algorithm.registry import KINDS, Kind
 from cadis.algorithm.validation import check_names, listed, names_of, validated
 from cadis.errors import CadisError
@@ -20,20 +19,6 @@ from cadis.errors import CadisError
 _AUTO = "auto"
 """What is typed for "what the method goes with"."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-ADDED_SETTINGS = {
-    "augment": [],
-    "precision": "float32",
-    "stack": True,
-    "client_test": 0.0,
-    "speeds": "",
-    "own_tests": False,
-    "cache": True,
-    "client_column": "",
-    "label_column": "",
-    "ignore_columns": [],
-    "category_columns": [],
-}
-"""Settings that older runs do not name, and what these runs did."""
 _typed_names: dict[type, str] = {}
 """How a user's own classes were named, such as ``mine.py:Mine``: they are stored by that."""
 
@@ -205,34 +190,6 @@ def options_of(algorithm: Algorithm, settings: Mapping[str, Any], *parts: Any) -
     return {**names, **settings, **tables}
 
 
-def renamed(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a ``config.toml`` under today's names.
-
-    What was ``cadis`` before clients were compared by class profiles is ``cadis-paper`` now.
-    """
-    table = options.get(CADIS.name)
-    if options.get("method") != CADIS.name or (table and "signature" in table):
-        return dict(options)
-    others = {key: value for key, value in options.items() if key != CADIS.name}
-    return {**others, "method": CADISPaper.name, **({CADISPaper.name: table} if table else {})}
-
-
-def normalised(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a ``config.toml`` with what a newer version would have added.
-
-    Options that are missing have their default, and so have the parameters of our parts; options
-    of old and new runs can then be compared.
-    """
-    full: dict[str, Any] = {**ADDED_SETTINGS, **renamed(options)}
-    for key, kind in KINDS.items():
-        full.setdefault(key, list(kind.default) if kind.many else kind.default[0])
-        for name in kind.registry.keys() & names_in(full[key]):
-            defaults = _defaults_of(kind.registry[name])
-            if defaults or key == "method":
-                full[name] = {**defaults, **full.get(name, {})}
-    return full
-
-
 def checked_part(kind: Kind, part: Any) -> Any:
     """A part that a user has made, with its parameters checked."""
     if isinstance(part, type):
@@ -251,16 +208,6 @@ def checked_part(kind: Kind, part: Any) -> Any:
                 "hold; make it a number, a string or a list of these."
             ) from None
     return checked
-
-
-def _defaults_of(part: type[Any]) -> dict[str, Any]:
-    """The default of each parameter, as a TOML file holds it: lists, and nothing for None."""
-    values = parameters_of(part())
-    return {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in values.items()
-        if value is not None
-    }
 
 
 def _check_class(kind: Kind, part: Any, typed: str) -> None:

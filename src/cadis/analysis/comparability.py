@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 from zlib import crc32
 
-from cadis.algorithm import normalised
 from cadis.analysis.results import Group, Results
 from cadis.analysis.run_data import RunData
 from cadis.store import MAY_CHANGE
@@ -83,8 +82,7 @@ def told_apart(groups: Sequence[Group]) -> list[Group]:
 
 def telling(options: Mapping[str, Any]) -> dict[str, Any]:
     """What makes a difference between groups."""
-    full = normalised(options)
-    return {key: value for key, value in full.items() if key not in ("seed", *MAY_CHANGE)}
+    return {key: value for key, value in options.items() if key not in ("seed", *MAY_CHANGE)}
 
 
 def baseline_of(groups: Sequence[Group], name: str = "fedavg") -> int | None:
@@ -123,7 +121,7 @@ def _splitting(facts: Sequence[Mapping[str, str]]) -> list[str]:
 
 def _facts(run_data: RunData, but: Sequence[str]) -> dict[str, str]:
     """What a run learns, and from whom."""
-    options = normalised(run_data.options)
+    options = run_data.options
     found = {name: options.get(name) for name in _LEARNED if name not in but} | _dealing(options)
     return {
         name: str(value) for name, value in (found | marks(run_data)).items() if value is not None

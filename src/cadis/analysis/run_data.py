@@ -1,7 +1,7 @@
 """All that a run has to tell, read from its folder."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from cadis._io import natural
-from cadis.algorithm.methods import METHODS, CADISPaper, label_of
+from cadis.algorithm.methods import METHODS, label_of
 from cadis.algorithm.methods.cadis import SimilarityMatrix
 from cadis.algorithm.tasks import TASKS
 from cadis.analysis.client_metrics import accuracy_by_client, in_words, test_sizes
@@ -79,7 +79,7 @@ class RunData:
             check_options(options)
             check_method(options)
         with naming(records):
-            history = with_gamma_of_old_run(folder.read_history(), options)
+            history = folder.read_history()
         if not history:
             raise CadisError(f"The run in {folder.path} has no finished round yet.")
         with naming(clients):
@@ -284,25 +284,3 @@ def headline_of(options: Mapping[str, Any]) -> str:
     table = options.get(name)
     chosen = table.get("metric") if isinstance(table, Mapping) else None
     return chosen if isinstance(chosen, str) else TASKS[name]().headline
-
-
-def with_gamma_of_old_run(
-    history: list[RoundRecord], options: Mapping[str, Any]
-) -> list[RoundRecord]:
-    """Records of CADIS that do not tell gamma, with what its options say.
-
-    CADIS tells gamma with every round in which it estimates; before it did, the only place that
-    told was ``config.toml``. Other records stay as they are.
-    """
-    table = options.get(CADISPaper.name, {})
-    if options["method"] != CADISPaper.name or not isinstance(table, Mapping):
-        return history
-    gamma = table.get("gamma", CADISPaper.gamma)
-    if table.get("transitive") == "off" or not isinstance(gamma, int | float):
-        return history
-    return [
-        replace(record, report={"gamma": float(gamma), **record.report})
-        if "similarity" in record.report
-        else record
-        for record in history
-    ]

@@ -1,6 +1,5 @@
 """The command ``cadis``."""
 
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -18,9 +17,7 @@ __all__ = [
 def main() -> None:
     """Run the command; all else is imported after Ctrl-C is taken care of."""
     end_at_once()
-    from_here = import_module("cadis.cli.command_line").commands
-    import_module("cadis.cli.early").check_early(from_here, sys.argv[1:])
-    from_here(prog_name="cadis")
+    import_module("cadis.cli.command_line").commands(prog_name="cadis")
 
 
 def __getattr__(name: str) -> object:

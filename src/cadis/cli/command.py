@@ -41,9 +41,6 @@ TRACK = click.option(
 FIGURE = click.option("--figure", type=PATH, help="Where to draw the picture.")
 
 
-CHECK_ONLY = "check only"
-"""Given to the root of all commands as its object, it has options checked and nothing done."""
-
 _ARGUMENTS = "cadis.arguments"
 
 
@@ -88,12 +85,7 @@ class GeneratedCommand(click.Command):
 
 
 def call(module: str, function: str, *arguments: Any) -> None:
-    """Import what does the work, do it, and end with its exit code; errors are one sentence.
-
-    If the command is only to be checked, what checks its options is called instead.
-    """
-    if click.get_current_context().find_root().obj == CHECK_ONLY:
-        function = f"check_{function}"
+    """Import what does the work, do it, and end with its exit code; errors are one sentence."""
     with notice():
         work = getattr(import_module(f"cadis.cli.{module}"), function)
         guarded = import_module("cadis.cli.guard").guarded

@@ -63,32 +63,6 @@ def sweep(
     return _run(study, out, f"sweep-{name}", asked["track"])
 
 
-def check_compare(
-    experiment: Path | None,
-    preset: str | None,
-    _out: Path | None,
-    asked: Mapping[str, Any],
-    given: Mapping[str, Any],
-) -> int:
-    """Refuse what :func:`compare` would refuse; a file of the user's is left to it."""
-    if experiment is None:
-        _compared(experiment, preset, asked, given)
-    return 0
-
-
-def check_sweep(
-    experiment: Path | None,
-    preset: str | None,
-    _out: Path | None,
-    asked: Mapping[str, Any],
-    given: Mapping[str, Any],
-) -> int:
-    """Refuse what :func:`sweep` would refuse; a file of the user's is left to it."""
-    if experiment is None:
-        _swept(experiment, preset, asked, given)
-    return 0
-
-
 def _compared(
     experiment: Path | None,
     preset: str | None,

@@ -15,7 +15,14 @@ from cadis.analysis import read_results
 from cadis.cli.guard import say
 from cadis.cli.interrupting import STOPPED
 from cadis.errors import CadisError
-from cadis.experiment import ExperimentConfig, Tracking, read_preset, resolve, run_experiment
+from cadis.experiment import (
+    ExperimentConfig,
+    Tracking,
+    read_preset,
+    resolve,
+    run_experiment,
+    without_paper,
+)
 from cadis.store import RunFolder, check_named
 
 _LONGEST_NAME = 100
@@ -43,20 +50,6 @@ def run(
     return 0
 
 
-def check_run(
-    experiment: Path | None,
-    preset: str | None,
-    out: Path | None,
-    resume: bool,
-    _track: str | None,
-    given: Mapping[str, Any],
-) -> int:
-    """Refuse what :func:`run` would refuse; a file of the user's is left to it."""
-    if experiment is None:
-        _config(experiment, preset, out, resume, given)
-    return 0
-
-
 def _config(
     experiment: Path | None,
     preset: str | None,
@@ -81,7 +74,7 @@ def file_options(experiment: Path | None, preset: str | None) -> dict[str, Any]:
         raise CadisError("Give either a file or a preset, not both.")
     if preset is not None:
         return read_preset(preset)
-    return {} if experiment is None else read_toml(experiment)
+    return {} if experiment is None else without_paper(read_toml(experiment))
 
 
 def plain_name(*parts: str) -> str:

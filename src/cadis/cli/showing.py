@@ -20,10 +20,9 @@ from cadis.experiment import (
     load_dataset,
     observe_layer,
     own_tests_of,
-    paper_figures,
-    place_in_paper,
     preset_names,
     preset_text,
+    read_paper,
     read_preset,
     resolve,
 )
@@ -117,16 +116,13 @@ def presets(name: str | None) -> int:
     )
     table.add_column("preset", no_wrap=True)
     table.add_column("in the paper", no_wrap=True)
-    figures = {preset: paper_figures(preset) for preset in preset_names()}
-    methods = [method for method in METHODS if any(method in found for found in figures.values())]
+    papers = {preset: read_paper(preset) for preset in preset_names()}
+    methods = [method for method in METHODS if any(method in p.accuracy for p in papers.values())]
     for method in methods:
         table.add_column(label_of(method), justify="right", no_wrap=True)
-    for preset, found in figures.items():
-        table.add_row(
-            preset,
-            place_in_paper(preset),
-            *(f"{found[m]:.2f}" if m in found else "" for m in methods),
-        )
+    for preset, paper in papers.items():
+        found = (f"{paper.accuracy[m]:.2f}" if m in paper.accuracy else "" for m in methods)
+        table.add_row(preset, paper.place, *found)
     console.print(Fitting(table))
     console.print("A preset's name: dataset, partition, clients in a round.")
     console.print("Run one by: cadis run --preset NAME    Read its file by: cadis presets NAME")

@@ -17,12 +17,12 @@ from cadis.experiment.execution import RunResult, execute, run_experiment
 from cadis.experiment.observe_layer import HeadKeeping, observe_layer
 from cadis.experiment.parameters import PARTITION, as_option, our_parts, qualified
 from cadis.experiment.presets import (
-    paper_figures,
-    place_in_paper,
     preset_names,
     preset_text,
+    read_paper,
     read_preset,
     reported,
+    without_paper,
 )
 from cadis.experiment.run_federation import run
 from cadis.experiment.settings import FederationSettings, Settings
@@ -67,12 +67,11 @@ __all__ = [
     "our_parts",
     "outputs_for",
     "own_tests_of",
-    "paper_figures",
     "parse_grid",
-    "place_in_paper",
     "preset_names",
     "preset_text",
     "qualified",
+    "read_paper",
     "read_preset",
     "reported",
     "resolve",
@@ -81,4 +80,5 @@ __all__ = [
     "run_study",
     "study_folder",
     "tracked",
+    "without_paper",
 ]

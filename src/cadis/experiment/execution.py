@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from cadis._io import NO_CALLBACKS, Callbacks
-from cadis.algorithm import ADDED_SETTINGS
 from cadis.algorithm.methods import label_of
 from cadis.analysis import describe_federation
 from cadis.data import Dataset
@@ -81,8 +80,6 @@ def run_experiment(
         dataset: the one that the options name, if it is loaded already.
     """
     folder = RunFolder(out)
-    if resume:
-        config = _as_begun(config, folder)
     built = build_experiment(config, callbacks, dataset)
     settings = built.config.settings
     engine = Engine(
@@ -94,15 +91,6 @@ def run_experiment(
         settings.head or None,
     )
     return execute(engine, built.config.to_dict(), folder, resume, on_round, callbacks)
-
-
-def _as_begun(config: ExperimentConfig, folder: RunFolder) -> ExperimentConfig:
-    """With clients tested on what they were tested on before: numbers of a run stay comparable.
-
-    Runs that do not say were begun when clients were tested on their training data.
-    """
-    own = bool(folder.read_config().get("own_tests", ADDED_SETTINGS["own_tests"]))
-    return replace(config, settings=replace(config.settings, own_tests=own))
 
 
 def execute(

@@ -1,8 +1,8 @@
 """The paper's method, and its experiments, as files of options: one for each row of its tables."""
 
-import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -36,24 +36,29 @@ def preset_text(name: str) -> str:
 
 
 def read_preset(name: str) -> dict[str, Any]:
-    """The options of a preset."""
-    return tomllib.loads(preset_text(name))
+    """Return the options of a preset."""
+    return without_paper(tomllib.loads(preset_text(name)))
 
 
-def place_in_paper(name: str) -> str:
-    """The table or figure of the paper that a preset makes; empty for the method alone."""
-    found = re.search(r"^#.*?\b(Table [IVX]+|Fig\. \d+)", preset_text(name), re.MULTILINE)
-    return found.group(1) if found else ""
+def without_paper(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options without the table of what the paper reports, which is no option."""
+    return {key: value for key, value in options.items() if key != "paper"}
+
+
+def read_paper(name: str) -> PaperReport:
+    """Return what the paper reports of a preset: where, and top-1 accuracies in percent."""
+    paper = tomllib.loads(preset_text(name)).get("paper", {})
+    return PaperReport(paper.get("place", ""), paper.get("accuracy", {}))
 
 
 def reported(name: str, options: Mapping[str, Any]) -> PaperReport | None:
-    """What the paper reports of a preset, beside what is measured with these options.
+    """Return what the paper reports of a preset, and how these options differ from it.
 
     None if it reports nothing, or if something else is learned.
     """
-    figures, own = paper_figures(name), read_preset(name)
+    paper, own = read_paper(name), read_preset(name)
     pictures = str(own.get("dataset")).startswith("images:")  # a user's own stand in for these
-    if not figures or (options["dataset"] != own["dataset"] and not pictures):
+    if not paper.accuracy or (options["dataset"] != own["dataset"] and not pictures):
         return None
     changed = tuple(
         f"{key} {options[key]} instead of {value}"
@@ -62,10 +67,4 @@ def reported(name: str, options: Mapping[str, Any]) -> PaperReport | None:
         and key not in ("method", "dataset")
         and options[key] != value
     )
-    return PaperReport(place_in_paper(name), figures, changed)
-
-
-def paper_figures(name: str) -> dict[str, float]:
-    """The paper's best top-1 accuracy of each method in percent, from the preset's comments."""
-    found = re.findall(r"^#   (\w+) +(\d+\.\d+)$", preset_text(name), re.MULTILINE)
-    return {method: float(figure) for method, figure in found}
+    return replace(paper, changed=changed)

@@ -14,8 +14,8 @@ from cadis.store import DamagedError, read_tensors, store_tensors, sync_folder
 from cadis.types import ClientId, StoredFile, TensorState
 
 _RUN = re.compile("[0-9a-f]{16}")
-_FILE = re.compile(r"round-(\d+)(?:-([0-9a-f]{64}))?\.safetensors")
-"""The round, and the digest of the content; older files have none."""
+_FILE = re.compile(r"round-(\d+)-([0-9a-f]{64})\.safetensors")
+"""The round, and the digest of the content."""
 
 
 def memory_folder() -> Path:
@@ -73,5 +73,5 @@ class Memory:
     def _files(self) -> dict[Path, tuple[int, str]]:
         """The round and the digest of each file, the newest first."""
         found = {path: _FILE.fullmatch(path.name) for path in self._folder.glob("round-*")}
-        told = {path: (int(match[1]), match[2] or "") for path, match in found.items() if match}
+        told = {path: (int(match[1]), match[2]) for path, match in found.items() if match}
         return dict(sorted(told.items(), key=lambda item: -item[1][0]))

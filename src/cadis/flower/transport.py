@@ -127,7 +127,7 @@ class FlowerTransport:
         wanted = settings.testers(len(present))
         seed = derive_seed(settings.seed, "testers")
         generator = generator_for(seed, "participants", state.round)
-        among = SamplerRound(state.round, list(present), wanted, generator, {})
+        among = SamplerRound(state.round, list(present), wanted, generator)
         chosen = Uniform().choose(among, {}) if wanted else ()
         # Each is sent the model that it uses, where the usual one would be.
         sent = [CadisMessage({"model": state.server.models[model_of(c)]}) for c in chosen]

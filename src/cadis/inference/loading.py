@@ -4,17 +4,15 @@ from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor, nn
 
 from cadis._io import at_home, is_file, is_user_code, shown
-from cadis.algorithm.tasks import TASKS
-from cadis.data import load as load_dataset
 from cadis.errors import CadisError
 from cadis.inference.predictor import Predictor
 from cadis.models import MODELS, build_network
-from cadis.store import ModelDescription, ModelInputs, RunFolder, parse_model, read_file
+from cadis.store import ModelDescription, RunFolder, parse_model, read_file
 
 
 @dataclass(frozen=True)
@@ -71,41 +69,16 @@ def load(
 def _in_file(path: Path) -> _Found:
     """The model in a file that describes itself."""
     tensors, description = parse_model(read_file(path), shown(path))
-    if description is None:
-        raise CadisError(
-            f"{shown(path)} does not say what it is; name the folder of its run instead."
-        )
     return _Found(tensors, description, description.architecture, description.task, shown(path))
 
 
 def _in_run(folder: RunFolder, which: str) -> _Found:
-    """A model of a run; if its file says nothing, what the run's other files tell."""
+    """Return a model of a run, built by the names that the run's options have."""
     content = folder.read_model(best=which == "best")
     tensors, description = parse_model(content, f"the {which} model of {shown(folder.path)}")
     config = folder.read_config()
-    if description is None:
-        description = _from_options(folder, config, tensors)
     typed = str(config.get("model", "")), str(config.get("task", description.task))
     return _Found(tensors, description, *typed, shown(folder.path))
-
-
-def _from_options(
-    folder: RunFolder, config: Mapping[str, Any], tensors: Mapping[str, Tensor]
-) -> ModelDescription:
-    """The description of a model whose file has none, for it was written before there were any.
-
-    Nothing is downloaded for it.
-    """
-    classes, inputs = folder.read_json("federation.json")["classes"], None
-    if "dataset" in config:
-        size = int(config.get("image_size", 224))
-        data = load_dataset(config["dataset"], config.get("data_dir"), True, size)
-        inputs = ModelInputs.of(data.test, data.preprocessing)
-    task = TASKS.get(str(config.get("task", "classification")))
-    outputs = len(classes) if task is None else task().num_outputs(len(classes))
-    names = dict.fromkeys(key.partition("/")[0] for key in tensors if "/" in key)
-    described = ModelDescription.of_run(config, outputs, classes, inputs)
-    return described.after(len(folder.read_history()), list(names))
 
 
 def _chosen(found: _Found, name: str | None) -> dict[str, Tensor]:

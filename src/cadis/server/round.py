@@ -145,14 +145,14 @@ class Server:
         server_round = self._server_round(number, presence)
         candidates = self._candidates(server_round, state.server)
         wanted = min(presence.wanted, len(candidates))
-        among = candidates, wanted, generator, state.server.memory
 
         def clusters_of(clients: Sequence[ClientId]) -> Tensor:
             with calling(method, "clusters_of"):
                 return method.clusters_of(server_round, state.server, clients)
 
+        among = SamplerRound(number, candidates, wanted, generator, clusters_of)
         with calling(sampler, "choose"):
-            chosen = list(sampler.choose(SamplerRound(number, *among, clusters_of), state.sampler))
+            chosen = list(sampler.choose(among, state.sampler))
         check_chosen(chosen, candidates, wanted, sampler.name)
         with calling(method, "broadcast"):
             messages = {
@@ -249,17 +249,16 @@ class Server:
         if not transforms:
             return answer.message
         sent, number = plan.messages[who], len(plan.messages)
-        given = Message.of_vectors(dict(answer.message.vectors()), answer.message.scalars)
         with calling(transforms[-1], "apply"):
             message = apply_chain(
                 transforms,
-                given,
+                answer.message,
                 sent,
                 number,
                 lambda name: generator_for(self.seed, "transform", name, plan.number, who),
             )
-        if message is given:
-            return answer.message  # as it came, it takes no copy
+        if message is answer.message:
+            return message
         method, state = self.algorithm.method, plan.state.server
         if reason := check_answer(replace(answer, message=message), method, state):
             raise RunError(f"After {transforms[-1].name}, the update of {who} is wrong: {reason}.")
@@ -320,8 +319,8 @@ def _apart_from(updates: Sequence[ClientUpdate], aggregation: Aggregation) -> Ag
 
 
 def _storages(updates: Sequence[ClientUpdate]) -> set[int]:
-    pieces = (piece for update in updates for piece in update.message.pieces())
-    return {piece.untyped_storage().data_ptr() for piece in pieces}
+    vectors = (vector for update in updates for _, vector in update.message.vectors())
+    return {vector.untyped_storage().data_ptr() for vector in vectors}
 
 
 def _copied(tensors: TensorState, taken: set[int]) -> dict[str, Tensor]:

@@ -34,8 +34,6 @@ _OURS = re.compile(r"round-.*\.(json|safetensors)|client-.*\.safetensors")
 """Files that are dropped when no manifest speaks of them."""
 _ORDER = "order"
 """Under which a file of tensors tells their order."""
-_LEGACY_INDEX = "checkpoint.json"
-"""What named the files of the last round before there were manifests."""
 
 
 @dataclass(frozen=True)
@@ -176,22 +174,6 @@ class Checkpoint:
             clock=manifest.clock,
         )
 
-    def read_legacy(self) -> Manifest | None:
-        """What the index of the last round said, before there were manifests; None if nothing."""
-        path = self._folder / _LEGACY_INDEX
-        if not path.exists():
-            return None
-        index = read_as(_LegacyIndex, read_file(path), path)
-        return Manifest(
-            index.round,
-            HistoryMark(0, ""),
-            config="",
-            state=_as_it_is(self._folder, index.state),
-            clients={n: _as_it_is(self.client_folder, name) for n, name in index.clients.items()},
-            run=index.run,
-            members=index.members,
-        )
-
     def _before(self, manifest: Manifest) -> Iterable[Manifest]:
         """The manifest of the round before, if it can be read."""
         path = self._folder / f"round-{manifest.round - 1}.json"
@@ -209,8 +191,6 @@ class Checkpoint:
             for name in {entry.name for entry in entries} - names:
                 if _OURS.fullmatch(name) and (folder / name).is_file():
                     (folder / name).unlink()
-        if len(kept) > 1:
-            (self._folder / _LEGACY_INDEX).unlink(missing_ok=True)
 
 
 def store_tensors(path: Path, tensors: Mapping[str, Tensor]) -> StoredFile:
@@ -239,19 +219,19 @@ def read_tensors(folder: Path, stored: StoredFile) -> dict[str, Tensor]:
     content = read_stored(folder, stored)
     try:
         tensors = load(content)
-        return {name: tensors[name] for name in _order_in(content, tensors)}
-    except (SafetensorError, ValueError, KeyError) as error:  # of a file without a digest
+        return {name: tensors[name] for name in _order_in(content)}
+    except (SafetensorError, ValueError, KeyError) as error:
         raise DamagedError(f"{folder / stored.name} is damaged: {error}.") from None
 
 
-def _order_in(content: bytes, tensors: Iterable[str]) -> list[str]:
-    """The order in which tensors were given; of files that do not tell it, that of their names.
+def _order_in(content: bytes) -> list[str]:
+    """Return the names of tensors in the order in which they were stored.
 
-    The library itself returns them in an order of chance.
+    The library itself returns them in any order.
     """
     size = int.from_bytes(content[:8], "little")
-    told = json.loads(content[8 : 8 + size]).get("__metadata__", {}).get(_ORDER)
-    return sorted(tensors) if told is None else json.loads(told)
+    order: list[str] = json.loads(json.loads(content[8 : 8 + size])["__metadata__"][_ORDER])
+    return order
 
 
 def _named_tensors(state: RunState) -> Iterator[tuple[str, Tensor]]:
@@ -273,7 +253,7 @@ def _state_of(tensors: Mapping[str, Tensor], number: int, where: Path) -> RunSta
     parts: dict[str, dict[str, Tensor]] = {"method": {}, "sampler": {}}
     nested: dict[str, dict[str, dict[str, Tensor]]] = {"models": {}, "server_optimizer": {}}
     for path, tensor in tensors.items():
-        part, _, name = _modern(path).partition("/")
+        part, _, name = path.partition("/")
         if part in nested:
             owner, _, key = name.rpartition("/")
             nested[part].setdefault(owner, {})[key] = tensor
@@ -291,27 +271,3 @@ def _state_of(tensors: Mapping[str, Tensor], number: int, where: Path) -> RunSta
         parts["sampler"],
         nested["server_optimizer"],
     )
-
-
-def _modern(path: str) -> str:
-    """The name of a tensor, also if it was written when there was one model and no other part."""
-    for old, new in (("model.", "models/model/"), ("method.", "method/")):
-        if path.startswith(old):
-            return new + path.removeprefix(old)
-    return path
-
-
-def _as_it_is(folder: Path, name: str) -> StoredFile:
-    """A file whose digest nobody has kept: it must be what it is now."""
-    return StoredFile(name, digest_of(read_file(folder / name)))
-
-
-@dataclass(frozen=True)
-class _LegacyIndex:
-    """What the index looked like."""
-
-    round: int
-    state: str
-    clients: dict[int, str]
-    run: str
-    members: tuple[Member, ...]

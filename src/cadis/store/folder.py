@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cadis._io import object_text, parse_toml
-from cadis.algorithm import renamed
 from cadis.errors import CadisError
 from cadis.server import RoundRecord
 from cadis.store.checkpoint import Checkpoint, Manifest
@@ -86,8 +85,8 @@ class RunFolder:
         return (self.path / "config.toml").exists() or bool(self.checkpoint.manifests())
 
     def is_ours(self) -> bool:
-        """Whether the folder was made for a run; before there was a marker, it had a lock."""
-        return (self.path / _MARKER).exists() or self.checkpoint.lock_file.exists()
+        """Whether the folder was made for a run."""
+        return (self.path / _MARKER).exists()
 
     def has_rounds(self) -> bool:
         """Whether a round has ended, be its history lost."""
@@ -138,9 +137,9 @@ class RunFolder:
         self._check_begun()
         path = self.path / "config.toml"
         if not path.exists() and (manifest := self._manifest()) is not None:
-            return renamed(parse_toml(manifest.config, path))
+            return parse_toml(manifest.config, path)
         try:
-            return renamed(parse_toml(self._read(path.name).decode(), path))
+            return parse_toml(self._read(path.name).decode(), path)
         except (DamagedError, UnicodeDecodeError):
             raise DamagedError(
                 f"{path} is not what the run has written; change options on the command line. "

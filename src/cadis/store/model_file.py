@@ -28,8 +28,8 @@ def model_bytes(model: Mapping[str, Tensor], description: ModelDescription) -> b
     return save(tensors, {_KEY: description.to_text()})
 
 
-def parse_model(content: bytes, where: object) -> tuple[dict[str, Tensor], ModelDescription | None]:
-    """The tensors in a model's file, and its description; older files have none.
+def parse_model(content: bytes, where: object) -> tuple[dict[str, Tensor], ModelDescription]:
+    """The tensors in a model's file, and its description.
 
     Args:
         content: of the file.
@@ -40,7 +40,7 @@ def parse_model(content: bytes, where: object) -> tuple[dict[str, Tensor], Model
         header = json.loads(
             content[_LENGTH : _LENGTH + int.from_bytes(content[:_LENGTH], "little")]
         )
-    except (SafetensorError, ValueError):
-        raise DamagedError(f"{where} is no file of a model, or damaged; put back a copy.") from None
-    described = header.get("__metadata__", {}).get(_KEY)
-    return tensors, None if described is None else ModelDescription.from_text(described, where)
+        described = header["__metadata__"][_KEY]
+    except (SafetensorError, ValueError, KeyError):
+        raise DamagedError(f"{where} is no model of cadis, or damaged; put back a copy.") from None
+    return tensors, ModelDescription.from_text(described, where)

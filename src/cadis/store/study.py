@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from cadis.algorithm import ADDED_SETTINGS
 from cadis.errors import CadisError
 from cadis.server import STRICT
 from cadis.store.folder import RunFolder, cannot_be_written
@@ -91,7 +90,6 @@ class Study:
             name = variant.name
             if options is None:  # a new one must at least share what all have in common
                 options, name = _shared(self.variants), "it"
-            options = {**ADDED_SETTINGS, **options}
             if options.get("rounds", 0) > variant.options.get("rounds", 0):
                 return f"has {options['rounds']} rounds, more than {variant.options['rounds']}"
             for key in sorted(options.keys() & variant.options.keys() - set(MAY_CHANGE)):

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from cadis._io import NO_CALLBACKS, object_text, parse_toml, to_toml
-from cadis.algorithm import Algorithm, normalised
+from cadis.algorithm import Algorithm
 from cadis.errors import CadisError, RunError
 from cadis.models import Layout
 from cadis.server import Member, RoundRecord, RunState
 from cadis.store.checkpoint import Manifest
 from cadis.store.description import ModelDescription, ModelInputs
 from cadis.store.folder import RunFolder
-from cadis.store.history import HistoryWriter, check_history, mark_after, read_records
+from cadis.store.history import HistoryWriter, check_history, read_records
 from cadis.store.lock import Lock
 from cadis.store.metrics import measured, summarise
 from cadis.store.model_card import CARD, model_card
@@ -189,9 +189,8 @@ class RunWriter:
     ) -> None:
         """Refuse to go on with another run than the one in the folder."""
         place = self.folder.path
-        before = normalised(parse_toml(manifest.config, place / "config.toml"))
-        given = normalised(parse_toml(to_toml(options), place / "config.toml"))
-        before, given = _flat(before), _flat(given)
+        before = _flat(parse_toml(manifest.config, place / "config.toml"))
+        given = _flat(parse_toml(to_toml(options), place / "config.toml"))
         for key in [*before, *(key for key in given if key not in before)]:
             was, now = before.get(key), given.get(key)
             if key not in MAY_CHANGE and differ(key, was, now):
@@ -251,7 +250,10 @@ class _Stored:
                 f"{problems[0]} Nor is any other round of the run in {self.folder.path} whole; "
                 "put back a copy of the file, or start a new run."
             )
-        return self._restore_legacy(start)
+        raise DamagedError(
+            f"The checkpoint of the run in {self.folder.path} is gone; put back a copy of it, or "
+            "start a new run."
+        )
 
     def tidy_up(self, manifest: Manifest) -> Manifest:
         """Put in place what was about to be, and drop what a kill has left.
@@ -282,34 +284,6 @@ class _Stored:
         if manifest.state is None:
             return replace(start, run=manifest.run, members=manifest.members), manifest
         return checkpoint.load(manifest), manifest
-
-    def _restore_legacy(self, start: RunState) -> tuple[RunState, Manifest]:
-        """A run that was begun before there were manifests, or killed before its first one."""
-        folder, history = self.folder, self.folder.history_path
-        content = read_file(history) if history.exists() else b""
-        records = read_records(content, history)
-        kept = folder.checkpoint.read_legacy()
-        if kept is None and records:
-            raise DamagedError(
-                f"The run in {folder.path} has {len(records)} rounds, but its checkpoint is gone; "
-                "put back a copy of it, or start a new run."
-            )
-        manifest = kept or Manifest(0, mark_after(0, content), "", run=start.run)
-        if len(records) < manifest.round:
-            raise DamagedError(
-                f"{history} has {len(records)} rounds, but the checkpoint has {manifest.round}; "
-                "put back a copy of it, or start a new run."
-            )
-        who_has_what = folder.path / _FEDERATION
-        manifest = replace(
-            manifest,
-            history=mark_after(manifest.round, content),
-            config=read_file(folder.path / "config.toml").decode(),
-            files={_FEDERATION: digest_of(read_file(who_has_what))}
-            if who_has_what.exists()
-            else {},
-        )
-        return folder.checkpoint.load(manifest) if kept else start, manifest
 
 
 def _flat(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def chosen(
         return torch.tensor([labels[int(client)] for client in clients])
 
     generator = generator_for(seed, "participants", number)
-    known = SamplerRound(number, range(len(labels)), wanted, generator, {}, clusters_of)
+    known = SamplerRound(number, range(len(labels)), wanted, generator, clusters_of)
     return [int(client) for client in Clusters(**parameters).choose(known, {})]
 
 

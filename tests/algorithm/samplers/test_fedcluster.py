@@ -32,7 +32,7 @@ def taken_part(
     known = (clusters_of,) if clusters_of else ()
     for number in range(1, rounds + 1):
         generator = generator_for(seed, "participants", number)
-        among = SamplerRound(number, clients, wanted, generator, {}, *known)
+        among = SamplerRound(number, clients, wanted, generator, *known)
         found.append(list(sampler.choose(among, memory)))
         memory = dict(after(sampler, number, found[-1], memory))
     return found
@@ -106,7 +106,7 @@ def test_one_cluster_is_uniform_bit_for_bit(seed: int, clients: int, data: st.Da
     found = taken_part(4, range(clients), wanted, num_clusters=1, seed=seed)
     for number, chosen in enumerate(found, start=1):
         generator = generator_for(seed, "participants", number)
-        among = SamplerRound(number, range(clients), wanted, generator, {})
+        among = SamplerRound(number, range(clients), wanted, generator)
         assert chosen == Uniform().choose(among, {})
 
 
@@ -118,7 +118,7 @@ def test_clusters_that_change_do_not_stop_the_cycle() -> None:
     known = given_clusters([0, 0, 1, 1, 0, 1])
 
     def chosen(number: int) -> list[ClientId]:
-        among = SamplerRound(number, range(6), 6, generator_for(0), {}, known)
+        among = SamplerRound(number, range(6), 6, generator_for(0), known)
         return list(sampler.choose(among, memory))
 
     assert chosen(5) in ([0, 1, 4], [2, 3, 5])  # a new cycle of two begins

@@ -38,7 +38,7 @@ def sampled(
 
 
 def in_round(number: int, wanted: int = 2, clients: int = 4, seed: int = 0) -> SamplerRound:
-    return SamplerRound(number, range(clients), wanted, generator_for(seed), {})
+    return SamplerRound(number, range(clients), wanted, generator_for(seed))
 
 
 def test_entropies_by_hand() -> None:

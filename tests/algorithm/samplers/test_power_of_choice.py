@@ -30,7 +30,7 @@ def learned(
 def chosen(
     memory: TensorState, clients: int, wanted: int, seed: int = 0, candidates: int | str = "auto"
 ) -> list[int]:
-    among = SamplerRound(2, range(clients), wanted, generator_for(seed), {})
+    among = SamplerRound(2, range(clients), wanted, generator_for(seed))
     sampler = PowerOfChoice(candidates=candidates)  # type: ignore[arg-type]
     return [int(client) for client in sampler.choose(among, memory)]
 

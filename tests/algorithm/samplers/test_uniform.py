@@ -12,7 +12,7 @@ from cadis.types import ClientId
 
 def chosen(seed: int, number: int, available: Sequence[ClientId], wanted: int) -> list[ClientId]:
     generator = generator_for(seed, "participants", number)
-    return list(Uniform().choose(SamplerRound(number, available, wanted, generator, {}), {}))
+    return list(Uniform().choose(SamplerRound(number, available, wanted, generator), {}))
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,6 @@ class SamplerRound:
         available: the clients that are there, always in the same order.
         wanted: k, how many are to take part; no more than there are.
         generator: the round's source of randomness.
-        method_memory: what the method remembers on the server, e.g. CADIS's similarity matrix.
         clusters_of: tells the cluster of each of some clients as the method knows it, -1 if it was
             never seen, (n,); everybody is unknown to a method that finds no clusters.
     """
@@ -32,7 +31,6 @@ class SamplerRound:
     available: Sequence[ClientId]
     wanted: int
     generator: torch.Generator
-    method_memory: TensorState
     clusters_of: Callable[[Sequence[ClientId]], Tensor] = _nobody_known
 
 

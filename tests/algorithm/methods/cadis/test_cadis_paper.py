@@ -80,17 +80,17 @@ def test_threshold_rises_round_by_round() -> None:
 
 def test_scope_of_the_federation_counts_the_absent() -> None:
     """'a' and 'b' are alike; when 'b' is away, its cluster still has two members."""
-    method = CADISPaper(scope="federation")
     first = [update(name, [0.0, 2.0, 1.0 + n / 99]) for n, name in enumerate("ab")]
     first.append(update("c", [0.0, 1.0, 4.0]))
-    memory = method.aggregate(server_round(1), first, SENT).memory
     second = [update("a", [0.0, 2.0, 1.0]), update("c", [0.0, 1.0, 4.0])]
-    result = method.aggregate(server_round(2), second, replace(SENT, memory=memory))
-    assert result.weights.tolist() == pytest.approx([1 / 3, 2 / 3])
-    alone = CADISPaper(scope="round").aggregate(
-        server_round(2), second, replace(SENT, memory=memory)
-    )
-    assert alone.weights.tolist() == pytest.approx([1 / 2, 1 / 2])
+
+    def weights(method: CADISPaper) -> list[float]:
+        memory = method.aggregate(server_round(1), first, SENT).memory
+        again = method.aggregate(server_round(2), second, replace(SENT, memory=memory))
+        return again.weights.tolist()
+
+    assert weights(CADISPaper(scope="federation")) == pytest.approx([1 / 3, 2 / 3])
+    assert weights(CADISPaper(scope="round")) == pytest.approx([1 / 2, 1 / 2])
 
 
 def test_penalty_is_the_distillation_loss_per_sample() -> None:

@@ -90,20 +90,11 @@ class ObservedPairs:
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "ObservedPairs":
-        """The inverse of :meth:`to_tensors`; without any tensors, the empty table.
-
-        Those of a :class:`~cadis.algorithm.methods.cadis.SimilarityMatrix`, which
-        were once what was remembered in any scope, are taken as well: its observations, without
-        its estimates.
-        """
+        """The inverse of :meth:`to_tensors`; without any tensors, the empty table."""
         if not tensors:
             return cls()
-        ids, mean, count = (tensors[name] for name in ("client_ids", "mean", "count"))
-        if "pair" in tensors:
-            return cls(ids_from_tensor(ids), tensors["pair"], mean, count)
-        later, earlier = count.tril(-1).nonzero().T  # in ascending order
-        met = later, earlier
-        return cls(ids_from_tensor(ids), later << _SHIFT | earlier, mean[met], count[met])
+        ids, *table = (tensors[name] for name in ("client_ids", "pair", "mean", "count"))
+        return cls(ids_from_tensor(ids), *table)
 
     def _with(self, pair: Tensor, dtype: torch.dtype) -> tuple["ObservedPairs", Tensor]:
         """A copy that has these pairs, too, and where they are in it, (pairs,).
