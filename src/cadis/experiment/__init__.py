@@ -30,7 +30,6 @@ from cadis.experiment.study import comparison_of, run_study, study_folder
 from cadis.experiment.tracking import Tracking, check_tracker, tracked
 from cadis.experiment.variants import (
     ABLATIONS,
-    baseline_of,
     check_runs,
     grid_variants,
     method_variants,
@@ -50,7 +49,6 @@ __all__ = [
     "Settings",
     "Tracking",
     "as_option",
-    "baseline_of",
     "build_experiment",
     "build_model",
     "build_partition",
