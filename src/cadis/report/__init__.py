@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from cadis.report.page.content import page_data
     from cadis.report.page.serving import serving, wait_for_end
     from cadis.report.page.watching import Watched
-    from cadis.report.partition import census_table, draw_partition, group_table
+    from cadis.report.partition import draw_partition, group_table, partition_table
     from cadis.report.study_display import study_progress
     from cadis.report.style import is_picture
     from cadis.report.terminal import (
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cadis.report.terminal_table import Fitting
 
 _HOMES = {
-    "census_table": "partition",
+    "partition_table": "partition",
     "draw_figures": "figures",
     "draw_layer": "layer",
     "draw_partition": "partition",
@@ -57,7 +57,6 @@ __all__ = [
     "RESULT_FILES",
     "Fitting",
     "Watched",
-    "census_table",
     "draw_figures",
     "draw_layer",
     "draw_partition",
@@ -68,6 +67,7 @@ __all__ = [
     "layer_table",
     "loading",
     "page_data",
+    "partition_table",
     "run_progress",
     "serving",
     "show_answer",
