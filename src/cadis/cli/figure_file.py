@@ -7,7 +7,7 @@ from typing import Any
 
 from cadis.cli.run import plain_name, short_name
 from cadis.errors import CadisError
-from cadis.report import is_picture
+from cadis.report.style import is_picture
 
 _IN_NAME = ("dataset", "partition", "model", "data_dir", "offline", "workers", "device")
 """Options that the name of a picture tells anyway, or that change nothing in it."""

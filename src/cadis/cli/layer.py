@@ -8,7 +8,8 @@ from rich.console import Console
 
 from cadis.cli.figure_file import check_figure_type, figure_path, make_writable
 from cadis.experiment import observe_layer, read_preset, resolve
-from cadis.report import draw_layer, layer_table, loading
+from cadis.report.layer import draw_layer, layer_table
+from cadis.report.terminal import loading
 
 
 def layer(preset: str | None, figure: Path | None, given: Mapping[str, Any]) -> int:

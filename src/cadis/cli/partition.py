@@ -18,7 +18,8 @@ from cadis.experiment import (
     read_preset,
     resolve,
 )
-from cadis.report import draw_partition, group_table, loading, partition_table
+from cadis.report.partition import draw_partition, group_table, partition_table
+from cadis.report.terminal import loading
 
 
 def partition(

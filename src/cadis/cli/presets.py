@@ -5,7 +5,7 @@ from rich.table import Table
 
 from cadis.algorithm.methods import METHODS, label_of
 from cadis.experiment import paper_figures, place_in_paper, preset_names, preset_text
-from cadis.report import Fitting
+from cadis.report.terminal_table import Fitting
 
 
 def presets(name: str | None) -> int:

@@ -5,7 +5,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cadis.report import Watched, serving, tell, wait_for_end
+from cadis.report.page.serving import serving, wait_for_end
+from cadis.report.page.watching import Watched
+from cadis.report.terminal import tell
 
 
 def watch(path: Path, port: int, open_browser: bool) -> int:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from rich.console import Console
 
 from cadis._io import NO_CALLBACKS, Callbacks
-from cadis.report import run_progress
+from cadis.report.terminal import run_progress
 from cadis.server import OnRound, RoundResult
 
 
