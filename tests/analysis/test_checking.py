@@ -8,7 +8,7 @@ import pytest
 from cadis.algorithm.methods import CADIS, FedAvg, SingleSet
 from cadis.analysis import RunData, naming, read_results
 from cadis.errors import CadisError
-from cadis.report import page_data
+from cadis.report.page.content import page_data
 from cadis.store import RunFolder
 from fabricated import write_run, write_study
 

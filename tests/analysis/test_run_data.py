@@ -9,7 +9,8 @@ import pytest
 from cadis._io import read_toml, to_toml
 from cadis.algorithm.methods import CADIS, FedAvg, SingleSet
 from cadis.analysis import Comparison, RunData, answer, read_results
-from cadis.report import draw_figures, page_data
+from cadis.report import draw_figures
+from cadis.report.page.content import page_data
 from cadis.server import RoundRecord
 from cadis.store import HistoryWriter, RunFolder, replace_text
 from fabricated import with_measures, write_run

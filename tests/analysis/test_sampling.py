@@ -9,7 +9,8 @@ from torch import Tensor
 from cadis.algorithm.methods import CADIS
 from cadis.algorithm.methods.cadis import SimilarityMatrix, transitive
 from cadis.analysis import RunData, convergence, frames, growing, read_results
-from cadis.report import page_data, summary_text
+from cadis.report import summary_text
+from cadis.report.page.content import page_data
 from cadis.store import replay, sample
 from fabricated import write_run
 

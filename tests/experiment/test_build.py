@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from cadis.analysis import Census
+from cadis.analysis import PartitionSummary
 from cadis.data.partition import PARTITIONERS
 from cadis.errors import CadisError
-from cadis.experiment import Built, build_experiment, load_dataset, resolve
+from cadis.experiment import Experiment, build_experiment, load_dataset, resolve
 from support import draw_picture, draw_pills
 
 
-def build(**given: object) -> Built:
+def build(**given: object) -> Experiment:
     return build_experiment(resolve({}, given))
 
 
@@ -91,24 +91,26 @@ def test_the_fewest_samples_can_be_chosen() -> None:
     assert min(many.federation.sizes()) >= 20
 
 
-def test_a_census_by_hand() -> None:
+def test_a_partition_summary_by_hand() -> None:
     counts = torch.tensor([[6, 0, 0], [0, 3, 0], [3, 0, 0]])
-    census = Census("t", ("a", "b", "c"), ("x", "y", "z"), counts, torch.tensor([0, 1, 0]), 20, 5)
+    summary = PartitionSummary(
+        "t", ("a", "b", "c"), ("x", "y", "z"), counts, torch.tensor([0, 1, 0]), 20, 5
+    )
     # Everybody: 3/4 a, 1/4 b. Distances: 1/4 (only a), 3/4 (only b), 1/4; the mean is 5/12.
-    assert census.label_skew == pytest.approx(5 / 12)
+    assert summary.label_skew == pytest.approx(5 / 12)
     # Sizes 6, 3, 3: mean 4, variance (4 + 1 + 1) / 3 = 2.
-    assert census.size_skew == pytest.approx(2**0.5 / 4)
-    assert census.groups() == [[0, 2], [1]]
-    assert census.ordered().tolist() == [0, 2, 1]
-    assert census.unheld_classes() == ["c"]
+    assert summary.size_skew == pytest.approx(2**0.5 / 4)
+    assert summary.groups() == [[0, 2], [1]]
+    assert summary.ordered().tolist() == [0, 2, 1]
+    assert summary.unheld_classes() == ["c"]
 
 
 def test_skew_is_0_for_equals_and_near_1_for_strangers() -> None:
     equals, strangers = torch.full((4, 5), 3), 7 * torch.eye(50).long()
     for counts, skew in ((equals, 0), (strangers, 0.98)):
         names = tuple(map(str, range(counts.shape[1])))
-        census = Census("t", names, tuple(range(len(counts))), counts, None, 1000, 5)
-        assert census.label_skew == pytest.approx(skew)
+        summary = PartitionSummary("t", names, tuple(range(len(counts))), counts, None, 1000, 5)
+        assert summary.label_skew == pytest.approx(skew)
 
 
 def test_a_task_says_how_many_outputs_the_model_has(

@@ -1,7 +1,9 @@
 """``cadis.compare``: the same as the command, from Python."""
 
+from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -42,15 +44,74 @@ def test_a_grid_without_a_folder() -> None:
     assert result.answer.startswith("partition=mc: One seed: ")
 
 
-def test_a_federation_of_ones_own(tmp_path: Path) -> None:
+def own_options(**changed: Any) -> dict[str, Any]:
+    """Options of a comparison on a model and data of the user's own."""
     owned = small_federation()
     given: dict[str, Any] = {"clients": owned.clients, "test": owned.test, "model": small_model()}
-    given |= {"rounds": 2, "epochs": 1, "lr": 0.1, "workers": 1}
+    return given | {"rounds": 2, "epochs": 1, "lr": 0.1, "workers": 1, "progress": False} | changed
 
+
+def test_own_model_is_compared_and_reused(tmp_path: Path) -> None:
     def compared() -> cadis.ComparisonResult:
-        return cadis.compare(["fedavg", "cadis"], seeds=2, out=tmp_path, **given)
+        return cadis.compare(["fedavg", "cadis"], seeds=2, out=tmp_path, **own_options())
 
     result = compared()
     assert {row["method"] for row in result.table} == {"FedAvg", "CADIS"}
     assert sorted(run.seed for run in result.runs) == [0, 0, 1, 1]
+    written = (tmp_path / "fedavg" / "seed-0" / "summary.json").stat().st_mtime_ns
     assert compared().table == result.table
+    assert (tmp_path / "fedavg" / "seed-0" / "summary.json").stat().st_mtime_ns == written
+
+
+def test_own_model_leaves_a_study_with_targets(tmp_path: Path) -> None:
+    result = cadis.compare("fedavg,cadis", seeds=1, out=tmp_path, targets=[0.25], **own_options())
+    study = StudyFolder(tmp_path).read()
+    assert result.results.targets == study.targets == (0.25,)
+    assert (study.kind, study.baseline, study.seeds) == ("compare", "fedavg", (0,))
+    assert study.variants[0].options["rounds"] == 2
+    assert result.results.kind == "compare"
+    assert result.results.complete
+
+
+@dataclass(frozen=True)
+class Explosive(cadis.FedAvg):
+    """FedAvg that diverges in its first round."""
+
+    name: ClassVar[str] = "explosive"
+
+    def aggregate(self, *given: Any) -> Any:
+        result = super().aggregate(*given)
+        models = {n: replace(m, parameters=m.parameters * inf) for n, m in result.models.items()}
+        return replace(result, models=models)
+
+
+def test_own_method_that_diverges_does_not_stop_the_others(tmp_path: Path) -> None:
+    methods: list[Any] = [Explosive(), "fedavg"]
+    result = cadis.compare(methods, seeds=2, out=tmp_path, **own_options())
+    assert [row["method"] for row in result.table] == ["FedAvg"]
+    assert len(result.runs) == 2
+    assert [failure.split(":")[0] for failure in result.failures] == [
+        "Explosive, seed 0",
+        "Explosive, seed 1",
+    ]
+
+
+def test_own_model_refuses_other_data_in_the_same_folder(tmp_path: Path) -> None:
+    cadis.compare(["fedavg"], seeds=1, out=tmp_path, **own_options())
+    clients = own_options()["clients"]
+    fewer = [clients[0].take(slice(0, 5)), *clients[1:]]
+    with pytest.raises(cadis.CadisError, match="other clients or data"):
+        cadis.compare(["fedavg"], seeds=1, out=tmp_path, **own_options(clients=fewer))
+    with pytest.raises(cadis.CadisError, match=r"has lr = 0\.1 for fedavg, not 0\.2"):
+        cadis.compare(["fedavg"], seeds=1, out=tmp_path, **own_options(lr=0.2))
+
+
+def test_own_model_adds_methods_and_ablations_to_a_study(tmp_path: Path) -> None:
+    started: list[Any] = [cadis.CADIS(threshold=0.6), "fedavg"]
+    cadis.compare(started, seeds=1, out=tmp_path, **own_options())
+    result = cadis.compare("cadis-uniform", seeds=2, out=tmp_path, **own_options())
+    assert len(result.runs) == 6
+    run = StudyFolder(tmp_path).run_folder
+    variants = {variant.name: variant for variant in StudyFolder(tmp_path).read().variants}
+    assert run(variants["cadis"], 1).read_config()["cadis"]["threshold"] == 0.6
+    assert run(variants["cadis-uniform"], 0).read_config()["sampler"] == "uniform"

@@ -13,8 +13,10 @@ from safetensors.torch import load_file
 import cadis
 from cadis.analysis import Comparison, RunData, Scores, read_results
 from cadis.data import Examples, Subsets
-from cadis.report import draw_figures, page_data, run_progress
+from cadis.report import draw_figures
+from cadis.report.page.content import page_data
 from cadis.report.tables import notes, sheets
+from cadis.report.terminal import run_progress
 from cadis.server import RoundRecord, RoundResult
 from cadis.store import RunFolder
 from support import blobs, run_small

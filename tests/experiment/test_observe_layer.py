@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cadis._io import Callbacks
-from cadis.analysis import Behaviour
+from cadis.analysis import HeadProbe
 from cadis.errors import CadisError, RunError
 from cadis.experiment import build_model, load_dataset, observe_layer, resolve
 from cadis.rng import generator_for
@@ -19,7 +19,7 @@ from support import draw_picture
 from theory import present_classes
 
 
-def observe(classes: str = "", **given: Any) -> Behaviour:
+def observe(classes: str = "", **given: Any) -> HeadProbe:
     return observe_layer(resolve({}, {"workers": 1, **given}), classes)
 
 
@@ -30,31 +30,31 @@ def observe(classes: str = "", **given: Any) -> Behaviour:
 def test_rows_of_trained_classes_grow_and_all_others_shrink(
     classes: str, given: dict[str, Any]
 ) -> None:
-    behaviour = observe(classes, epochs=2, **given)
-    for panel in behaviour.panels:
+    probe = observe(classes, epochs=2, **given)
+    for panel in probe.panels:
         trained = torch.tensor([n in panel.trained for n in range(10)])
         assert set(panel.grown) == set(panel.trained)
         assert torch.equal(panel.row_sums > 0, trained)
         assert torch.equal(present_classes(panel.update), trained)
         assert (panel.update[~trained] <= 0).all()
-    assert (behaviour.examples[0].update[behaviour.examples[0].trained[0]] >= 0).all()
+    assert (probe.examples[0].update[probe.examples[0].trained[0]] >= 0).all()
 
 
 def test_who_is_trained_on_what() -> None:
-    behaviour = observe("8,3,5,7", epochs=1)
-    assert [panel.trained for panel in behaviour.panels] == [(8,), (8, 5), (8, 3), (8, 3), (5, 7)]
-    assert [panel.samples for panel in behaviour.panels] == [100] * 5
+    probe = observe("8,3,5,7", epochs=1)
+    assert [panel.trained for panel in probe.panels] == [(8,), (8, 5), (8, 3), (8, 3), (5, 7)]
+    assert [panel.samples for panel in probe.panels] == [100] * 5
     assert [panel.trained for panel in observe("2,1,0", epochs=1).clients] == [(2, 1), (2, 1), (0,)]
-    assert behaviour.panels == behaviour.examples + behaviour.clients
+    assert probe.panels == probe.examples + probe.clients
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_alike_clients_are_alike_and_not_the_same(seed: int) -> None:
-    behaviour = observe(seed=seed)
-    cosines = behaviour.cosines
+    probe = observe(seed=seed)
+    cosines = probe.cosines
     assert 0.8 < cosines[0, 1] < 0.999  # the samples differ
     assert cosines[:2, 2].max() < 0.2
-    one, other, _ = (panel.update.flatten().double() for panel in behaviour.clients)
+    one, other, _ = (panel.update.flatten().double() for panel in probe.clients)
     by_hand = one @ other / (one.square().sum() * other.square().sum()).sqrt()
     assert cosines[0, 1].item() == pytest.approx(by_hand.item(), abs=1e-5)
 
@@ -72,7 +72,7 @@ def trained_by_hand(given: dict[str, Any]) -> Tensor:
     """The first panel by bare torch: 100 samples of class 0, one epoch of SGD."""
     config = resolve({}, given)
     train = load_dataset(config.settings).train
-    model = build_model(config.settings.settled(5, (1, 8, 8)), (1, 8, 8), 10)
+    model = build_model(config.settings.resolve_auto(5, (1, 8, 8)), (1, 8, 8), 10)
     before = deepcopy(model.state_dict())
     pool = (train.labels == 0).nonzero()[:, 0]
     pool = pool[torch.randperm(len(pool), generator=generator_for(given["seed"], "layer", 0))][:100]
@@ -93,9 +93,9 @@ def trained_by_hand(given: dict[str, Any]) -> Tensor:
 
 def test_the_update_is_the_trained_layer_minus_the_initial_one() -> None:
     given: dict[str, Any] = {"seed": 3, "epochs": 1, "batch_size": 10, "lr": 0.05}
-    behaviour = observe(**given)
-    panel = behaviour.examples[0]
-    assert behaviour.has_bias
+    probe = observe(**given)
+    panel = probe.examples[0]
+    assert probe.has_bias
     assert panel.update.shape == (10, 64 + 1)
     assert torch.allclose(panel.update, trained_by_hand(given), atol=1e-6)
     assert panel.update.abs().max() > 0.01
@@ -107,9 +107,9 @@ def test_a_layer_without_bias(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "from torch import nn\n"
         "def net(): return nn.Sequential(nn.Flatten(), nn.Linear(64, 10, bias=False))\n"
     )
-    behaviour = observe(model="unbiased:net", epochs=1)
-    assert not behaviour.has_bias
-    assert behaviour.panels[0].update.shape == (10, 64)
+    probe = observe(model="unbiased:net", epochs=1)
+    assert not probe.has_bias
+    assert probe.panels[0].update.shape == (10, 64)
 
 
 def album(folder: Path, sizes: dict[str, int]) -> str:
@@ -122,12 +122,12 @@ def album(folder: Path, sizes: dict[str, int]) -> str:
 def test_few_samples_are_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     dataset = album(tmp_path / "album", {"a": 10, "almost": 2, "b": 15, "c": 10})
-    behaviour = observe(dataset=dataset, image_size=16, epochs=1)
-    assert [panel.trained for panel in behaviour.clients] == [(0, 2), (0, 2), (3,)]
-    one, other, stranger = (panel.samples for panel in behaviour.clients)
+    probe = observe(dataset=dataset, image_size=16, epochs=1)
+    assert [panel.trained for panel in probe.clients] == [(0, 2), (0, 2), (3,)]
+    one, other, stranger = (panel.samples for panel in probe.clients)
     labels = load_dataset(resolve({}, {"dataset": dataset, "image_size": 16}).settings).train.labels
     counts = labels.bincount().tolist()
-    names = dict(zip(behaviour.classes, counts, strict=True))
+    names = dict(zip(probe.classes, counts, strict=True))
     assert one == other == names["a"] // 2 + names["b"] // 2
     assert stranger == names["c"]
     with pytest.raises(CadisError, match="at least 4 training samples, not almost"):
@@ -171,10 +171,10 @@ def test_only_training_is_told() -> None:
 
 def test_real_mnist(real_data: Callable[[str], Path]) -> None:
     where = {"data_dir": str(real_data("mnist")), "offline": True}
-    behaviour = observe("8,3,5,7", dataset="mnist", epochs=1, **where)
-    assert behaviour.model == "cnn"
-    assert [set(panel.grown) for panel in behaviour.panels] == [
-        set(panel.trained) for panel in behaviour.panels
+    probe = observe("8,3,5,7", dataset="mnist", epochs=1, **where)
+    assert probe.model == "cnn"
+    assert [set(panel.grown) for panel in probe.panels] == [
+        set(panel.trained) for panel in probe.panels
     ]
-    assert behaviour.cosines[0, 1] > 0.9
-    assert behaviour.cosines[:2, 2].max() < 0.1
+    assert probe.cosines[0, 1] > 0.9
+    assert probe.cosines[:2, 2].max() < 0.1

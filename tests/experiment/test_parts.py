@@ -65,7 +65,7 @@ def test_parameters_of_every_part_are_options() -> None:
     assert config.algorithm.local_optimizer == SGD(0.9, 5e-4, 0.99)
     assert config.method == FedProx(mu=0.3)
     assert config.settings.augment == ("flip", "crop")
-    assert config.settings.settled(9, (1, 8, 8)).for_engine().local.augment == ("flip", "crop")
+    assert config.settings.resolve_auto(9, (1, 8, 8)).for_engine().local.augment == ("flip", "crop")
 
 
 def test_they_are_keys_and_tables_of_a_file() -> None:

@@ -64,7 +64,7 @@ def test_each_has_the_papers_parameters(name: str) -> None:
     assert settings.model == MODELS[dataset]
     assert settings.partition == partition
     assert settings.clients == ("auto" if dataset == "pill" else 100)
-    settled = settings.settled(10 if dataset == "pill" else 100, (3, 224))
+    settled = settings.resolve_auto(10 if dataset == "pill" else 100, (3, 224))
     assert settled.per_round == int(per_round)
     assert (settings.epochs, settings.batch_size, settings.lr) == (5, 8, 0.001)
     assert settings.rounds == 500
@@ -103,7 +103,7 @@ def test_some_figures_as_in_the_paper() -> None:
 @pytest.mark.parametrize(("clients", "participants"), [(2, 1), (5, 2), (10, 3), (12, 4)])
 def test_the_pills_of_any_number_of_clients(clients: int, participants: int) -> None:
     settings = resolve(read_preset("pill-clients-3"), {}).settings
-    assert settings.settled(clients, (3, 224)).per_round == participants
+    assert settings.resolve_auto(clients, (3, 224)).per_round == participants
 
 
 def test_each_names_its_table_or_figure() -> None:

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 import cadis
-from cadis.analysis import Census
+from cadis.analysis import PartitionSummary
 from cadis.data import Examples, Subsets
 from cadis.engine import Federation
 from cadis.errors import CadisError
-from cadis.experiment.rejection_log import LeftOut
+from cadis.experiment.rejection_log import RejectionLog
 from cadis.report.notebook import NotebookBar
 from cadis.server import Rejection, RoundResult
 from cadis.store import RunFolder
@@ -92,7 +92,7 @@ def test_clients_that_are_left_out_are_warned_of_once() -> None:
 
 def test_of_many_who_are_left_out_ten_are_named() -> None:
     said: list[str] = []
-    left_out = LeftOut(said.append)
+    left_out = RejectionLog(said.append)
     given = run(rounds=1).history[0]
     left_out.hear(given)
     assert said == []
@@ -148,8 +148,8 @@ def test_what_holds_a_lot_says_how_much() -> None:
     assert repr(many) == "Examples(inputs=<5000 x 1 x 4 x 4, float32>, labels=<5000, int64>)"
     assert "indices=<100 items>" in repr(shared)
     assert repr(result.history[0]).startswith("RoundRecord(round=1, accuracy=")
-    census = Census("t", ("a",), (0,), torch.ones(1, 1), None, 1, 1)
-    assert "counts=<1 x 1, float32>" in repr(census)
+    summary = PartitionSummary("t", ("a",), (0,), torch.ones(1, 1), None, 1, 1)
+    assert "counts=<1 x 1, float32>" in repr(summary)
 
 
 class Handle:

@@ -3,7 +3,8 @@ from typing import Any
 import pytest
 
 from cadis.errors import CadisError
-from cadis.experiment import ABLATIONS, baseline_of, grid_variants, method_variants, parse_grid
+from cadis.experiment import ABLATIONS, grid_variants, method_variants, parse_grid
+from cadis.experiment.variants import choose_baseline, classes_by_name
 
 
 def test_parameters_go_to_whom_they_belong() -> None:
@@ -74,9 +75,9 @@ def test_the_papers_method_has_parameters_of_its_own() -> None:
 
 
 def test_the_baseline_is_a_federation() -> None:
-    assert baseline_of(method_variants(["cadis", "fedavg"], {}, {})) == "fedavg"
-    assert baseline_of(method_variants(["singleset", "cadis-oracle"], {}, {})) == "cadis-oracle"
-    assert baseline_of(method_variants(["singleset"], {}, {})) == "singleset"
+    assert choose_baseline(classes_by_name(["cadis", "fedavg"])) == "fedavg"
+    assert choose_baseline(classes_by_name(["singleset", "cadis-oracle"])) == "cadis-oracle"
+    assert choose_baseline(classes_by_name(["singleset"])) == "singleset"
 
 
 def test_the_same_twice_is_compared_once() -> None:

@@ -17,7 +17,8 @@ from cadis.errors import CadisError, RunError
 from cadis.flower import CADIS, FedAvg, FedDyn, FedFA
 from cadis.flower.strategies import READY_MADE
 from cadis.flower.strategy import MethodStrategy
-from cadis.report import draw_figures, page_data, summary_text
+from cadis.report import draw_figures, summary_text
+from cadis.report.page.content import page_data
 from cadis.rng import generator_for
 from cadis.store import RunFolder
 from flower_support import (

@@ -79,14 +79,14 @@ def test_a_model_has_the_rate_of_its_name(name: str) -> None:
     model = MODELS[name](1, 8, 8, 3)
     assert auto_lr(model) == auto_lr(MODELS[name]) == RATES[name]
     assert auto_lr(deepcopy(model)) == RATES[name]
-    assert Settings(model=name).settled(5, (1, 8, 8)).lr == RATES[name]
+    assert Settings(model=name).resolve_auto(5, (1, 8, 8)).lr == RATES[name]
     assert not any("lr" in key for key in model.state_dict())
 
 
 def test_all_others_have_one_rate() -> None:
     assert auto_lr(nn.Linear(3, 3)) == 0.01
-    assert Settings(model="mine.py:net").settled(5, (1, 8, 8)).lr == 0.01
-    assert Settings(model="mlp", lr=0.5).settled(5, (1, 8, 8)).lr == 0.5
+    assert Settings(model="mine.py:net").resolve_auto(5, (1, 8, 8)).lr == 0.01
+    assert Settings(model="mlp", lr=0.5).resolve_auto(5, (1, 8, 8)).lr == 0.5
 
 
 @pytest.mark.parametrize(("height", "pool"), [(8, 2), (7, 2)])

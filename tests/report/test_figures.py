@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from cadis.algorithm.methods import CADIS, METHODS, FedAvg
 from cadis.analysis import read_results
 from cadis.report import draw_figures
-from cadis.report.figures.cluster_weights import voices
+from cadis.report.figures.cluster_weights import cluster_weights
 from cadis.report.figures.curves import client_loss, plot_spread, spread_of, trailing
 from cadis.report.figures.models import model_accuracy, model_names, model_participants
 from cadis.report.figures.studies import draw_sweep
@@ -183,7 +183,7 @@ def test_the_voice_of_a_cluster_by_hand(tmp_path: Path) -> None:
             truth = run_data.true_clusters[client]
             assert truth is not None
             by_hand[truth] += (1 / 6) / 3  # everybody weighs the same in made-up records
-    assert voices(group) == pytest.approx(by_hand)
+    assert cluster_weights(group) == pytest.approx(by_hand)
 
 
 def test_a_mean_of_ten_rounds_is_of_those_that_were_tested() -> None:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from rich.console import Console
 
-from cadis.analysis import Behaviour, Panel
+from cadis.analysis import HeadProbe, Panel
 from cadis.report.layer import draw_layer, fill_in, layer_table, size_of
 from cadis.report.style import figure
 
@@ -25,9 +25,9 @@ def layer_of(names: tuple[str, ...], trained: tuple[int, ...], columns: int, see
     return Panel("", trained, 100, features * signs[:, None])
 
 
-def behaviour_of(
+def probe_of(
     names: tuple[str, ...], features: int, chosen: tuple[int, int, int, int], bias: bool = True
-) -> Behaviour:
+) -> HeadProbe:
     a, b, c, d = chosen
     owned = {"one class": (a,), "two classes": (a, c), "client 1": (a, b), "client 2": (a, b)}
     panels = tuple(
@@ -35,31 +35,29 @@ def behaviour_of(
         for seed, (title, trained) in enumerate({**owned, "client 3": (c, d)}.items())
     )
     how = "epochs 5, batch size 8, learning rate 0.1"
-    return Behaviour("digits", "small-cnn", how, names, bias, panels[:2], panels[2:])
+    return HeadProbe("digits", "small-cnn", how, names, bias, panels[:2], panels[2:])
 
 
-DIGITS = behaviour_of(tuple("0123456789"), 64, (0, 1, 2, 3))
+DIGITS = probe_of(tuple("0123456789"), 64, (0, 1, 2, 3))
 HUNDRED = tuple(f"aquarium_fish_{n}" for n in range(100))
 SHAPES = {
     "digits": DIGITS,
-    "many features": behaviour_of(tuple("0123456789"), 512, (9, 0, 4, 5)),
-    "no bias": behaviour_of(tuple("abcd"), 9, (3, 1, 0, 2), bias=False),
-    "many classes": behaviour_of(HUNDRED, 256, (0, 1, 2, 3)),
-    "many classes, far and near": behaviour_of(HUNDRED, 512, (50, 53, 98, 99)),
-    "odd names": behaviour_of(
-        ("$x^2$", "[red]y", "Paracetamol 500 mg tablets", "名"), 3, (0, 1, 2, 3)
-    ),
+    "many features": probe_of(tuple("0123456789"), 512, (9, 0, 4, 5)),
+    "no bias": probe_of(tuple("abcd"), 9, (3, 1, 0, 2), bias=False),
+    "many classes": probe_of(HUNDRED, 256, (0, 1, 2, 3)),
+    "many classes, far and near": probe_of(HUNDRED, 512, (50, 53, 98, 99)),
+    "odd names": probe_of(("$x^2$", "[red]y", "Paracetamol 500 mg tablets", "名"), 3, (0, 1, 2, 3)),
 }
 
 
 @cache
 def drawn(name: str) -> Figure:
     """As draw_layer draws it; once, for it takes a while."""
-    behaviour = SHAPES[name]
+    probe = SHAPES[name]
     with TemporaryDirectory() as folder:
         path = Path(folder, "layer.png")
-        with figure(path, *size_of(behaviour)) as drawing:
-            fill_in(drawing, behaviour)
+        with figure(path, *size_of(probe)) as drawing:
+            fill_in(drawing, probe)
         assert path.read_bytes().startswith(b"\x89PNG")
     return drawing
 
@@ -86,9 +84,9 @@ def test_all_texts_are_in_the_picture_and_none_on_another(name: str) -> None:
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_bold_names_are_the_classes_trained_on(name: str) -> None:
-    behaviour = SHAPES[name]
+    probe = SHAPES[name]
     drawing = drawn(name)
-    for place, panel in enumerate(behaviour.panels):
+    for place, panel in enumerate(probe.panels):
         labels = drawing.axes[2 * place].get_yticklabels()
         bold = [label.get_text() for label in labels if label.get_fontweight() == "bold"]
         count = sum(len(text.split("\n")) for text in bold)
@@ -124,9 +122,9 @@ def test_titles_tell_the_cosines() -> None:
     assert strange < 0
 
 
-def told(behaviour: Behaviour) -> str:
+def told(probe: HeadProbe) -> str:
     console = Console(width=120, record=True)
-    console.print(layer_table(behaviour))
+    console.print(layer_table(probe))
     return console.export_text(styles=False)
 
 
@@ -145,13 +143,13 @@ def test_the_table_tells_who_is_who() -> None:
 def test_the_table_tells_what_the_layer_did_not_betray() -> None:
     nothing = Panel("one class", (0,), 100, -torch.ones(10, 65))
     panels = (nothing, DIGITS.examples[1])
-    odd = Behaviour("digits", "mlp", "epochs 5", DIGITS.classes, True, panels, DIGITS.clients)
+    odd = HeadProbe("digits", "mlp", "epochs 5", DIGITS.classes, True, panels, DIGITS.clients)
     assert "none" in told(odd)
     assert "none" not in told(DIGITS)
 
 
 def test_an_update_of_nothing_is_drawn(tmp_path: Path) -> None:
     still = tuple(Panel(f"client {n}", (0,), 4, torch.zeros(3, 5)) for n in range(1, 4))
-    behaviour = Behaviour("digits", "mlp", "epochs 5", tuple("abc"), True, still[:2], still)
-    path = draw_layer(behaviour, tmp_path / "layer.pdf")
+    probe = HeadProbe("digits", "mlp", "epochs 5", tuple("abc"), True, still[:2], still)
+    path = draw_layer(probe, tmp_path / "layer.pdf")
     assert path.read_bytes().startswith(b"%PDF")

@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 
 from cadis.algorithm.methods import CADIS, FedAvg
 from cadis.analysis import Comparison, RunData, answer, details, read_results
-from cadis.report import draw_figures, page_data, summary_text
+from cadis.report import draw_figures, summary_text
 from cadis.report.exports import results_csv, runs_csv
 from cadis.report.formats import Sheet, fits_a_terminal, to_latex, to_markdown
+from cadis.report.page.content import page_data
 from cadis.report.tables import notes, sheets
 from cadis.server import RoundRecord
 from fabricated import write_run, write_study

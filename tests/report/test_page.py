@@ -11,8 +11,9 @@ import torch
 
 from cadis.algorithm.methods import CADIS
 from cadis.analysis import RunData, frames, read_results
-from cadis.report import page_data, write_report
+from cadis.report import write_report
 from cadis.report.page.assembly import SCRIPTS
+from cadis.report.page.content import page_data
 from cadis.store import agreement, replay
 from fabricated import with_clock, with_few_tests, with_measures, write_run, write_study
 

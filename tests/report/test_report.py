@@ -7,7 +7,8 @@ from rich.console import Console
 from cadis.algorithm import Method
 from cadis.algorithm.methods import CADIS, CADISPaper, FedAvg
 from cadis.analysis import RunData, read_results
-from cadis.report import draw_figures, run_progress, summary_table
+from cadis.report import draw_figures
+from cadis.report.terminal import run_progress, summary_table
 from cadis.store import RunFolder
 from cadis.store.observations import clusters_of
 from support import run_small

@@ -9,7 +9,7 @@ from rich.console import Console
 from cadis.algorithm import ServerState
 from cadis.algorithm.methods import FedAvg
 from cadis.experiment import method_variants, run_study
-from cadis.report import study_progress
+from cadis.report.study_display import study_progress
 from cadis.server import RoundResult, RunState
 from cadis.store import Study, StudyFolder, Variant, planned_runs
 from fabricated import write_run

@@ -15,7 +15,8 @@ import pytest
 
 from cadis.algorithm.methods import CADIS
 from cadis.errors import CadisError
-from cadis.report import Watched, serving
+from cadis.report.page.serving import serving
+from cadis.report.page.watching import Watched
 from cadis.store import RunFolder, lock
 from fabricated import write_run, write_study
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from cadis.analysis import read_results
 from cadis.cli.guard import guarded
-from cadis.report import Watched, page_data
+from cadis.report.page.content import page_data
+from cadis.report.page.watching import Watched
 from torture.disturbance import kill_myself, when_shown
 from torture.experiments import Experiment, judge_end, undisturbed
 from torture.harm import copy_run, harm

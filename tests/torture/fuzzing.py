@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from cadis.analysis import read_results
 from cadis.errors import CadisError, RunError
-from cadis.report import page_data
+from cadis.report.page.content import page_data
 from torture.experiments import Experiment, undisturbed
 from torture.fuzzing_calls import own_files, python_call
 from torture.fuzzing_data import cifar, draw_base, idx, partition, pictures, pills, tensors

@@ -92,7 +92,7 @@ def _at_sites(run: Mapping[str, Any], given: dict[str, Any]) -> Task:
             "of its numbers: '20'."
         )
     config = resolve({}, {name: value for name, value in given.items() if name != "dataset"})
-    settings = config.settings.settled(int(given["clients"]), shape)
+    settings = config.settings.resolve_auto(int(given["clients"]), shape)
     outputs = outputs_for(config.algorithm.task, len(classes))
     model = build_model(settings, shape, outputs)
     inputs = ModelInputs(shape, "float32")  # only the sites know how theirs are scaled

@@ -6,8 +6,7 @@ from cadis.analysis.cluster_matching import steady
 from cadis.analysis.comparability import Cell
 from cadis.analysis.comparison import HEADLINE, Comparison, RoundsTo
 from cadis.analysis.consistency import naming
-from cadis.analysis.finding import is_result
-from cadis.analysis.head_probe import Behaviour, Panel
+from cadis.analysis.head_probe import HeadProbe, Panel
 from cadis.analysis.metrics import (
     ACCURACY,
     LAST_ROUNDS,
@@ -18,8 +17,8 @@ from cadis.analysis.metrics import (
     task_measure,
     with_article,
 )
-from cadis.analysis.partition_summary import Census, describe_federation
-from cadis.analysis.reading import read_folder, read_results
+from cadis.analysis.partition_summary import PartitionSummary, describe_federation
+from cadis.analysis.reading import is_result, read_folder, read_results
 from cadis.analysis.results import Group, Results
 from cadis.analysis.run_data import RunData, headline_of
 from cadis.analysis.similarity import (
@@ -42,15 +41,15 @@ __all__ = [
     "MEASURES",
     "OWN_TEST_DATA",
     "OWN_TRAINING_DATA",
-    "Behaviour",
     "Cell",
-    "Census",
     "Comparison",
     "Frame",
     "Group",
+    "HeadProbe",
     "Measure",
     "PairedTest",
     "Panel",
+    "PartitionSummary",
     "Results",
     "RoundsTo",
     "RunData",

@@ -40,7 +40,7 @@ class Panel:
 
 
 @dataclass(frozen=True, repr=False)
-class Behaviour:
+class HeadProbe:
     """The paper's figure of the classifier layer, in numbers.
 
     Attributes:

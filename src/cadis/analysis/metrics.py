@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from statistics import fmean, pstdev
+from statistics import fmean
 
 from cadis.analysis.clock import clocks_of
 from cadis.analysis.run_data import RunData
-from cadis.store import measured, metric_words
+from cadis.store import client_spread, measured, metric_words
 
 LAST_ROUNDS = 10
 """The paper's 10-round average."""
@@ -66,7 +66,7 @@ class Scores:
         values = [value for _, value in tested]
         tail = [value for number, value in tested if number > tested[-1][0] - LAST_ROUNDS]
         tests = list(run_data.client_accuracy.values())
-        clients = list(tests[-1].values()) if tests else []
+        clients = client_spread(tests[-1].values() if tests else ())
         return cls(
             seed=run_data.seed,
             tested=tested,
@@ -76,9 +76,9 @@ class Scores:
             amplitude=max(tail) - min(tail) if tail else None,
             accuracy=run_data.last_tested.accuracy,
             rare=run_data.summary["rare_accuracy"],
-            client_mean=fmean(clients) if clients else None,
-            client_deviation=pstdev(clients) if clients else None,
-            client_worst=min(clients, default=None),
+            client_mean=clients.get("mean"),
+            client_deviation=clients.get("deviation"),
+            client_worst=clients.get("worst"),
             agreement=run_data.summary.get("round_agreement"),
             server_seconds=fmean(record.seconds.aggregate for record in run_data.history),
             samples_per_second=_samples_per_second(run_data),

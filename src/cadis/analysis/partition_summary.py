@@ -15,7 +15,7 @@ from cadis.types import ClientId
 
 
 @dataclass(frozen=True, repr=False)
-class Census:
+class PartitionSummary:
     """Who has how much of what.
 
     Attributes:
@@ -43,13 +43,13 @@ class Census:
     __repr__ = short_repr
 
     @classmethod
-    def take(
+    def of(
         cls,
         title: str,
         dataset: Dataset,
         partition: Partition,
         own_tests: Sequence[Examples] = (),
-    ) -> "Census":
+    ) -> "PartitionSummary":
         """Count the samples of each client and class in a partition of a dataset."""
         return cls(
             title,

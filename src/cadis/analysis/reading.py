@@ -1,17 +1,49 @@
 """Reading runs and studies that are to be shown together."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
 from cadis.analysis.comparability import baseline_of, marks, telling, told_apart
 from cadis.analysis.consistency import check_options, naming
-from cadis.analysis.finding import find_results
 from cadis.analysis.results import Group, Results
 from cadis.analysis.run_data import RunData
 from cadis.errors import CadisError
 from cadis.store import RunFolder, Study, StudyFolder, Variant, cell_label
+
+_DEPTH = 3
+"""Folders within folders that are looked into."""
+
+
+def is_result(path: Path) -> bool:
+    """Return whether a folder is that of a run or a study."""
+    return StudyFolder(path).holds_study() or RunFolder(path).holds_run()
+
+
+def find_results(folder: Path) -> list[Path]:
+    """Find the runs and studies in a folder and its folders; runs of a study are not listed.
+
+    Hidden folders and those more than three deep are skipped.
+    """
+    found = list(_search(folder, _DEPTH)) if folder.is_dir() else []
+    if not found:
+        raise CadisError(f"There is no run and no comparison in the folder {folder}.")
+    return found
+
+
+def _search(folder: Path, depth: int) -> Iterator[Path]:
+    try:
+        inside = sorted(folder.iterdir())
+    except OSError:  # it is not ours to read
+        return
+    for path in inside:
+        if path.name.startswith(".") or not path.is_dir() or path.is_symlink():
+            continue
+        if is_result(path):
+            yield path
+        elif depth > 1:
+            yield from _search(path, depth - 1)
 
 
 @dataclass

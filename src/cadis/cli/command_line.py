@@ -154,7 +154,7 @@ def watch(run: Path, port: int, open_browser: bool) -> None:
     The same page as 'cadis report', on this machine only. It ends with the process that works on
     RUN, or with Ctrl-C.
     """
-    call("showing", "watch", run, port, open_browser)
+    call("watch", "watch", run, port, open_browser)
 
 
 @click.command(cls=GeneratedCommand, options="partition_options")
@@ -167,7 +167,7 @@ def partition(preset: str | None, out: Path | None, figure: Path | None, **optio
     A table, and a picture in which the area of a point is the number of samples that a client
     has of a class. The file that --out writes can be given to 'cadis run --partition'.
     """
-    call("showing", "partition", preset, out, figure, typed(options))
+    call("partition", "partition", preset, out, figure, typed(options))
 
 
 @click.command(cls=GeneratedCommand, options="layer_options")
@@ -185,7 +185,7 @@ def layer(preset: str | None, figure: Path | None, **options: Any) -> None:
     Heat maps of its update after training on one class, on two, and of three clients of whom two
     are alike: what CADIS tells clusters by.
     """
-    call("showing", "layer", preset, figure, typed(options))
+    call("layer", "layer", preset, figure, typed(options))
 
 
 @click.command()
@@ -199,7 +199,7 @@ def methods(name: str | None) -> None:
 @click.argument("name", required=False)
 def presets(name: str | None) -> None:
     """List the paper's experiments, or show the file of one."""
-    call("showing", "presets", name)
+    call("presets", "presets", name)
 
 
 @click.group(invoke_without_command=True)

@@ -27,7 +27,8 @@ from cadis.experiment import (
     study_folder,
     tracked,
 )
-from cadis.report import study_progress, tell
+from cadis.report.study_display import study_progress
+from cadis.report.terminal import tell
 from cadis.store import RunFolder, Study, StudyFolder, Variant, planned_runs
 
 

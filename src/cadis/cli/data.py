@@ -20,7 +20,8 @@ from cadis.data.published import (
     problems,
     roots,
 )
-from cadis.report import Fitting, loading
+from cadis.report.terminal import loading
+from cadis.report.terminal_table import Fitting
 
 
 def list_datasets(data_dir: Path | None) -> int:

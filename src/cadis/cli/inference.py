@@ -23,7 +23,7 @@ from cadis.inference import (
     write_predictions,
 )
 from cadis.inference import export as export_model
-from cadis.report import loading, tell
+from cadis.report.terminal import loading, tell
 
 
 def predict(

@@ -7,7 +7,7 @@ from rich.table import Table
 from cadis.algorithm import Entry, catalogue, check_names, names_of
 from cadis.cli.options import described_attributes
 from cadis.experiment import as_option, qualified
-from cadis.report import Fitting
+from cadis.report.terminal_table import Fitting
 
 _FACTS = {
     "paper": "Paper",

@@ -11,6 +11,7 @@ from cadis.algorithm import check_names
 from cadis.analysis import Comparison, Results, is_result, read_folder, read_results, task_measure
 from cadis.cli.run import short_name
 from cadis.errors import CadisError
+from cadis.report.terminal import show_answer, show_tables, tell
 from cadis.store import RunFolder, StudyFolder, cell_name
 
 
@@ -27,7 +28,7 @@ def report(paths: Sequence[Path], out: Path | None, metric: str | None) -> int:
     page = _page_of([paths[0] / "report"] if inside else paths, out)
     _check_place(page, paths)
     if inside:
-        results = read_folder(paths[0], lambda sentence: reports.tell(console, sentence))
+        results = read_folder(paths[0], lambda sentence: tell(console, sentence))
     else:
         results = read_results(paths)
     if metric is not None:
@@ -62,9 +63,9 @@ def show_results(
         of: the folders that are shown; unless told, that of the page.
     """
     comparison = Comparison(results)
-    reports.show_tables(console, comparison)
+    show_tables(console, comparison)
     for sentence in failures:
-        reports.tell(console, sentence)
+        tell(console, sentence)
     try:
         with console.status("Drawing ..."):
             reports.write_report(results, page, of or [page.parent])
@@ -72,8 +73,8 @@ def show_results(
             _draw(comparison, page.parent)
     except OSError as error:
         raise CadisError(f"{page.parent} cannot be written: {error.strerror}.") from None
-    reports.show_answer(console, comparison)
-    reports.tell(console, f"Open {page}; tables and pictures are beside it.")
+    show_answer(console, comparison)
+    tell(console, f"Open {page}; tables and pictures are beside it.")
 
 
 def _draw(comparison: Comparison, folder: Path) -> None:

@@ -23,6 +23,7 @@ from cadis.experiment import (
     run_experiment,
     without_paper,
 )
+from cadis.report.terminal import run_progress, summary_table
 from cadis.store import RunFolder, check_named
 
 _LONGEST_NAME = 100
@@ -94,13 +95,13 @@ def short_name(name: str) -> str:
 def _run(config: ExperimentConfig, folder: RunFolder, resume: bool, tracking: Tracking) -> None:
     console = Console()
     rounds, metric = config.settings.rounds, config.algorithm.task.headline
-    with report.run_progress(console, rounds, metric) as (on_round, callbacks):
+    with run_progress(console, rounds, metric) as (on_round, callbacks):
         heard = tracking.listening(on_round)
         result = run_experiment(config, folder.path, resume, heard, callbacks)
     figures = report.draw_figures(read_results([folder.path]), folder.figures, pdf=False)
     tracking.finish(figures)
     classes = folder.read_json("federation.json")["classes"]
-    console.print(report.summary_table(result.summary, classes))
+    console.print(summary_table(result.summary, classes))
     console.print(
         f"Everything is in {folder.path}, pictures in {folder.figures}.",
         soft_wrap=True,

@@ -34,7 +34,7 @@ LOADED_BY = (
 
 
 @dataclass(frozen=True)
-class Built:
+class Experiment:
     """All that options describe.
 
     Attributes:
@@ -50,19 +50,19 @@ class Built:
 
 def build_experiment(
     config: ExperimentConfig, callbacks: Callbacks = NO_CALLBACKS, dataset: Dataset | None = None
-) -> Built:
+) -> Experiment:
     """Load the dataset, unless it is given; deal, and make the model."""
     dataset = dataset or load_dataset(config.settings, callbacks)
-    config = fitted(config, dataset)
+    config = choose_partition(config, dataset)
     num_outputs = outputs_for(config.algorithm.task, dataset.num_classes)
     partition = build_partition(config, dataset)
     if config.settings.model == "auto":
         _check_numbers(dataset.train)
-    settings = config.settings.settled(len(partition.indices), shape_of(dataset))
+    settings = config.settings.resolve_auto(len(partition.indices), shape_of(dataset))
     own = settings.own_tests and settings.partition == "clients"
     federation = build_federation(dataset, partition, own)
     model = build_model(settings, shape_of(dataset), num_outputs)
-    return Built(replace(config, settings=settings), federation, model)
+    return Experiment(replace(config, settings=settings), federation, model)
 
 
 def _check_numbers(examples: Examples) -> None:
@@ -115,7 +115,7 @@ def shape_of(dataset: Dataset) -> tuple[int, ...]:
 
 
 def build_partition(config: ExperimentConfig, dataset: Dataset) -> Partition:
-    """Who has what, of a fitted config; the same for all methods with one seed."""
+    """Split the training data among clients; the same for all methods with one seed."""
     settings, labels = config.settings, dataset.train.labels
     name, minimum = settings.partition, settings.min_samples
     if name == "clients":
@@ -134,10 +134,11 @@ def build_partition(config: ExperimentConfig, dataset: Dataset) -> Partition:
     return partition
 
 
-def fitted(config: ExperimentConfig, dataset: Dataset) -> ExperimentConfig:
-    """With a partition that fits the data, where it was left to them.
+def choose_partition(config: ExperimentConfig, dataset: Dataset) -> ExperimentConfig:
+    """Replace the partition "auto" by one that fits the data.
 
-    As the data say; else clusters of unequal size, as many as there are classes and clients for.
+    It is the one that the data give; else clusters of unequal size, as many as there are classes
+    and clients for.
     """
     if config.settings.partition != "auto":
         return config
@@ -182,7 +183,7 @@ def own_tests_of(dataset: Dataset, client_ids: Sequence[ClientId]) -> Sequence[E
 
 
 def build_model(settings: Settings, shape: tuple[int, ...], num_outputs: int) -> nn.Module:
-    """The initial global model of settled settings.
+    """The initial global model of settings without "auto".
 
     Args:
         settings: the model's name, and the seed.

@@ -11,20 +11,22 @@ from rich.console import Console
 from torch import nn
 
 from cadis._io import NO_CALLBACKS, Callbacks
-from cadis.algorithm import Method, names_in, parameters_of
+from cadis.algorithm import Method, names_in, parameters_of, part_from
 from cadis.algorithm.methods import METHODS
 from cadis.analysis import Comparison, Results, RunData, answer, details, read_results
 from cadis.errors import CadisError
+from cadis.experiment.own_study import OwnStudy
 from cadis.experiment.parameters import qualified
 from cadis.experiment.presets import read_preset
-from cadis.experiment.progress import is_shown
-from cadis.experiment.run_federation import folder_for, run
-from cadis.experiment.study import comparison_of, run_study
+from cadis.experiment.progress import ignore_round, is_shown
+from cadis.experiment.run_federation import call_both, folder_for, warn
+from cadis.experiment.study import RunFromOptions, RunPlanned, comparison_of, run_study
+from cadis.experiment.tracking import check_tracker, tracked
 from cadis.report.formats import Sheet, to_markdown, to_rich
 from cadis.report.study_display import study_progress
 from cadis.report.tables import sheets
-from cadis.server import OnRound, RoundResult
-from cadis.store import PlannedRun, RunFolder, Study, StudyFolder, planned_runs
+from cadis.server import OnRound
+from cadis.store import PlannedRun, Study, StudyFolder, planned_runs
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,116 +95,118 @@ def compare(
     preset: str | None = None,
     targets: Sequence[float] = (),
     progress: bool | None = None,
+    on_round: OnRound | None = None,
+    track: str | None = None,
     **options: Any,
 ) -> ComparisonResult:
-    """Run several methods on the same federations, and tell who is better, if anybody is.
+    """Run several methods on the same federations, and compare them.
 
-    As ``cadis compare`` does: runs that are in ``out`` already are reused. With a model, clients
-    and a test set of your own, all further options are those of :func:`cadis.run`.
+    This is ``cadis compare``: finished runs in ``out`` are reused, unfinished ones are resumed, and
+    a run that diverges does not stop the others. With a model, clients and a test set of your own,
+    all further options are those of :func:`cadis.run`.
 
     Args:
-        methods: names as ``cadis compare`` takes them, or methods such as ``CADIS(threshold=0.8)``.
+        methods: names as ``cadis compare`` takes them, or methods such as ``CADIS(threshold=0.8)``;
+            with a model of your own, instances of your own classes as well.
         seeds: runs of each, from ``seed``.
         out: a folder to keep everything in; without one, only the result is kept.
         grid: options and the values that each is to have: a comparison for each combination.
         preset: an experiment of the paper to start from.
         targets: accuracies whose first round is asked for, by default some that fit.
-        progress: whether to show how far it is; by default if somebody looks: at a terminal, or at
-            a notebook.
+        progress: whether to show progress; by default on a terminal and in a notebook.
+        on_round: called with the result of each round of each run.
+        track: a tracker to log to: "tensorboard", "wandb" or "mlflow"; it needs ``out``.
         options: as ``cadis run`` has them, by their Python names, such as ``dataset="digits"``.
     """
-    named = _named(names_in(methods) if isinstance(methods, str) else list(methods))
+    if track is not None and out is None:
+        raise CadisError("A tracker keeps its files in the folder of the runs; give one as out.")
+    check_tracker(track)
+    named = _by_name(names_in(methods) if isinstance(methods, str) else list(methods))
     first = int(options.pop("seed", 0))
-    numbers = tuple(range(first, first + seeds))
-    failures: list[str] = []
-    with folder_for(out) as folder:
-        if isinstance(options.get("model"), nn.Module):
-            if grid or preset:
-                raise CadisError("A grid or a preset goes with a dataset that is named.")
-            results = _own(named, numbers, folder, options | {"progress": progress})
-        else:
-            study = _study(named, numbers, grid or {}, preset, tuple(targets), options)
-            results, failures = _run(study, StudyFolder(folder), progress)
-    return ComparisonResult(results, folder if out is not None else None, tuple(failures))
+    own = OwnStudy.plan(named, options) if isinstance(options.get("model"), nn.Module) else None
+    if own is not None and (grid or preset):
+        raise CadisError("A grid or a preset goes with a dataset that is named.")
+    study = own.study() if own else _study(named, grid or {}, preset, options)
+    study = replace(
+        study,
+        seeds=tuple(range(first, first + seeds)),
+        command="cadis.compare",
+        targets=tuple(targets),
+    )
+    begin = own or RunFromOptions()
+    with folder_for(out) as path, StudyFolder(path).opened(study) as everything:
+        folder = StudyFolder(path)
+        if own:
+            own.check_finished(planned_runs(folder, everything))
+        results, failures = _run(folder, everything, begin, progress, on_round, track)
+    return ComparisonResult(results, path if out is not None else None, tuple(failures))
 
 
-def _named(methods: Sequence[Method | str]) -> dict[str, Method | None]:
-    """What is compared by name; of methods that are given as they are, with these."""
+def _by_name(methods: Sequence[Method | str]) -> dict[str, Method | None]:
+    """Return methods by name, each once; None for those that are given by name only."""
     named: dict[str, Method | None] = {}
     for method in methods:
-        name = method if isinstance(method, str) else method.name
+        name = method if isinstance(method, str) else part_from("method", method).name
         if name in named:
             raise CadisError(f"'{name}' is given twice; compare it with itself by a grid.")
-        if not isinstance(method, str) and METHODS.get(name) is not type(method):
-            raise CadisError(f"Give the method '{name}' of your own as 'FILE.py:CLASS'.")
         named[name] = None if isinstance(method, str) else method
     return named
 
 
 def _study(
     named: Mapping[str, Method | None],
-    seeds: tuple[int, ...],
     grid: Mapping[str, Sequence[Any]],
     preset: str | None,
-    targets: tuple[float, ...],
     options: Mapping[str, Any],
 ) -> Study:
-    """What ``cadis compare`` would run."""
+    """Plan what ``cadis compare`` would run."""
     file = read_preset(preset) if preset else {}
     given = dict(options)
-    for method in named.values():
+    for name, method in named.items():
+        if method is not None and METHODS.get(name) is not type(method):
+            raise CadisError(f"Give the method '{name}' of your own as 'FILE.py:CLASS'.")
         parameters = {} if method is None else parameters_of(method)
         given |= {qualified(type(method), k): v for k, v in parameters.items() if v is not None}
     values = {name: [str(value) for value in some] for name, some in grid.items()}
-    planned = comparison_of(named, values, preset, file, given)
-    return replace(planned, seeds=seeds, command="cadis.compare", targets=targets)
+    return comparison_of(named, values, preset, file, given)
 
 
-def _run(study: Study, folder: StudyFolder, progress: bool | None) -> tuple[Results, list[str]]:
-    with folder.opened(study) as everything:
-        runs = list(planned_runs(folder, everything))
-        console = Console(stderr=True)
-        shown = is_shown(progress, console)
-        with study_progress(console, runs) if shown else nullcontext(_Silent()) as callbacks:
-            failures = run_study(folder, everything, callbacks)
+def _run(
+    folder: StudyFolder,
+    study: Study,
+    begin: RunPlanned,
+    progress: bool | None,
+    on_round: OnRound | None,
+    track: str | None,
+) -> tuple[Results, list[str]]:
+    def run_planned(run: PlannedRun, shown: OnRound, callbacks: Callbacks) -> None:
+        begin(run, call_both(shown, on_round), callbacks)
+
+    runs = list(planned_runs(folder, study))
+    console = Console(stderr=True)
+    shown = is_shown(progress, console)
+    with (
+        study_progress(console, runs) if shown else nullcontext(_Silent()) as callbacks,
+        tracked(callbacks, track, folder) as heard,
+    ):
+        failures = run_study(folder, study, heard, run_planned)
     if failures and not any(run.folder.has_rounds() for run in runs):
         raise CadisError(failures[0])
     return read_results([folder.path]), failures
 
 
-def _own(
-    named: Mapping[str, Method | None],
-    seeds: Sequence[int],
-    folder: Path,
-    options: Mapping[str, Any],
-) -> Results:
-    """Runs of :func:`cadis.run`; those that have ended are reused, others go on."""
-    paths = []
-    for seed in seeds:
-        for name, method in named.items():
-            path = folder / Path(name).name.replace(":", "-") / f"seed-{seed}"
-            there = RunFolder(path).holds_run()
-            run(**options, method=method or name, seed=seed, out=path, resume=there)
-            paths.append(path)
-    return read_results(paths)
-
-
 @dataclass
 class _Silent:
-    """Nobody listens."""
+    """Callbacks that show nothing; what a command would print is a warning."""
 
-    of_run: Callbacks = field(default_factory=lambda: NO_CALLBACKS)
+    of_run: Callbacks = field(default_factory=lambda: replace(NO_CALLBACKS, say=warn))
 
     def begin(self, run: PlannedRun) -> OnRound:  # noqa: ARG002
-        """Nothing is told of its rounds."""
-
-        def on_round(_result: RoundResult) -> None:
-            """Nothing."""
-
-        return on_round
+        """Ignore the rounds of a run."""
+        return ignore_round
 
     def end(self, run: PlannedRun, reused: bool) -> None:
-        """Nothing."""
+        """Ignore that a run has ended."""
 
     def fail(self, sentence: str) -> None:
-        """It is in the result."""
+        """Ignore a failure, which the result holds."""

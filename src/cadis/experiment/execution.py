@@ -15,7 +15,7 @@ from cadis.data import Dataset
 from cadis.engine import Engine
 from cadis.experiment.build import build_experiment
 from cadis.experiment.config import ExperimentConfig
-from cadis.experiment.rejection_log import LeftOut
+from cadis.experiment.rejection_log import RejectionLog
 from cadis.rng import one_thread
 from cadis.server import OnRound, RoundRecord
 from cadis.store import ModelInputs, RunFolder, RunWriter
@@ -112,7 +112,7 @@ def execute(
         callbacks: called as a round goes on.
     """
     described = describe_federation(engine.given, engine.num_classes)
-    evaluation, left_out = None, LeftOut(callbacks.say)
+    evaluation, rejections = None, RejectionLog(callbacks.say)
     inputs = ModelInputs.of(engine.given.test, engine.given.preprocessing)
     with closing(RunWriter(folder, engine.algorithm, engine.layout, inputs)) as writer:
         state = writer.begin(engine.start, options, lambda _: described, resume, callbacks.say)
@@ -120,11 +120,11 @@ def execute(
             for result in rounds:
                 state, evaluation = result.state, result.evaluation
                 writer.keep(result.record, state)
-                left_out.hear(result.record)
+                rejections.hear(result.record)
                 if on_round is not None:
                     on_round(result)
         evaluation = evaluation or engine.test(state)  # a resumed run may have no round left
         summary = writer.finish(state, evaluation)
-    left_out.finish()
+    rejections.finish()
     models = {name: engine.model_of(model) for name, model in state.server.models.items()}
     return RunResult(models, writer.history, summary, folder.path)

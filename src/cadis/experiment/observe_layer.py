@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from cadis._io import NO_CALLBACKS, Callbacks
 from cadis.algorithm import Algorithm, ServerRound, ServerState, Weighing, check_names
 from cadis.algorithm.methods import FedAvg
-from cadis.analysis import Behaviour, Panel
+from cadis.analysis import HeadProbe, Panel
 from cadis.data import Dataset, Subsets
 from cadis.engine import Engine, Federation
 from cadis.errors import CadisError, RunError
@@ -65,7 +65,7 @@ class HeadKeeping(FedAvg):
 
 def observe_layer(
     config: ExperimentConfig, classes: str = "", callbacks: Callbacks = NO_CALLBACKS
-) -> Behaviour:
+) -> HeadProbe:
     """Train the initial model on few classes, in one round, and look at its classifier layer.
 
     Args:
@@ -84,7 +84,7 @@ def observe_layer(
         client_ids=tuple(plan.title for plan in plans),
         classes=dataset.classes,
     )
-    settings = config.settings.settled(len(plans), shape_of(dataset))
+    settings = config.settings.resolve_auto(len(plans), shape_of(dataset))
     model = build_model(settings, shape_of(dataset), dataset.num_classes)
     updates, has_bias = _train(model, settings, federation, callbacks)
     panels = tuple(
@@ -93,7 +93,7 @@ def observe_layer(
     )
     how = f"epochs {settings.epochs}, batch size {settings.batch_size}, learning rate {settings.lr}"
     names = dataset.name, settings.model
-    return Behaviour(*names, how, dataset.classes, has_bias, panels[:2], panels[2:])
+    return HeadProbe(*names, how, dataset.classes, has_bias, panels[:2], panels[2:])
 
 
 def _chosen(classes: str, dataset: Dataset) -> list[int]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from rich.console import Console
 
 from cadis._io import NO_CALLBACKS, Callbacks
-from cadis.report import run_progress
+from cadis.report.terminal import run_progress
 from cadis.server import OnRound, RoundResult
 
 
@@ -25,7 +25,7 @@ def shown_progress(
     """
     console = Console(stderr=True)
     if not is_shown(progress, console):
-        yield _ignore, NO_CALLBACKS
+        yield ignore_round, NO_CALLBACKS
         return
     with run_progress(console, rounds, metric) as shown:
         yield shown
@@ -37,5 +37,5 @@ def is_shown(progress: bool | None, console: Console) -> bool:
     return looked_at if progress is None else progress
 
 
-def _ignore(_result: RoundResult) -> None:
-    """Who hears of the rounds if nobody does."""
+def ignore_round(_result: RoundResult) -> None:
+    """Do nothing with the result of a round."""

@@ -11,7 +11,7 @@ _MOST = 10
 
 
 @dataclass
-class LeftOut:
+class RejectionLog:
     """Hears of all rounds of a run, and tells what a user should know of them.
 
     Attributes:

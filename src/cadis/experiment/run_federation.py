@@ -1,22 +1,26 @@
 """``cadis.run``: a model and a federation of one's own."""
 
+import inspect
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from cadis._io import Callbacks
 from cadis.algorithm import (
     KINDS,
+    Algorithm,
     Method,
     check_names,
     given_algorithm,
     names_in,
+    names_of,
     options_of,
     validated,
     with_metric,
@@ -36,7 +40,7 @@ from cadis.models import auto_lr
 from cadis.rng import one_thread
 from cadis.server import OnRound, RoundResult
 from cadis.store import RunFolder
-from cadis.training import AUGMENTATIONS, Device, Precision
+from cadis.training import AUGMENTATIONS, Device, LocalSettings, Precision
 from cadis.types import ClientId
 
 
@@ -133,60 +137,99 @@ def run(
         progress: whether to show how far it is; by default on a terminal and in a notebook.
         track: a tracker that is told as well: "tensorboard", "wandb" or "mlflow"; it wants ``out``.
     """
+    options = dict(locals())  # all arguments by name
     if track is not None and out is None:
         raise CadisError("A tracker keeps its files in the folder of the run; give one as out.")
     if resume and out is None:
         raise CadisError("Give the folder of the run to resume as out.")
-    if not isinstance(model, nn.Module):
-        raise CadisError(f"The model must be a torch.nn.Module, not a {type(model).__name__}.")
-    federation = _federation(model, clients, test, client_tests, client_ids)
-    if true_clusters is not None:
-        federation = replace(federation, true_clusters=_true_clusters(true_clusters))
-    local = {
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "lr": auto_lr(model) if lr == "auto" else lr,
-        "augment": names_in(augment),
-        "precision": precision,
-    }
-    given = {
-        "rounds": rounds,
-        "per_round": per_round,
-        "seed": seed,
-        "workers": workers,
-        "device": device,
-        "test_clients": test_clients,
-        "eval_every": eval_every,
-        "stack": stack,
-        "client_test": client_test,
-        "speeds": _speeds(speeds, federation.client_ids),
-    }
-    settings = validated(EngineSettings, given | {"local": local})
-    check_names("augmentation", settings.local.augment, AUGMENTATIONS)
-    given = {name: getattr(settings, name) for name in given}  # as they were understood
-    parts = (method, sampler, server_optimizer, transforms, task, local_optimizer)
-    algorithm = with_metric(given_algorithm(**dict(zip(KINDS, parts, strict=True))), metric)
-    described = {"model": type(model).__name__, "clients": len(federation.clients)}
-    options = options_of(algorithm, described | given | asdict(settings.local))
-    with (
-        one_thread(),
-        folder_for(out) as path,
-        closing(Tracking(track, RunFolder(path))) as tracking,
-    ):
-        folder = RunFolder(path)
-        engine = Engine(model, federation, algorithm, settings, folder.client_folder, head)
-        decides = algorithm.task.headline
-        with shown_progress(progress, settings.rounds, decides) as (shown, callbacks):
-            heard = tracking.listening(_both(shown, on_round))
-            called = replace(callbacks, say=_warn)
-            result = execute(engine, options, folder, resume, heard, called)
-        if track is not None:
-            tracking.finish()
+    planned = plan_run(options, build_federation(options))
+    decides = planned.algorithm.task.headline
+    with folder_for(out) as path, closing(Tracking(track, RunFolder(path))) as tracking:
+        with shown_progress(progress, planned.settings.rounds, decides) as (shown, callbacks):
+            heard = tracking.listening(call_both(shown, on_round))
+            result = planned.execute(RunFolder(path), resume, heard, replace(callbacks, say=warn))
+        tracking.finish()
     return result if out is not None else replace(result, folder=None)
 
 
-def _both(shown: OnRound, own: OnRound | None) -> OnRound:
-    """What shows the rounds, and then who asked to hear of them."""
+@dataclass(frozen=True)
+class FederationRun:
+    """A run on a model and data of the user's own that can begin.
+
+    Attributes:
+        model: the initial global model.
+        federation: the clients and their data.
+        algorithm: how to learn.
+        settings: how to run.
+        options: what ``config.toml`` is to hold.
+        head: name of the classifier layer; None for the one that is found.
+    """
+
+    model: nn.Module
+    federation: Federation
+    algorithm: Algorithm
+    settings: EngineSettings
+    options: dict[str, Any]
+    head: str | None
+
+    def with_seed(self, seed: int) -> "FederationRun":
+        """Return the same run with another seed."""
+        settings = replace(self.settings, seed=seed)
+        return replace(self, settings=settings, options={**self.options, "seed": seed})
+
+    def engine(self, folder: RunFolder) -> Engine:
+        """Build the engine, which checks that everything fits together."""
+        return Engine(
+            self.model,
+            self.federation,
+            self.algorithm,
+            self.settings,
+            folder.client_folder,
+            self.head,
+        )
+
+    @one_thread()
+    def execute(
+        self, folder: RunFolder, resume: bool, on_round: OnRound, callbacks: Callbacks
+    ) -> RunResult:
+        """Run all rounds, or those that are left, and keep everything in the folder."""
+        return execute(self.engine(folder), self.options, folder, resume, on_round, callbacks)
+
+
+def run_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Complete the options of :func:`run` with the defaults of its signature."""
+    bound = inspect.signature(run).bind(**given)
+    bound.apply_defaults()
+    return bound.arguments
+
+
+def plan_run(options: Mapping[str, Any], federation: Federation) -> FederationRun:
+    """Validate options and build the algorithm of a run.
+
+    Args:
+        options: all options of :func:`run` by name.
+        federation: what :func:`build_federation` returns for them.
+    """
+    model = options["model"]
+    local = {name: options[name] for name in names_of(LocalSettings)}
+    local["augment"] = names_in(local["augment"])
+    if local["lr"] == "auto":
+        local["lr"] = auto_lr(model)
+    names = [name for name in names_of(EngineSettings) if name != "local"]
+    given = {name: options[name] for name in names}
+    given["speeds"] = _speeds(given["speeds"], federation.client_ids)
+    settings = validated(EngineSettings, given | {"local": local})
+    check_names("augmentation", settings.local.augment, AUGMENTATIONS)
+    parts = given_algorithm(**{kind: options[kind] for kind in KINDS})
+    algorithm = with_metric(parts, options["metric"])
+    described = {"model": type(model).__name__, "clients": len(federation.clients)}
+    resolved = {name: getattr(settings, name) for name in names} | asdict(settings.local)
+    config = options_of(algorithm, described | resolved)
+    return FederationRun(model, federation, algorithm, settings, config, options["head"])
+
+
+def call_both(shown: OnRound, own: OnRound | None) -> OnRound:
+    """Return a callback that shows a round and then calls the user's own callback."""
 
     def on_round(result: RoundResult) -> None:
         shown(result)
@@ -196,33 +239,35 @@ def _both(shown: OnRound, own: OnRound | None) -> OnRound:
     return on_round
 
 
-def _warn(sentence: str) -> None:
-    """What a command would tell in the terminal."""
+def warn(sentence: str) -> None:
+    """Warn of what a command would print to the terminal."""
     warnings.warn(sentence, stacklevel=2)
 
 
-def _federation(
-    model: nn.Module,
-    clients: Iterable[Any] | Mapping[ClientId, Any],
-    test: Any,
-    client_tests: Iterable[Any] | Mapping[ClientId, Any],
-    client_ids: Sequence[ClientId],
-) -> Federation:
-    """Who has what; inputs of 64 bits are made such as the model takes."""
+def build_federation(options: Mapping[str, Any]) -> Federation:
+    """Build the federation of all options of :func:`run`.
+
+    Inputs of 64 bits are converted to 32 bits, unless the model has parameters of 64 bits.
+    """
+    model, clients, client_ids = options["model"], options["clients"], options["client_ids"]
+    if not isinstance(model, nn.Module):
+        raise CadisError(f"The model must be a torch.nn.Module, not a {type(model).__name__}.")
     if isinstance(clients, Mapping) and not client_ids:
         client_ids = tuple(clients)
     own = _everybodys(clients, "Client")
     double = any(parameter.dtype == torch.float64 for parameter in model.parameters())
-    fitting = (lambda examples: examples) if double else single
-    tests = _tests_of(client_tests, tuple(client_ids) or tuple(range(len(own))))
+    convert = (lambda examples: examples) if double else single
+    tests = _tests_of(options["client_tests"], tuple(client_ids) or tuple(range(len(own))))
+    test, truth = options["test"], options["true_clusters"]
     if test is None and not any(map(len, tests)):
         raise CadisError("Give data that the global model is tested on, as test.")
     whole = as_examples(test, "The test set") if test is not None else joined([*filter(len, tests)])
     return Federation(
-        clients=own if isinstance(own, Subsets) else [fitting(each) for each in own],
-        test=fitting(whole),
+        clients=own if isinstance(own, Subsets) else [convert(each) for each in own],
+        test=convert(whole),
         client_ids=tuple(client_ids),
-        client_tests=[fitting(each if len(each) else whole.take(slice(0, 0))) for each in tests],
+        true_clusters=None if truth is None else _true_clusters(truth),
+        client_tests=[convert(each if len(each) else whole.take(slice(0, 0))) for each in tests],
     )
 
 

@@ -118,7 +118,7 @@ class Settings(FederationSettings):
     own_tests: bool = True
     speeds: str = ""
 
-    def settled(self, num_clients: int, shape: tuple[int, ...]) -> "Settings":
+    def resolve_auto(self, num_clients: int, shape: tuple[int, ...]) -> "Settings":
         """Without "auto", once the data are known.
 
         Args:

@@ -1,36 +1,41 @@
 """Running a study: many runs, each reused, resumed or begun."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from cadis._io import NO_CALLBACKS, Callbacks
+from cadis._io import Callbacks
+from cadis.algorithm import KINDS, part_class
 from cadis.data import Dataset
 from cadis.errors import RunError
 from cadis.experiment.build import LOADED_BY, load_dataset
-from cadis.experiment.config import ExperimentConfig, resolve
+from cadis.experiment.config import resolve
 from cadis.experiment.execution import run_experiment
 from cadis.experiment.presets import reported
-from cadis.experiment.variants import baseline_of, gridded_methods, method_variants
+from cadis.experiment.variants import choose_baseline, gridded_methods, method_variants
+from cadis.server import OnRound
 from cadis.store import DamagedError, PlannedRun, Study, StudyCallbacks, StudyFolder, planned_runs
+
+RunPlanned: TypeAlias = Callable[[PlannedRun, OnRound, Callbacks], object]
+"""Begins or resumes one run of a study, and calls back after each round and within rounds."""
 
 
 @dataclass
-class Datasets:
-    """The last dataset that was loaded: many runs learn the same."""
+class RunFromOptions:
+    """Run what the options of a variant describe; the last dataset is kept for the next run."""
 
-    callbacks: Callbacks = NO_CALLBACKS
     _key: object = field(default=None, init=False)
     _dataset: Dataset | None = field(default=None, init=False)
 
-    def of(self, config: ExperimentConfig) -> Dataset:
-        """The dataset of an experiment."""
-        settings = config.settings
-        key = tuple(getattr(settings, name) for name in LOADED_BY)
+    def __call__(self, run: PlannedRun, on_round: OnRound, callbacks: Callbacks) -> None:
+        """Begin or resume one run."""
+        config = resolve({**run.variant.options, "seed": run.seed}, {})
+        key = tuple(getattr(config.settings, name) for name in LOADED_BY)
         if self._dataset is None or key != self._key:
-            self._key, self._dataset = key, load_dataset(settings, self.callbacks)
-        return self._dataset
+            self._key, self._dataset = key, load_dataset(config.settings, callbacks)
+        resume = run.folder.holds_run()
+        run_experiment(config, run.folder.path, resume, on_round, callbacks, self._dataset)
 
 
 def comparison_of(
@@ -54,12 +59,18 @@ def comparison_of(
     if grid:
         variants = gridded_methods(names, grid, file, given)
     paper = reported(preset, plain[0].options) if preset and not grid else None
-    base = baseline_of(plain)
+    methods_by_name = {v.name: part_class(KINDS["method"], v.options["method"]) for v in plain}
+    base = choose_baseline(methods_by_name)
     return Study("compare", variants, (), "", base, parameters=tuple(grid), paper=paper)
 
 
-def run_study(folder: StudyFolder, study: Study, callbacks: StudyCallbacks) -> list[str]:
-    """Run what is missing; runs that exist are reused, and begun ones go on.
+def run_study(
+    folder: StudyFolder,
+    study: Study,
+    callbacks: StudyCallbacks,
+    run_planned: RunPlanned | None = None,
+) -> list[str]:
+    """Run what is missing: finished runs are reused, and unfinished ones are resumed.
 
     A run that diverges does not stop the others.
 
@@ -67,16 +78,17 @@ def run_study(folder: StudyFolder, study: Study, callbacks: StudyCallbacks) -> l
         folder: where.
         study: what.
         callbacks: called as it goes on.
+        run_planned: begins or resumes one run; by default from the options of its variant.
 
     Returns:
         A sentence for each run that could not go on.
     """
-    failures, datasets = [], Datasets(callbacks.of_run)
+    failures, execute = [], run_planned or RunFromOptions()
     for run in planned_runs(folder, study):
         try:
             reused = run.finished()
             if not reused:
-                _run(run, datasets, callbacks)
+                execute(run, callbacks.begin(run), callbacks.of_run)
             callbacks.end(run, reused)
         except (RunError, DamagedError) as error:
             anew = f" If {run.folder.path} is deleted, it is run anew."
@@ -84,18 +96,6 @@ def run_study(folder: StudyFolder, study: Study, callbacks: StudyCallbacks) -> l
             failures.append(f"{run.variant.label}, seed {run.seed}: {error}{hint}")
             callbacks.fail(failures[-1])
     return failures
-
-
-def _run(run: PlannedRun, datasets: Datasets, callbacks: StudyCallbacks) -> None:
-    config = resolve({**run.variant.options, "seed": run.seed}, {})
-    run_experiment(
-        config,
-        run.folder.path,
-        run.folder.holds_run(),
-        callbacks.begin(run),
-        callbacks.of_run,
-        datasets.of(config),
-    )
 
 
 def study_folder(base: Path, study: Study) -> StudyFolder:

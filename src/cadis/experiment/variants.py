@@ -11,7 +11,7 @@ from cadis._io import is_user_code
 from cadis.algorithm import KINDS, check_names, listed, names_of, part_class
 from cadis.algorithm.methods import METHODS, label_of
 from cadis.errors import CadisError
-from cadis.experiment.config import ExperimentConfig, plain_names, resolve
+from cadis.experiment.config import plain_names, resolve
 from cadis.experiment.parameters import field_of, only_owner, our_parts, owners_of, qualified
 from cadis.store import Variant, cell_label, cell_name
 
@@ -97,25 +97,26 @@ def method_variants(
         file: a TOML file's content.
         given: options as a user types them; a method's parameters go to whom they belong.
     """
-    wanted = [name.strip() if is_user_code(name) else name.strip().lower() for name in names]
-    check_names("method", (n for n in wanted if not is_user_code(n)), [*CHOICES, "FILE.py:CLASS"])
-    expanded = [each for name in wanted for each in _GROUPS.get(name, (name,))]
-    classes = {name: _class_of(name) for name in dict.fromkeys(expanded)}
-    _check_folders(classes)
+    classes = classes_by_name(names)
     methods = list(dict.fromkeys(classes.values()))
     _check_wanted(given, methods)
     return tuple(_method_variant(name, methods, file, given) for name in classes)
 
 
-def baseline_of(variants: Sequence[Variant]) -> str:
-    """Whom the others are compared with: FedAvg; else the first that is a federation."""
-    names = [variant.name for variant in variants]
-    federations = [
-        variant.name
-        for variant in variants
-        if not part_class(KINDS["method"], variant.options["method"]).pools_clients
-    ]
-    return "fedavg" if "fedavg" in names else [*federations, *names][0]
+def classes_by_name(names: Iterable[str]) -> dict[str, type[Any]]:
+    """Return the class of each method and ablation, by name; groups such as "all" are expanded."""
+    wanted = [name.strip() if is_user_code(name) else name.strip().lower() for name in names]
+    check_names("method", (n for n in wanted if not is_user_code(n)), [*CHOICES, "FILE.py:CLASS"])
+    expanded = [each for name in wanted for each in _GROUPS.get(name, (name,))]
+    classes = {name: _class_of(name) for name in dict.fromkeys(expanded)}
+    _check_folders(classes)
+    return classes
+
+
+def choose_baseline(methods: Mapping[str, type[Any]]) -> str:
+    """Choose what the others are compared with: FedAvg, else the first that is a federation."""
+    federations = [name for name, method in methods.items() if not method.pools_clients]
+    return "fedavg" if "fedavg" in methods else [*federations, *methods][0]
 
 
 def grid_variants(
@@ -125,7 +126,8 @@ def grid_variants(
     check_runs(prod(len(values) for values in grid.values()))
     variants = []
     for values in itertools.product(*grid.values()):
-        options = _options(resolve(file, {**given, **dict(zip(grid, values, strict=True))}))
+        config = resolve(file, {**given, **dict(zip(grid, values, strict=True))})
+        options = plain_options(config.to_dict())
         name, label = cell_name(list(grid), values), cell_label(list(grid), values)
         variants.append(Variant(name, label, options, tuple(values)))
     return tuple(variants)
@@ -199,14 +201,19 @@ def _class_of(name: str) -> type[Any]:
     return part_class(KINDS["method"], VARIANTS[name].method if name in VARIANTS else name)
 
 
-def _folder_of(name: str, method: type[Any]) -> str:
-    """What a variant is called: a user's own method by the name in its class."""
+def folder_name(name: str, method: type[Any]) -> str:
+    """Return the name of a variant's folder: of a user's own method, the name in its class."""
     return str(method.name) if is_user_code(name) else name
+
+
+def named_variant(name: str, method: type[Any]) -> NamedVariant:
+    """Return an ablation or variant of ours, or a method as it is."""
+    return VARIANTS.get(name, NamedVariant(getattr(method, "label", method.__name__), name))
 
 
 def _check_folders(classes: Mapping[str, type[Any]]) -> None:
     """Refuse methods that would be kept in the same folder."""
-    folders = [_folder_of(name, method) for name, method in classes.items()]
+    folders = [folder_name(name, method) for name, method in classes.items()]
     for name, folder in zip(classes, folders, strict=True):
         if folders.count(folder) > 1 or (is_user_code(name) and folder in CHOICES):
             raise CadisError(f"Two methods are called '{folder}'; give each a name of its own.")
@@ -217,8 +224,7 @@ def _method_variant(
 ) -> Variant:
     """One of the methods that are compared, with what belongs to it or to all."""
     method = _class_of(name)
-    label = getattr(method, "label", method.__name__)
-    named = VARIANTS.get(name, NamedVariant(label, name))
+    named = named_variant(name, method)
     own = {}
     for typed, value in given.items():
         owner = None if typed in plain_names() else only_owner(typed, methods)
@@ -228,8 +234,9 @@ def _method_variant(
     own |= {qualified(method, field): value for field, value in named.parameters.items()}
     theirs = [other.name for other in methods if other is not method]
     tables = {key: value for key, value in file.items() if key not in theirs}
-    options = _options(resolve(tables, {**own, **named.parts, "method": named.method}))
-    return Variant(_folder_of(name, method), named.label, options)
+    config = resolve(tables, {**own, **named.parts, "method": named.method})
+    options = plain_options(config.to_dict())
+    return Variant(folder_name(name, method), named.label, options)
 
 
 def _check_wanted(given: Mapping[str, Any], methods: Sequence[type[Any]]) -> None:
@@ -244,8 +251,8 @@ def _check_wanted(given: Mapping[str, Any], methods: Sequence[type[Any]]) -> Non
             )
 
 
-def _options(config: ExperimentConfig) -> dict[str, Any]:
-    """All options but the seed, as they come back from a file."""
-    options = {key: value for key, value in config.to_dict().items() if key != "seed"}
-    plain: dict[str, Any] = json.loads(json.dumps(options))
+def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all options but the seed, as they come back from a file."""
+    without_seed = {key: value for key, value in options.items() if key != "seed"}
+    plain: dict[str, Any] = json.loads(json.dumps(without_seed))
     return plain

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rich.markup import escape
 from rich.table import Table
 
-from cadis.analysis import Behaviour, Panel
+from cadis.analysis import HeadProbe, Panel
 from cadis.report.formats import listed
 from cadis.report.style import figure, shown
 from cadis.report.terminal_table import Fitting
@@ -35,50 +35,50 @@ _BIAS_PART = 16
 """The bias is drawn as wide as this part of the features: one column in 500 would not be seen."""
 
 
-def layer_table(behaviour: Behaviour) -> Fitting:
+def layer_table(probe: HeadProbe) -> Fitting:
     """A row for each model: what it was trained on, what its layer betrays, and the cosines."""
-    title = f"{behaviour.dataset}, {behaviour.model}: {behaviour.training}"
+    title = f"{probe.dataset}, {probe.model}: {probe.training}"
     table = Table(title=escape(title), title_justify="left")
     for heading in ("model", "samples", "trained\non", "rows that\ngrew"):
         table.add_column(heading, justify="right" if heading == "samples" else "left")
-    for panel in behaviour.clients:
+    for panel in probe.clients:
         table.add_column(f"cosine,\n{panel.title}", justify="right")
-    alone = [[""] * len(behaviour.clients)] * len(behaviour.examples)
-    told = [[f"{cosine:.2f}" for cosine in row] for row in behaviour.cosines.tolist()]
-    for panel, cosines in zip(behaviour.panels, [*alone, *told], strict=True):
-        true, found = (escape(_names(behaviour, n)) for n in (panel.trained, panel.grown))
+    alone = [[""] * len(probe.clients)] * len(probe.examples)
+    told = [[f"{cosine:.2f}" for cosine in row] for row in probe.cosines.tolist()]
+    for panel, cosines in zip(probe.panels, [*alone, *told], strict=True):
+        true, found = (escape(_names(probe, n)) for n in (panel.trained, panel.grown))
         as_expected = set(panel.trained) == set(panel.grown)
         betrayed = found if as_expected else f"[yellow]{found or 'none'}[/yellow]"
         table.add_row(panel.title, str(panel.samples), true, betrayed, *cosines)
     return Fitting(table)
 
 
-def draw_layer(behaviour: Behaviour, path: Path) -> Path:
+def draw_layer(probe: HeadProbe, path: Path) -> Path:
     """A heat map of each update, classes by features, beside the sums of its rows."""
-    with figure(path, *size_of(behaviour)) as drawing:
-        fill_in(drawing, behaviour)
+    with figure(path, *size_of(probe)) as drawing:
+        fill_in(drawing, probe)
     return path
 
 
-def size_of(behaviour: Behaviour) -> tuple[float, float]:
+def size_of(probe: HeadProbe) -> tuple[float, float]:
     """Width and height in inches that give all names room."""
-    longest = max(len(shown(name)) for name in behaviour.classes)
-    width = len(behaviour.panels) * (3.1 + 0.06 * longest) + 0.8
-    return width, min(7.5, max(3.6, 2.2 + 0.2 * len(behaviour.classes)))
+    longest = max(len(shown(name)) for name in probe.classes)
+    width = len(probe.panels) * (3.1 + 0.06 * longest) + 0.8
+    return width, min(7.5, max(3.6, 2.2 + 0.2 * len(probe.classes)))
 
 
-def fill_in(drawing: Figure, behaviour: Behaviour) -> None:
+def fill_in(drawing: Figure, probe: HeadProbe) -> None:
     """Put all panels on an empty drawing, with one colour bar."""
-    panels, norm = behaviour.panels, _norm(behaviour.panels)
+    panels, norm = probe.panels, _norm(probe.panels)
     ratios = [4.0, 1.2] * len(panels)
     axes = drawing.subplots(1, len(ratios), width_ratios=ratios, squeeze=False)[0]
     widest = max(float(panel.row_sums.abs().max()) for panel in panels) or 1.0
     for place, panel in enumerate(panels):
         heat, sums = axes[2 * place], axes[2 * place + 1]
-        _heat_map(heat, behaviour, panel, norm)
-        _mark_classes(heat, behaviour, panel, all_names=place == 0)
+        _heat_map(heat, probe, panel, norm)
+        _mark_classes(heat, probe, panel, all_names=place == 0)
         _row_sums(sums, panel, widest)
-        heat.set_title(_title(behaviour, place), size=10)
+        heat.set_title(_title(probe, place), size=10)
     axes[0].set_ylabel("class (bold: trained on)")
     tick = _one_digit(float(norm.vmax or 1))
     drawing.colorbar(
@@ -91,7 +91,7 @@ def fill_in(drawing: Figure, behaviour: Behaviour) -> None:
         aspect=30,
         pad=0.01,
     ).minorticks_off()
-    drawing.suptitle(_headline(behaviour), x=0.01, ha="left", size=12)
+    drawing.suptitle(_headline(probe), x=0.01, ha="left", size=12)
 
 
 def _norm(panels: Sequence[Panel]) -> AsinhNorm:
@@ -101,13 +101,13 @@ def _norm(panels: Sequence[Panel]) -> AsinhNorm:
     return AsinhNorm(linear_width=high / _STRETCH, vmin=-high, vmax=high)
 
 
-def _heat_map(axes: Axes, behaviour: Behaviour, panel: Panel, norm: AsinhNorm) -> None:
+def _heat_map(axes: Axes, probe: HeadProbe, panel: Panel, norm: AsinhNorm) -> None:
     """Classes by features; the bias at the right."""
     values = panel.update.numpy()
-    classes, features = len(values), values.shape[1] - behaviour.has_bias
+    classes, features = len(values), values.shape[1] - probe.has_bias
     ticks = MaxNLocator(3, integer=True).tick_values(0, features)
     marks = {tick: f"{tick:.0f}" for tick in ticks if tick <= 0.8 * features}
-    if behaviour.has_bias:
+    if probe.has_bias:
         wide = max(1, features // _BIAS_PART)
         values = np.concatenate([values[:, :-1], np.repeat(values[:, -1:], wide, axis=1)], axis=1)
         axes.axvline(features - 0.5, color="black", lw=0.8)
@@ -129,15 +129,15 @@ def _enlarged(values: NDArray[np.float32]) -> NDArray[np.float32]:
     return values.repeat(rows, axis=0).repeat(columns, axis=1)
 
 
-def _mark_classes(axes: Axes, behaviour: Behaviour, panel: Panel, all_names: bool) -> None:
+def _mark_classes(axes: Axes, probe: HeadProbe, panel: Panel, all_names: bool) -> None:
     """The classes trained on in bold; the others, not too many, where there is room."""
-    classes = len(behaviour.classes)
+    classes = len(probe.classes)
     step = -(-classes // _LABELS)
     groups = _close(sorted(panel.trained), classes // (2 * _LABELS))
     bold = {sum(group) / len(group): group for group in groups}
     free = [n for n in range(0, classes, step) if all(abs(n - t) >= step for t in panel.trained)]
     marks = bold | ({float(n): [n] for n in free} if all_names else {})
-    texts = ["\n".join(shown(behaviour.classes[n]) for n in group) for group in marks.values()]
+    texts = ["\n".join(shown(probe.classes[n]) for n in group) for group in marks.values()]
     axes.set_yticks(list(marks), texts, size=8)
     for place, label in zip(marks, axes.get_yticklabels(), strict=True):
         label.set_fontweight("bold" if place in bold else "normal")
@@ -168,19 +168,19 @@ def _row_sums(axes: Axes, panel: Panel, widest: float) -> None:
     axes.spines["left"].set_visible(False)
 
 
-def _headline(behaviour: Behaviour) -> str:
-    names = f"{shown(behaviour.dataset)}, {shown(behaviour.model)}"
-    what = f"change of the classifier layer in local training ({behaviour.training})"
+def _headline(probe: HeadProbe) -> str:
+    names = f"{shown(probe.dataset)}, {shown(probe.model)}"
+    what = f"change of the classifier layer in local training ({probe.training})"
     return f"{names}: {what}; asinh scales"
 
 
-def _title(behaviour: Behaviour, place: int) -> str:
+def _title(probe: HeadProbe, place: int) -> str:
     """Who it is, and how alike it is to the other clients."""
-    panel = behaviour.panels[place]
-    letter, client = ascii_lowercase[place], place - len(behaviour.examples)
+    panel = probe.panels[place]
+    letter, client = ascii_lowercase[place], place - len(probe.examples)
     if client < 0:
         return f"({letter}) trained on {panel.title}"
-    cosines = zip(behaviour.clients, behaviour.cosines[client].tolist(), strict=True)
+    cosines = zip(probe.clients, probe.cosines[client].tolist(), strict=True)
     told = [f"cosine to {who.title}: {c:.2f}" for who, c in cosines if who is not panel]
     return "\n".join([f"({letter}) {panel.title}", *told]).replace("-", "\N{MINUS SIGN}")
 
@@ -191,5 +191,5 @@ def _one_digit(value: float) -> float:
     return floor(value / unit) * unit
 
 
-def _names(behaviour: Behaviour, numbers: Sequence[int]) -> str:
-    return listed([behaviour.classes[number] for number in numbers])
+def _names(probe: HeadProbe, numbers: Sequence[int]) -> str:
+    return listed([probe.classes[number] for number in numbers])

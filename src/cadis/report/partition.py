@@ -12,7 +12,7 @@ from rich.table import Table
 from torch import Tensor
 
 from cadis._io import natural
-from cadis.analysis import Census, Results, RunData, some_of
+from cadis.analysis import PartitionSummary, Results, RunData, some_of
 from cadis.report.formats import listed
 from cadis.report.style import ALONE, Place, cluster_colour, figure, head, shown
 from cadis.report.terminal_table import Fitting
@@ -25,58 +25,58 @@ _MARGIN = 0.9
 """The widest point, as a part of the distance to the next."""
 
 
-def group_table(census: Census) -> Fitting:
+def group_table(summary: PartitionSummary) -> Fitting:
     """A row for each cluster, the largest first; or for each client, if there are no clusters."""
-    clustered = census.true_clusters is not None
-    table = Table(title=escape(census.title), title_justify="left")
+    clustered = summary.true_clusters is not None
+    table = Table(title=escape(summary.title), title_justify="left")
     for title in ("cluster", "clients", "samples of each") if clustered else ("client", "samples"):
         table.add_column(title, justify="left" if title.startswith("cl") else "right")
-    if census.own_tests:
+    if summary.own_tests:
         table.add_column("to test on", justify="right")
     table.add_column("classes")
     if not clustered:
         table.add_column("most of", justify="right")
-    groups = census.groups()
+    groups = summary.groups()
     for number, group in enumerate(groups[:_ROWS]):
-        counts, sizes = census.counts[group].sum(dim=0), census.sizes[group]
-        who = [str(number), str(len(group))] if clustered else [str(census.client_ids[group[0]])]
-        names = [name for name, count in zip(census.classes, counts, strict=True) if count]
-        tests = [_range(torch.tensor(census.own_tests)[group])] if census.own_tests else []
+        counts, sizes = summary.counts[group].sum(dim=0), summary.sizes[group]
+        who = [str(number), str(len(group))] if clustered else [str(summary.client_ids[group[0]])]
+        names = [name for name, count in zip(summary.classes, counts, strict=True) if count]
+        tests = [_range(torch.tensor(summary.own_tests)[group])] if summary.own_tests else []
         cells = [*who, _range(sizes), *tests, listed(names, limit=5)]
         if not clustered:
             most = int(counts.argmax())
-            cells.append(f"{census.classes[most]} {counts[most] / counts.sum():.0%}")
+            cells.append(f"{summary.classes[most]} {counts[most] / counts.sum():.0%}")
         table.add_row(*map(escape, cells))
     if len(groups) > _ROWS:
         table.add_row(f"and {len(groups) - _ROWS} more")
     return Fitting(table)
 
 
-def census_table(census: Census) -> Fitting:
+def partition_table(summary: PartitionSummary) -> Fitting:
     """The partition in a few numbers."""
-    sizes = census.sizes
+    sizes = summary.sizes
     table = Table(show_header=False)
     table.add_row("clients", f"{len(sizes):,}")
-    if census.true_clusters is not None:
-        table.add_row("clusters", f"{len(census.groups()):,}")
-        largest = len(census.groups()[0]) / len(sizes)
+    if summary.true_clusters is not None:
+        table.add_row("clusters", f"{len(summary.groups()):,}")
+        largest = len(summary.groups()[0]) / len(sizes)
         table.add_row("  clients in the largest", f"{largest:.0%}")
-    table.add_row("samples", f"{sizes.sum():,} of {census.available:,}")
+    table.add_row("samples", f"{sizes.sum():,} of {summary.available:,}")
     table.add_row("  of a client", f"{_range(sizes)}, mean {sizes.double().mean():,.1f}")
-    table.add_row("  deviation / mean", f"{census.size_skew:.2f}")
-    table.add_row("samples for testing", f"{census.tested:,}")
-    table.add_row("label skew (0: all alike, 1: all strangers)", f"{census.label_skew:.2f}")
-    if unheld := census.unheld_classes():
+    table.add_row("  deviation / mean", f"{summary.size_skew:.2f}")
+    table.add_row("samples for testing", f"{summary.tested:,}")
+    table.add_row("label skew (0: all alike, 1: all strangers)", f"{summary.label_skew:.2f}")
+    if unheld := summary.unheld_classes():
         table.add_row("[yellow]classes that no client has[/yellow]", escape(listed(unheld)))
     return Fitting(table)
 
 
-def draw_partition(census: Census, path: Path) -> Path:
+def draw_partition(summary: PartitionSummary, path: Path) -> Path:
     """Clients by classes; the area of a point is the number of samples."""
-    order = _shown(census)
-    counts = census.counts[order].numpy()  # (clients, classes)
+    order = _shown(summary)
+    counts = summary.counts[order].numpy()  # (clients, classes)
     clients, classes = counts.shape
-    names = [shown(census.client_ids[n]) for n in order]
+    names = [shown(summary.client_ids[n]) for n in order]
     longest = max(map(len, names))
     width = min(12.0, max(6.0, 3.2 + 0.28 * clients))
     height = min(9.0, 1.5 + 0.26 * classes + (0.07 * longest if longest > 2 else 0))
@@ -88,12 +88,12 @@ def draw_partition(census: Census, path: Path) -> Path:
         turned = 90 if max(len(names[n]) for n in places) > 2 and step == 1 else 0
         axes.set_xticks(places, [names[n] for n in places], size=8, rotation=turned)
         step = -(-classes // 30)
-        axes.set_yticks(range(0, classes, step), list(map(shown, census.classes[::step])), size=8)
-        some = some_of(clients, len(census.client_ids))
-        who = f"client{_order_note(census)}{some and f'; {some} are shown'}"
+        axes.set_yticks(range(0, classes, step), list(map(shown, summary.classes[::step])), size=8)
+        some = some_of(clients, len(summary.client_ids))
+        who = f"client{_order_note(summary)}{some and f'; {some} are shown'}"
         axes.set(xlabel=fill(who, int(11 * width)), ylabel="class")
         largest = f"largest point: {counts.max():,} of one class"
-        head(drawing, f"{shown(census.title, 60)}\n{_amount(census)}; {largest}")
+        head(drawing, f"{shown(summary.title, 60)}\n{_amount(summary)}; {largest}")
         axes.grid(alpha=0.15)
         axes.set_axisbelow(True)
         drawing.draw_without_rendering()  # only now it is known how large a cell is
@@ -101,16 +101,16 @@ def draw_partition(census: Census, path: Path) -> Path:
         cell = 72 / drawing.dpi * min(frame.width / clients, frame.height / classes)  # points
         x, y = np.nonzero(counts)
         area = (_MARGIN * max(cell, 1.5)) ** 2 * counts[x, y] / counts.max()
-        axes.scatter(x, y, s=area, c=_colours(census, order)[x], linewidths=0)
+        axes.scatter(x, y, s=area, c=_colours(summary, order)[x], linewidths=0)
     return path if path.suffix else path.with_suffix(".png")
 
 
-def _amount(census: Census) -> str:
+def _amount(summary: PartitionSummary) -> str:
     """How many samples there are in the picture, and how many there are besides."""
-    number = f"{census.sizes.sum():,}"
-    if not census.held_out:
+    number = f"{summary.sizes.sum():,}"
+    if not summary.held_out:
         return f"{number} samples"
-    return f"{number} samples to train on, and {census.held_out:,} held out"
+    return f"{number} samples to train on, and {summary.held_out:,} held out"
 
 
 def _range(sizes: Tensor) -> str:
@@ -118,51 +118,51 @@ def _range(sizes: Tensor) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _order_note(census: Census) -> str:
-    if census.true_clusters is None or len(census.groups()) == 1:
+def _order_note(summary: PartitionSummary) -> str:
+    if summary.true_clusters is None or len(summary.groups()) == 1:
         return ""
-    alone = ", grey: alone" if len(census.groups()[-1]) == 1 else ""
+    alone = ", grey: alone" if len(summary.groups()[-1]) == 1 else ""
     return f", ordered by cluster (colours{alone})"
 
 
-def _colours(census: Census, order: Sequence[int]) -> NDArray[np.str_]:
+def _colours(summary: PartitionSummary, order: Sequence[int]) -> NDArray[np.str_]:
     """A colour for each client in the picture's order: that of its cluster; grey if alone in it."""
-    labels = census.true_clusters
+    labels = summary.true_clusters
     if labels is None:
         return np.array([cluster_colour(0)] * len(order))
     colour_of = {
         client: cluster_colour(int(labels[client])) if len(group) > 1 else ALONE
-        for group in census.groups()
+        for group in summary.groups()
         for client in group
     }
     return np.array([colour_of[client] for client in order])
 
 
-def _shown(census: Census) -> list[int]:
+def _shown(summary: PartitionSummary) -> list[int]:
     """Positions of the clients in the picture's order; of very many, an even choice."""
-    ids = census.client_ids
+    ids = summary.client_ids
     everybody = list(range(len(ids)))
-    groups = [everybody] if census.true_clusters is None else census.groups()
+    groups = [everybody] if summary.true_clusters is None else summary.groups()
     order = [n for group in groups for n in sorted(group, key=lambda n: natural(ids[n]))]
-    if census.true_clusters is None:
+    if summary.true_clusters is None:
         return sample(order, dict.fromkeys(order))
-    return sample(order, dict(enumerate(census.true_clusters.tolist())))
+    return sample(order, dict(enumerate(summary.true_clusters.tolist())))
 
 
 def draw_federation(results: Results, place: Place) -> Path | None:
     """Clients by classes of the first run; the area of a point is the number of samples."""
-    census = census_of(results.runs[0])
-    return None if census is None else draw_partition(census, place("federation"))
+    summary = summarise_partition(results.runs[0])
+    return None if summary is None else draw_partition(summary, place("federation"))
 
 
-def census_of(run_data: RunData) -> Census | None:
+def summarise_partition(run_data: RunData) -> PartitionSummary | None:
     """The numbers in ``federation.json``, if the server knows them."""
     clients = run_data.federation["clients"]
     if any(client["samples"] is None for client in clients):
         return None
     true_clusters = list(run_data.true_clusters.values())
     seed = f", seed {run_data.seed}" if "seed" in run_data.options else ""
-    return Census(
+    return PartitionSummary(
         title=f"{run_data.options.get('dataset', 'own data')}{seed}",
         classes=tuple(run_data.classes),
         client_ids=tuple(client["id"] for client in clients),

@@ -290,33 +290,29 @@ def _signed(value: float) -> str:
     return f"{round(value, 3) + 0.0:+.3f}"
 
 
-def _targets(comparison: Comparison) -> Sheet | None:
+def _targets(comparison: Comparison) -> Sheet:
     """Rounds to reach targets, and the speed-up over the baseline."""
-    targets = comparison.targets
-    rows = [
-        [group.label, *(_shown_rounds(comparison.rounds_to(group, target)) for target in targets)]
-        for group in comparison.ordered()
-    ]
-    against = f" (speed-up over {comparison.baseline.label})" if comparison.baseline else ""
-    columns = [_rows_are(comparison), *(_target(comparison, target) for target in targets)]
-    return Sheet(f"Rounds to reach {with_article(comparison.metric)}{against}", columns, rows, [])
+    return _reached(comparison, "Rounds", comparison.rounds_to, comparison.ordered())
 
 
 def _times(comparison: Comparison) -> Sheet | None:
     """Simulated seconds to reach the same targets, where clients have speeds."""
-    if not comparison.has_clock:
-        return None
+    timed = [g for g in comparison.ordered() if any(scores.clocks for scores in g.scores)]
+    return _reached(comparison, "Simulated seconds", comparison.time_to, timed) if timed else None
+
+
+def _reached(
+    comparison: Comparison,
+    unit: str,
+    when: Callable[[Group, float], RoundsTo],
+    groups: Sequence[Group],
+) -> Sheet:
     targets = comparison.targets
-    rows = [
-        [group.label, *(_shown_rounds(comparison.time_to(group, target)) for target in targets)]
-        for group in comparison.ordered()
-        if any(scores.clocks for scores in group.scores)
-    ]
+    rows = [[g.label, *(_shown_rounds(when(g, target)) for target in targets)] for g in groups]
     against = f" (speed-up over {comparison.baseline.label})" if comparison.baseline else ""
     columns = [_rows_are(comparison), *(_target(comparison, target) for target in targets)]
-    return Sheet(
-        f"Simulated seconds to reach {with_article(comparison.metric)}{against}", columns, rows, []
-    )
+    caption = f"{unit} to reach {with_article(comparison.metric)}{against}"
+    return Sheet(caption, columns, rows, [])
 
 
 def _target(comparison: Comparison, target: float) -> str:

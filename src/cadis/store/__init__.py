@@ -8,6 +8,7 @@ from cadis.store.lock import is_locked, lock
 from cadis.store.metrics import (
     agreement,
     best_round,
+    client_spread,
     last_tested,
     mean_accuracy,
     measured,
@@ -67,6 +68,7 @@ __all__ = [
     "cell_label",
     "cell_name",
     "check_named",
+    "client_spread",
     "clusters_of",
     "confidence_of",
     "gamma_of",

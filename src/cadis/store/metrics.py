@@ -188,14 +188,15 @@ def _summarise_clients(history: Sequence[RoundRecord], described: dict[str, Any]
     if not any(client.get("test_samples") for client in described["clients"]):
         return {}
     told = next((r.client_accuracy for r in reversed(history) if r.client_accuracy), [])
-    tested = [accuracy for accuracy in told if accuracy is not None]
+    return {f"client_{name}": value for name, value in client_spread(told).items()}
+
+
+def client_spread(accuracies: Iterable[float | None]) -> dict[str, float]:
+    """Return mean, deviation and minimum over the clients that were tested; empty if none was."""
+    tested = [accuracy for accuracy in accuracies if accuracy is not None]
     if not tested:
         return {}
-    return {
-        "client_mean": fmean(tested),
-        "client_deviation": pstdev(tested),
-        "client_worst": min(tested),
-    }
+    return {"mean": fmean(tested), "deviation": pstdev(tested), "worst": min(tested)}
 
 
 def _summarise_clusters(

@@ -4,11 +4,12 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from math import isfinite
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import Any, TypeAlias
 
 from cadis.server import RoundRecord
 from cadis.store import (
+    client_spread,
     clusters_of,
     confidence_of,
     mean_accuracy,
@@ -41,7 +42,7 @@ def scalars(
         "rejected": len(record.rejected),
         **{f"seconds/{name}": value for name, value in vars(record.seconds).items()},
         **_by_class(record, class_names),
-        **_by_client(record.client_accuracy),
+        **{f"clients/{k}": v for k, v in client_spread(record.client_accuracy or ()).items()},
         **_told(record),
     }
     return {
@@ -98,18 +99,6 @@ def _told(record: RoundRecord) -> dict[str, float | None]:
 def _named(prefix: str, values: Mapping[str, float | None]) -> dict[str, float | None]:
     names = _accepted(list(values))
     return {f"{prefix}/{name}": v for name, v in zip(names, values.values(), strict=True)}
-
-
-def _by_client(accuracies: Sequence[float | None] | None) -> dict[str, float]:
-    """On the own data of those that were tested."""
-    tested = [accuracy for accuracy in accuracies or [] if accuracy is not None]
-    if not tested:
-        return {}
-    return {
-        "clients/mean": fmean(tested),
-        "clients/deviation": pstdev(tested),
-        "clients/worst": min(tested),
-    }
 
 
 def _accepted(names: Sequence[str]) -> list[str]:

@@ -153,3 +153,13 @@ def test_a_logistic_regression_learns_it() -> None:
     oracle = LogisticRegression(C=1e9, tol=1e-8, class_weight={0: 1, 1: 4}).fit(inputs, labels)
     expected = [*oracle.coef_[0], oracle.intercept_[0]]
     assert weights.tolist() == pytest.approx(expected, rel=1e-3)
+
+
+def test_auc_of_a_large_test_set_is_that_of_scikit_learn() -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(0, 2, (50_000,), generator=generator)
+    scores = (torch.randn(50_000, generator=generator, dtype=torch.float64) + labels).round(
+        decimals=2
+    )
+    found = Binary().measures(scores[:, None], labels)["auc"]
+    assert found == pytest.approx(roc_auc_score(labels, scores), rel=0, abs=1e-12)

@@ -8,12 +8,14 @@ from torch import Tensor
 
 
 def roc_auc(scores: Tensor, truth: Tensor) -> float:
-    """How often a positive scores above a negative, ties counting half; NaN if there are no pairs.
+    """Return the area under the ROC curve; NaN if one of the classes is missing.
 
-    By ranks (Mann-Whitney): (the sum of the positives' ranks - P (P + 1) / 2) / (P N).
+    It is the share of pairs in which a positive scores above a negative, ties counting half. By
+    ranks (Mann-Whitney): (the sum of the positives' ranks - P (P + 1) / 2) / (P N).
     """
-    _, place, counts = scores.unique(return_inverse=True, return_counts=True)
-    ranks = (counts.cumsum(0) - (counts - 1) / 2)[place]  # (n,), from 1; ties share their mean
+    from scipy.stats import rankdata  # noqa: PLC0415  # it takes a while to import
+
+    ranks = torch.from_numpy(rankdata(scores.numpy()))  # (n,), from 1; ties share their mean
     positives = int(truth.sum())
     above = float(ranks[truth].sum()) - positives * (positives + 1) / 2
     pairs = positives * (len(truth) - positives)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cadis.analysis import Results
-from cadis.report.figures.cluster_weights import draw_voice
+from cadis.report.figures.cluster_weights import draw_cluster_weights
 from cadis.report.figures.clusters import (
     draw_clusters,
     draw_convergence,
@@ -38,7 +38,7 @@ _FIGURES = (
     draw_similarity,
     draw_clusters,
     draw_flow,
-    draw_voice,
+    draw_cluster_weights,
     draw_confusion,
     draw_clients,
     draw_client_rounds,

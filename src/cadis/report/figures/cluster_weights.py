@@ -19,13 +19,13 @@ _BAR = 0.09
 """Inches that a bar has at least."""
 
 
-def draw_voice(results: Results, place: Place) -> Path | None:
+def draw_cluster_weights(results: Results, place: Place) -> Path | None:
     """The share that each true cluster had in the global model, mean over the rounds."""
-    told = [group for group in results.groups if voices(group)]
+    told = [group for group in results.groups if cluster_weights(group)]
     if not told:
         return None
     path, sizes = place("voice"), Counter(results.runs[0].true_clusters.values())
-    clusters = sorted({label for group in told for label in voices(group)})
+    clusters = sorted({label for group in told for label in cluster_weights(group)})
     width = max(_LEAST_WIDTH, 1.2 + _BAR * (len(told) + 1) * len(clusters))
     with figure(path, min(24.0, width), 3.0) as drawing:
         axes = drawing.subplots()
@@ -64,7 +64,7 @@ def _bars(
     for number, group in enumerate(told):
         places = np.arange(len(clusters)) + (number - (len(told) - 1) / 2) * width
         colour = styles[results.groups.index(group)].colour
-        shares, present = voices(group), voices(group, present_only=True)
+        shares, present = cluster_weights(group), cluster_weights(group, present_only=True)
         axes.bar(places, [shares[label] for label in clusters], 0.95 * width, color=colour)
         marks = [present[label] for label in clusters]
         size = min(14.0, 300.0 * width / len(clusters))
@@ -73,7 +73,7 @@ def _bars(
     return handles
 
 
-def voices(group: Group, present_only: bool = False) -> dict[int, float]:
+def cluster_weights(group: Group, present_only: bool = False) -> dict[int, float]:
     """By true cluster, the mean of what its participants weighed together.
 
     Nothing without true clusters, and where there is not one global model to weigh in.
@@ -84,7 +84,7 @@ def voices(group: Group, present_only: bool = False) -> dict[int, float]:
     """
     rounds: list[dict[int, float]] = []
     for run_data in group.runs:
-        if group.is_reference or not _has_voices(run_data):
+        if group.is_reference or not _has_cluster_weights(run_data):
             return {}
         rounds += [_shares(run_data, number) for number in range(len(run_data.history))]
     labels = sorted({int(label or 0) for run in group.runs for label in run.true_clusters.values()})
@@ -96,7 +96,7 @@ def voices(group: Group, present_only: bool = False) -> dict[int, float]:
     return found
 
 
-def _has_voices(run_data: RunData) -> bool:
+def _has_cluster_weights(run_data: RunData) -> bool:
     labels = set(run_data.true_clusters.values())
     return None not in labels and len(labels) > 1 and not run_data.history[-1].models
 

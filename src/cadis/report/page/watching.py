@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cadis.analysis import Results, RunData, naming, read_results
+from cadis.analysis import Results, RunData, is_result, naming, read_results
 from cadis.errors import CadisError
 from cadis.report.page.content import now, page_data
 from cadis.store import RunFolder, StudyFolder, is_locked
@@ -108,7 +108,7 @@ class Watched:
         return page_data(results) | {"live": _live(results, state)}
 
     def _check(self) -> None:
-        if not (StudyFolder(self.path).holds_study() or RunFolder(self.path).holds_run()):
+        if not is_result(self.path):
             raise CadisError(f"There is no run and no comparison in the folder {self.path}.")
 
 
