@@ -16,22 +16,13 @@ from cadis.algorithm.methods import CADIS, CADISPaper
 from cadis.algorithm.registry import KINDS, Kind
 from cadis.algorithm.validation import check_names, listed, names_of, validated
 from cadis.errors import CadisError
+from cadis.options import OPTIONS
 
 _AUTO = "auto"
 """What is typed for "what the method goes with"."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-ADDED_SETTINGS = {
-    "augment": [],
-    "precision": "float32",
-    "stack": True,
-    "client_test": 0.0,
-    "speeds": "",
-    "own_tests": False,
-    "cache": True,
-    "client_column": "",
-    "label_column": "",
-    "ignore_columns": [],
-    "category_columns": [],
+ADDED_SETTINGS: dict[str, Any] = {
+    name: option.before for name, option in OPTIONS.items() if option.before is not None
 }
 """Settings that older runs do not name, and what these runs did."""
 _typed_names: dict[type, str] = {}

@@ -27,6 +27,7 @@ from cadis.experiment import (
     read_preset,
     resolve,
 )
+from cadis.options import options_of_scope
 from cadis.report import (
     Fitting,
     Watched,
@@ -133,7 +134,7 @@ def presets(name: str | None) -> int:
     return 0
 
 
-_IN_NAME = ("dataset", "partition", "model", "data_dir", "offline", "workers", "device")
+_IN_NAME = ("dataset", "partition", "model", *options_of_scope("machine"))
 """Options that the name of a picture tells anyway, or that change nothing in it."""
 
 

@@ -25,7 +25,7 @@ from cadis.experiment.presets import (
     reported,
 )
 from cadis.experiment.run_federation import run
-from cadis.experiment.settings import FederationSettings, Settings
+from cadis.experiment.settings import Settings
 from cadis.experiment.study import comparison_of, run_study, study_folder
 from cadis.experiment.tracking import Tracking, check_tracker, tracked
 from cadis.experiment.variants import (
@@ -44,7 +44,6 @@ __all__ = [
     "Built",
     "ComparisonResult",
     "ExperimentConfig",
-    "FederationSettings",
     "HeadKeeping",
     "RunResult",
     "Settings",

@@ -17,6 +17,7 @@ from cadis.algorithm import (
     check_names,
     given_algorithm,
     names_in,
+    names_of,
     options_of,
     validated,
     with_metric,
@@ -33,10 +34,11 @@ from cadis.experiment.execution import RunResult, execute
 from cadis.experiment.progress import shown_progress
 from cadis.experiment.tracking import Tracking
 from cadis.models import auto_lr
+from cadis.options import Device, Precision
 from cadis.rng import one_thread
 from cadis.server import OnRound, RoundResult
 from cadis.store import RunFolder
-from cadis.training import AUGMENTATIONS, Device, Precision
+from cadis.training import AUGMENTATIONS, LocalSettings
 from cadis.types import ClientId
 
 
@@ -133,6 +135,7 @@ def run(
         progress: whether to show how far it is; by default on a terminal and in a notebook.
         track: a tracker that is told as well: "tensorboard", "wandb" or "mlflow"; it wants ``out``.
     """
+    given = dict(locals())  # first of all: keywords that are options have the names of these
     if track is not None and out is None:
         raise CadisError("A tracker keeps its files in the folder of the run; give one as out.")
     if resume and out is None:
@@ -142,32 +145,14 @@ def run(
     federation = _federation(model, clients, test, client_tests, client_ids)
     if true_clusters is not None:
         federation = replace(federation, true_clusters=_true_clusters(true_clusters))
-    local = {
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "lr": auto_lr(model) if lr == "auto" else lr,
-        "augment": names_in(augment),
-        "precision": precision,
-    }
-    given = {
-        "rounds": rounds,
-        "per_round": per_round,
-        "seed": seed,
-        "workers": workers,
-        "device": device,
-        "test_clients": test_clients,
-        "eval_every": eval_every,
-        "stack": stack,
-        "client_test": client_test,
-        "speeds": _speeds(speeds, federation.client_ids),
-    }
-    settings = validated(EngineSettings, given | {"local": local})
+    given["lr"] = auto_lr(model) if lr == "auto" else lr
+    given["augment"] = names_in(augment)
+    given["speeds"] = _speeds(speeds, federation.client_ids)
+    given["local"] = {name: given[name] for name in names_of(LocalSettings)}
+    settings = validated(EngineSettings, {name: given[name] for name in names_of(EngineSettings)})
     check_names("augmentation", settings.local.augment, AUGMENTATIONS)
-    given = {name: getattr(settings, name) for name in given}  # as they were understood
-    parts = (method, sampler, server_optimizer, transforms, task, local_optimizer)
-    algorithm = with_metric(given_algorithm(**dict(zip(KINDS, parts, strict=True))), metric)
-    described = {"model": type(model).__name__, "clients": len(federation.clients)}
-    options = options_of(algorithm, described | given | asdict(settings.local))
+    algorithm = with_metric(given_algorithm(**{key: given[key] for key in KINDS}), metric)
+    options = options_of(algorithm, _described(model, federation, settings))
     with (
         one_thread(),
         folder_for(out) as path,
@@ -183,6 +168,15 @@ def run(
         if track is not None:
             tracking.finish()
     return result if out is not None else replace(result, folder=None)
+
+
+def _described(
+    model: nn.Module, federation: Federation, settings: EngineSettings
+) -> dict[str, Any]:
+    """Return the options that ``config.toml`` holds besides the parts, as they were understood."""
+    shared = {name: value for name, value in vars(settings).items() if name != "local"}
+    named = {"model": type(model).__name__, "clients": len(federation.clients)}
+    return named | shared | asdict(settings.local)
 
 
 def _both(shown: OnRound, own: OnRound | None) -> OnRound:

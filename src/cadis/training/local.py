@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated
 
 import torch
 from annotated_types import Gt
@@ -27,16 +27,11 @@ from cadis.algorithm.transforms import apply_chain
 from cadis.data import Examples
 from cadis.errors import CadisError, RunError
 from cadis.models import FlatModel, auto_lr, channels_last
+from cadis.options import Device, Precision
 from cadis.rng import generator_for
 from cadis.training.augmentation import augmented
 from cadis.training.fast.in_place import InPlaceLinears
 from cadis.types import ClientId, Message, ModelState, TensorState
-
-Device: TypeAlias = Literal["auto", "cpu", "cuda", "mps"]
-"""Where models are trained."""
-
-Precision: TypeAlias = Literal["float32", "bf16"]
-"""Of the arithmetic in training: as the model is, or bfloat16 wherever torch deems it safe."""
 
 _LARGE_BATCH = 64
 """Examples that are evaluated at once: enough to be efficient, few enough for the cache."""
