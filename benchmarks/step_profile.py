@@ -24,7 +24,8 @@ from cadis.algorithm.methods import CADIS, FedAvg
 from cadis.data import Examples
 from cadis.engine.allocator import keep_freed_memory
 from cadis.models import FlatModel, cnn, resnet9
-from cadis.training import LocalSettings, Precision, reply_to
+from cadis.options import Precision
+from cadis.training import LocalSettings, reply_to
 from cadis.types import Message
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, int, int], int]] = {

@@ -5,12 +5,13 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from flwr.app import ArrayRecord, ConfigRecord, Context
+from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 from cadis.analysis import describe_federation, read_results
 from cadis.flower.evaluation import server_test
 from cadis.flower.strategy import MethodStrategy
+from cadis.flower.train_config import local_config
 from cadis.report import draw_figures, summary_text
 from cadis.store import RunFolder
 from cadis_app.task import read_task, server_data
@@ -61,15 +62,7 @@ def main(grid: Grid, context: Context) -> None:
         ArrayRecord(task.model.state_dict()),
         settings.rounds,
         timeout=float(run["timeout"]),
-        train_config=ConfigRecord(
-            {
-                "epochs": settings.epochs,
-                "batch-size": settings.batch_size,
-                "lr": float(settings.lr),
-                "augment": list(settings.augment),
-                "precision": settings.precision,
-            }
-        ),
+        train_config=local_config(settings.for_engine().local),
         evaluate_fn=server_test(task.model, test, task.config.algorithm.task) if test else None,
     )
     draw_figures(read_results([out]), out / "figures", pdf=False)

@@ -11,33 +11,12 @@ from torch import nn
 
 from cadis import CadisError
 from cadis._io.user_code import search_folder
+from cadis.algorithm import KINDS
 from cadis.data import Dataset, Examples, load_own
 from cadis.engine import Federation
 from cadis.experiment import ExperimentConfig, build_experiment, build_model, outputs_for, resolve
+from cadis.options import OPTIONS
 from cadis.store import ModelInputs
-
-OPTIONS = (
-    "method",
-    "sampler",
-    "server-optimizer",
-    "transforms",
-    "task",
-    "local-optimizer",
-    "dataset",
-    "model",
-    "partition",
-    "clients",
-    "per-round",
-    "rounds",
-    "epochs",
-    "batch-size",
-    "lr",
-    "augment",
-    "seed",
-    "client-test",
-    "image-size",
-)
-"""Those of ``cadis run`` that have a line of their own in pyproject.toml."""
 
 for folder in (Path(__file__).parents[1], Path(__file__).parent):
     search_folder(folder)  # files such as mymethod.py come with the app, wherever it is unpacked
@@ -64,7 +43,8 @@ class Task:
 
 def read_task(run: Mapping[str, Any], clients: int) -> Task:
     """The task in a run's config, for so many clients unless it says how many."""
-    given = {name.replace("-", "_"): run[name] for name in OPTIONS}
+    named = {name.replace("-", "_"): value for name, value in run.items()}
+    given = {name: value for name, value in named.items() if name in (*KINDS, *OPTIONS)}
     if given["clients"] == "auto":
         given["clients"] = clients
     for option in str(run["options"]).split():

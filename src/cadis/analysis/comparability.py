@@ -7,20 +7,10 @@ from zlib import crc32
 
 from cadis.analysis.results import Group, Results
 from cadis.analysis.run_data import RunData
-from cadis.store import MAY_CHANGE
+from cadis.options import MAY_CHANGE, options_of_scope
 
-_LEARNED = (
-    "dataset",
-    "partition",
-    "clients",
-    "model",
-    "task",
-    "client_test",
-    "image_size",
-    "min_samples",
-    "allow_overlap",
-)
-"""Options that say what is learned, and from whom; not how."""
+_LEARNED = (*options_of_scope("data"), "model", "task")
+"""Options that decide what is learned, and from whose data; not how."""
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,12 @@ from cadis.algorithm import KINDS, Kind, hints_of, is_list, is_list_of_names, na
 from cadis.algorithm.methods import METHODS
 from cadis.errors import CadisError
 from cadis.experiment import (
-    LOADED_BY,
     PARTITION,
-    FederationSettings,
     Settings,
     as_option,
     qualified,
 )
+from cadis.options import OPTIONS, DatasetOptions, PartitionOptions, options_of_scope
 
 Part: TypeAlias = tuple[Kind, type[Any]]
 
@@ -64,16 +63,15 @@ def compare_options(own: Sequence[Part] = (), taken: Collection[str] = ()) -> li
 
 
 def layer_options(*_: object) -> list[GeneratedOption]:
-    """Those that matter to the training of single clients."""
-    names = {*LOADED_BY, "seed", "model", "head"}
-    names |= {"epochs", "batch_size", "lr", "workers", "device"}
+    """Return the options that matter to the training of single clients."""
+    names = {*names_of(DatasetOptions), *options_of_scope("training", "machine")}
     return [option for option in run_options() if option.name in names]
 
 
 def partition_options(*_: object) -> list[GeneratedOption]:
     """Options for the dataset, and who has what of it."""
     options: dict[str, GeneratedOption] = {}
-    _add_fields(options, FederationSettings, "Federation")
+    _add_fields(options, PartitionOptions, "Federation")
     _add_parameters(options, _partitions())
     return list(options.values())
 
@@ -135,8 +133,7 @@ def _partitions() -> list[Part]:
 def _add_fields(options: dict[str, GeneratedOption], kind: type, section: str) -> None:
     """An option for each of the settings."""
     for name in names_of(kind):
-        text = _described(kind, name)
-        options[name] = _made(name, name, [kind], section, f"{text[0].upper()}{text[1:]}")
+        options[name] = _made(name, name, [kind], section, _described(kind, name))
 
 
 def _add_parameters(
@@ -200,8 +197,10 @@ def _default(kind: type, name: str) -> Any:
 
 
 def _described(kind: type, name: str) -> str:
-    """What a field is, in its class's own words, and its default."""
+    """Return the help of an option, or what the docstring of a part says, and the default."""
+    declared = OPTIONS.get(name) if issubclass(kind, PartitionOptions) else None
     text = described_attributes(kind).get(name, name.replace("_", " "))
+    text = declared.help if declared else text
     default = _default(kind, name)
     if default is MISSING or default is None or default is False or default in ("", (), []):
         return text

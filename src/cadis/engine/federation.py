@@ -15,8 +15,9 @@ from cadis.data import Examples, Preprocessing, Subsets, broken_sentence, joined
 from cadis.data.partition import held_out
 from cadis.engine.speeds import Speeds
 from cadis.errors import CadisError
+from cadis.options import Device
 from cadis.rng import generator_for
-from cadis.training import Device, LocalSettings, check_labels
+from cadis.training import LocalSettings, check_labels
 from cadis.types import ClientId, checked_client_id
 
 

@@ -25,7 +25,7 @@ from cadis.experiment.presets import (
     without_paper,
 )
 from cadis.experiment.run_federation import run
-from cadis.experiment.settings import FederationSettings, Settings
+from cadis.experiment.settings import Settings
 from cadis.experiment.study import comparison_of, run_study, study_folder
 from cadis.experiment.tracking import Tracking, check_tracker, tracked
 from cadis.experiment.variants import (
@@ -43,7 +43,6 @@ __all__ = [
     "ComparisonResult",
     "Experiment",
     "ExperimentConfig",
-    "FederationSettings",
     "HeadKeeping",
     "RunResult",
     "Settings",

@@ -8,28 +8,20 @@ import torch
 from torch import nn
 
 from cadis._io import NO_CALLBACKS, Callbacks
+from cadis.algorithm import names_of
 from cadis.algorithm.tasks import Task
 from cadis.data import TABLES, Dataset, Examples, Subsets, TableColumns, load
 from cadis.data.partition import MultiCluster, Partition, given_by_data, read_partition
 from cadis.engine import Federation
 from cadis.errors import CadisError
 from cadis.experiment.config import ExperimentConfig
-from cadis.experiment.settings import FederationSettings, Settings
+from cadis.experiment.settings import Settings
 from cadis.models import build_network
+from cadis.options import DatasetOptions
 from cadis.rng import derive_seed, generator_for
 from cadis.types import ClientId
 
-LOADED_BY = (
-    "dataset",
-    "data_dir",
-    "offline",
-    "image_size",
-    "cache",
-    "client_column",
-    "label_column",
-    "ignore_columns",
-    "category_columns",
-)
+LOADED_BY = tuple(names_of(DatasetOptions))
 """The settings that a dataset depends on."""
 
 
@@ -85,7 +77,7 @@ def outputs_for(task: Task, num_classes: int) -> int:
     return num_outputs
 
 
-def load_dataset(settings: FederationSettings, callbacks: Callbacks = NO_CALLBACKS) -> Dataset:
+def load_dataset(settings: DatasetOptions, callbacks: Callbacks = NO_CALLBACKS) -> Dataset:
     """The dataset that the options name."""
     columns = TableColumns(
         settings.client_column,

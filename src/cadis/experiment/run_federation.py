@@ -37,10 +37,11 @@ from cadis.experiment.execution import RunResult, execute
 from cadis.experiment.progress import shown_progress
 from cadis.experiment.tracking import Tracking
 from cadis.models import auto_lr
+from cadis.options import Device, Precision
 from cadis.rng import one_thread
 from cadis.server import OnRound, RoundResult
 from cadis.store import RunFolder
-from cadis.training import AUGMENTATIONS, Device, LocalSettings, Precision
+from cadis.training import AUGMENTATIONS, LocalSettings
 from cadis.types import ClientId
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from flwr.app import ConfigRecord
 
-from cadis.algorithm import Algorithm, Method, check_names, parameters_of, validated
+from cadis.algorithm import Algorithm, Method, check_names, names_of, parameters_of, validated
 from cadis.algorithm.local_optimizers import LOCAL_OPTIMIZERS, SGD
 from cadis.algorithm.methods import METHODS, FedAvg
 from cadis.algorithm.tasks import TASKS, Classification
@@ -24,13 +24,7 @@ _ENTRIES = {
     "run": "cadis.run",
     "memory_round": "cadis.memory-round",
 }
-_LOCAL = {
-    "epochs": "epochs",
-    "batch_size": "batch-size",
-    "lr": "lr",
-    "augment": "augment",
-    "precision": "precision",
-}
+_LOCAL = {name: name.replace("_", "-") for name in names_of(LocalSettings)}
 _TRANSFORMS = "cadis.transforms"
 _PARTS: dict[str, tuple[Mapping[str, type[Any]], str]] = {
     "method": (METHODS, FedAvg.name),
@@ -38,6 +32,11 @@ _PARTS: dict[str, tuple[Mapping[str, type[Any]], str]] = {
     "local_optimizer": (LOCAL_OPTIMIZERS, SGD.name),
 }
 """The parts that a client runs: where they are found, and which it is unless told."""
+
+
+def local_config(local: LocalSettings) -> ConfigRecord:
+    """Return the config that makes clients train with these settings."""
+    return ConfigRecord({key: _plain(getattr(local, name)) for name, key in _LOCAL.items()})
 
 
 @dataclass(frozen=True)

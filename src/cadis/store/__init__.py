@@ -41,10 +41,9 @@ from cadis.store.resume import check_named
 from cadis.store.sampling import SHOWN, sample
 from cadis.store.storage import DamagedError, read_file, replace_file, replace_text, sync_folder
 from cadis.store.study import PaperReport, Study, StudyFolder, Variant, cell_label, cell_name
-from cadis.store.writer import MAY_CHANGE, RunWriter
+from cadis.store.writer import RunWriter
 
 __all__ = [
-    "MAY_CHANGE",
     "SHOWN",
     "Alikeness",
     "Checkpoint",

@@ -9,6 +9,7 @@ from typing import Any
 
 from cadis.algorithm import KINDS
 from cadis.data import Examples, PicturePreprocessing, Preprocessing, from_json, to_json
+from cadis.options import OPTIONS
 from cadis.store.storage import DamagedError
 
 FORMAT = 1
@@ -16,23 +17,9 @@ FORMAT = 1
 
 _TRAINING = (
     *(key for key in KINDS if key != "task"),
-    "dataset",
-    "client_column",
-    "label_column",
-    "ignore_columns",
-    "category_columns",
-    "partition",
-    "clients",
-    "per_round",
-    "epochs",
-    "batch_size",
-    "lr",
-    "augment",
-    "precision",
-    "client_test",
-    "seed",
+    *(name for name, option in OPTIONS.items() if option.in_card and not option.may_change),
 )
-"""Options that tell how a model was trained; others are about the machine, or a user's notes."""
+"""Options that decide how a model is trained; others are about the machine, or a user's notes."""
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from cadis.algorithm.methods import label_of
 from cadis.data import OWN_PREFIXES
 from cadis.errors import CadisError
 
-_NAMED = ("method", "sampler", "server_optimizer", "task", "local_optimizer", "dataset", "model")
-"""What is chosen by a single name, the most telling first."""
+_NAMED = (*(key for key, kind in KINDS.items() if not kind.many), "dataset", "model")
+"""Options that are chosen by a single name, the most important first."""
 
 _ADVICE = "resume it as it was begun, or start a new run in another folder."
 

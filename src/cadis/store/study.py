@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from cadis.errors import CadisError
+from cadis.options import MAY_CHANGE
 from cadis.server import STRICT
 from cadis.store.folder import RunFolder, cannot_be_written
 from cadis.store.lock import lock
 from cadis.store.storage import read_as, read_file, replace_text
-from cadis.store.writer import MAY_CHANGE
 
 
 @dataclass(frozen=True)

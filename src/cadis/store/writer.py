@@ -11,6 +11,7 @@ from cadis._io import NO_CALLBACKS, object_text, parse_toml, to_toml
 from cadis.algorithm import Algorithm
 from cadis.errors import CadisError, RunError
 from cadis.models import Layout
+from cadis.options import MAY_CHANGE
 from cadis.server import Member, RoundRecord, RunState
 from cadis.store.checkpoint import Manifest
 from cadis.store.description import ModelDescription, ModelInputs
@@ -24,21 +25,6 @@ from cadis.store.resume import differ, difference
 from cadis.store.storage import DamagedError, digest_of, read_file
 from cadis.training import Evaluation
 from cadis.types import ClientId
-
-MAY_CHANGE = (
-    "rounds",
-    "workers",
-    "device",
-    "stack",
-    "data_dir",
-    "offline",
-    "test_clients",
-    "eval_every",
-    "own_tests",
-    "cache",
-)
-"""What may differ when a run is resumed: none of it changes the rounds themselves, but for
-rounding."""
 
 Say: TypeAlias = Callable[[str], None]
 Federation: TypeAlias = Callable[[tuple[Member, ...]], Mapping[str, Any]]

@@ -14,9 +14,7 @@ from cadis.training.fast.stacked import dealt_into_stacks, replies_together
 from cadis.training.fast.stacked_model import StackedModel
 from cadis.training.local import (
     Client,
-    Device,
     LocalSettings,
-    Precision,
     batch_sizes,
     choose_device,
     outputs_of,
@@ -28,10 +26,8 @@ from cadis.training.local import (
 __all__ = [
     "AUGMENTATIONS",
     "Client",
-    "Device",
     "Evaluation",
     "LocalSettings",
-    "Precision",
     "StackedModel",
     "accuracies",
     "batch_sizes",

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from types import MethodType
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import torch
 from annotated_types import Gt
@@ -28,17 +28,12 @@ from cadis.algorithm.transforms import apply_chain
 from cadis.data import Examples
 from cadis.errors import CadisError, RunError
 from cadis.models import FlatModel, auto_lr, channels_last
+from cadis.options import Device, Precision
 from cadis.rng import generator_for
 from cadis.training.augmentation import augmented
 from cadis.training.fast.closed_forms import parameter_gradient
 from cadis.training.fast.in_place import InPlaceLinears
 from cadis.types import ClientId, Message, ModelState, TensorState
-
-Device: TypeAlias = Literal["auto", "cpu", "cuda", "mps"]
-"""Where models are trained."""
-
-Precision: TypeAlias = Literal["float32", "bf16"]
-"""Of the arithmetic in training: as the model is, or bfloat16 wherever torch deems it safe."""
 
 _Hook = TypeVar("_Hook", bound=Callable[..., Any])
 
