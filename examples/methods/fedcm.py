@@ -11,15 +11,8 @@ import torch
 from annotated_types import Gt, Le
 from torch import Tensor
 
-from cadis.algorithm import (
-    ClientOutput,
-    Defaults,
-    ServerRound,
-    ServerState,
-    Step,
-    Training,
-    Weighing,
-)
+from cadis import algorithm
+from cadis.algorithm import Defaults, ClientOutput, ServerRound, ServerState, Step, Weighing
 from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
 
 
@@ -57,11 +50,9 @@ class FedCM(Defaults):
         """<(1 - alpha) / alpha * D, y>."""
         return (1 - self.alpha) / self.alpha * (step.tensors["direction"] @ step.parameters)
 
-    def finish(self, training: Training, received: Message, memory: TensorState) -> ClientOutput:  # noqa: ARG002
+    def finish(self, result: algorithm.LocalResult, *_: object) -> ClientOutput:
         """Send K eta, the way that steps of length 1 would go."""
-        return ClientOutput(
-            memory, scalars={"path": training.effective_steps * training.lr / self.alpha}
-        )
+        return ClientOutput(scalars={"path": result.effective_steps * result.lr / self.alpha})
 
     def weigh(
         self,

@@ -7,9 +7,10 @@ from typing import Any
 
 from cadis.cli.run import plain_name, short_name
 from cadis.errors import CadisError
+from cadis.options import options_of_scope
 from cadis.report.style import is_picture
 
-_IN_NAME = ("dataset", "partition", "model", "data_dir", "offline", "workers", "device")
+_IN_NAME = ("dataset", "partition", "model", *options_of_scope("machine"))
 """Options that the name of a picture tells anyway, or that change nothing in it."""
 
 
