@@ -260,3 +260,11 @@ def test_clients_without_rows_are_left_out(content: str, tmp_path: Path) -> None
     found, said = read(tmp_path, TableColumns())
     assert list(found.owners) == ["b", "c"]
     assert f"{tmp_path / 'a.csv'} has no rows; it is left out." in said
+
+
+@pytest.mark.parametrize("cell", ["nan", "-nan", "+NaN"])
+def test_numbers_that_are_none_are_missing(cell: str, tmp_path: Path) -> None:
+    rows = [f"{age},{n % 2}" for n, age in enumerate(["40", cell, cell, cell] * 3)]
+    found, _ = read(write(tmp_path / "rows.csv", rows, "age,label"), TableColumns())
+    assert found.train.inputs.shape[1] == 2  # the number, and whether it is missing
+    assert torch.cat([found.train.inputs, found.test.inputs]).isfinite().all()

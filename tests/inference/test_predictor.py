@@ -94,6 +94,8 @@ def test_tables_in_all_their_forms(tmp_path: Path) -> None:
     assert [each.probabilities[1] for each in found] == pytest.approx(expected)
     assert [each.name for each in found] == ["1", "2", "3"]
     assert [each.truth for each in found] == ["well", "ill", None]
+    path.with_suffix(".tsv").write_text(path.read_text().replace(",", "\t"))
+    assert predictor.predict(path.with_suffix(".tsv")) == found
     columns: dict[str, list[Any]] = {"age": [40, 30, 70], "sex": ["f", "m", None]}
     assert [each.probabilities for each in predictor.predict(columns)] == [
         each.probabilities for each in found
@@ -153,6 +155,8 @@ def test_what_cannot_be_predicted_on(tmp_path: Path) -> None:
         of_tables().predict(paint(tmp_path / "a.png", 1))
     with pytest.raises(CadisError, match="The table has no column sex"):
         of_tables().predict({"age": [1]})
+    with pytest.raises(CadisError, match=r"The columns age and sex have 2 and 1 values; give each"):
+        of_tables().predict({"age": [1, 2], "sex": ["f"]})
     with pytest.raises(
         CadisError, match=r"takes pictures of shape \(n, 1, 4, 4\), not \(1, 4, 4\)"
     ):

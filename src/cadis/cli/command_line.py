@@ -292,8 +292,8 @@ def predict(
 ) -> None:
     """Let the model of a run predict.
 
-    INPUT is a picture, a folder of pictures, or a table (.csv or .parquet) with the columns that
-    the model was trained on. RUN is the folder of a run or a model's file. Pictures in folders
+    INPUT is a picture, a folder of pictures, or a table (.csv, .tsv or .parquet) with the columns
+    that the model was trained on. RUN is the folder of a run or a model's file. Pictures in folders
     that are named as classes, and tables with a column of labels, are compared with the truth.
     """
     call("inference", "predict", run, inputs, out, label, asked, overwrite)

@@ -17,7 +17,7 @@ from cadis.data.preprocessing import (
     to_json,
 )
 from cadis.data.site_data import load_own
-from cadis.data.table_files import read_table
+from cadis.data.table_files import TABLE_SUFFIXES, read_table
 from cadis.data.tables import TableColumns
 from cadis.data.user_data import as_dataset, by_name
 
@@ -25,6 +25,7 @@ __all__ = [
     "DATASETS",
     "OWN_PREFIXES",
     "TABLES",
+    "TABLE_SUFFIXES",
     "CategoryColumn",
     "Dataset",
     "Examples",

@@ -11,7 +11,7 @@ from torch import Tensor
 from cadis.data.examples import Scaling
 from cadis.errors import CadisError
 
-_MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
+_MISSING = frozenset({"", "na", "n/a", "nan", "-nan", "+nan", "null", "none", "?"})
 """What stands in a table for a value that is not there, in small letters."""
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,13 @@ import torch
 from torch import Tensor
 
 from cadis._io import Callbacks, at_home, is_file, is_folder, shown
-from cadis.data import PicturePreprocessing, TablePreprocessing, read_table
+from cadis.data import TABLE_SUFFIXES, PicturePreprocessing, TablePreprocessing, read_table
 from cadis.errors import CadisError
 from cadis.store import ModelDescription
 
 _BATCH = 64
 """So many inputs go through a model at once."""
 
-_TABLES = (".csv", ".parquet")
 _LABEL = "label"
 """A column of this title has the true classes, unless another one was trained on or is named."""
 
@@ -52,7 +52,7 @@ def raw_batches(
         return _of_tensor(torch.as_tensor(inputs))
     if isinstance(inputs, str | Path):
         place = at_home(inputs)
-        if place.suffix.lower() in _TABLES:
+        if place.suffix.lower() in TABLE_SUFFIXES:
             return _of_table(read_table(place).columns, description, label)
         return _of_pictures(*_pictures_at(place), description, callbacks)
     if isinstance(inputs, Mapping) or hasattr(inputs, "columns"):
@@ -62,9 +62,16 @@ def raw_batches(
 
 
 def _columns(table: Any) -> dict[str, list[str]]:
-    """The columns of a mapping or a data frame as text; what is missing is empty."""
+    """Return the columns of a mapping or a data frame as text; what is missing is empty."""
     titles = table if isinstance(table, Mapping) else table.columns
-    return {str(title): ["" if v is None else str(v) for v in table[title]] for title in titles}
+    found = {str(title): ["" if v is None else str(v) for v in table[title]] for title in titles}
+    for (title, cells), (other, others) in pairwise(found.items()):
+        if len(cells) != len(others):
+            raise CadisError(
+                f"The columns {title} and {other} have {len(cells)} and {len(others)} values; give "
+                "each a value, or None, in every row."
+            )
+    return found
 
 
 def _of_tensor(raw: Tensor) -> Iterator[RawBatch]:
