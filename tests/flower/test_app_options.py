@@ -82,3 +82,10 @@ def test_sites_with_other_classes_than_the_task_are_refused(
     assert found.classes == ("a", "b")
     with pytest.raises(CadisError, match="The task two tells 2 classes apart, but there are 3"):
         task.read_task(CONFIG | given | {"classes": "a,b,c"}, 3)
+
+
+def test_data_are_loaded_and_split_once_in_a_process(task: ModuleType) -> None:
+    first, again = task.read_task(CONFIG, 6), task.read_task(dict(CONFIG), 6)
+    assert again.federation is first.federation
+    assert again.model is not first.model  # it is trained in place
+    assert task.read_task(CONFIG, 5).federation is not first.federation

@@ -126,16 +126,6 @@ def test_killed_before_it_began_a_run_is_begun_by_the_same_command(tmp_path: Pat
     succeed("run", *QUICK, "--out", tmp_path / "run")
 
 
-def test_killed_before_who_has_what_is_written_a_run_is_resumed(tmp_path: Path) -> None:
-    succeed("run", *QUICK, "--out", tmp_path / "run")
-    folder, begun = tmp_path / "run", tmp_path / "begun"
-    RunFolder(begun).claim().close()
-    (begun / "config.toml").write_bytes((folder / "config.toml").read_bytes())
-    succeed("run", "--resume", "--out", begun)
-    name = "model.safetensors"
-    assert (begun / name).read_bytes() == (folder / name).read_bytes()
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 def test_a_second_run_does_not_touch_a_live_one(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "two")

@@ -1,7 +1,9 @@
 """What is learned, and from whose data: the same for the server and all clients."""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -42,7 +44,18 @@ class Task:
 
 
 def read_task(run: Mapping[str, Any], clients: int) -> Task:
-    """The task in a run's config, for so many clients unless it says how many."""
+    """Return the task in a run's config, for so many clients unless it says how many.
+
+    A process loads and splits the data once, however many messages it gets. The model is a copy,
+    since it is trained in place.
+    """
+    task = _load_task(tuple(sorted(run.items())), clients)
+    return replace(task, model=deepcopy(task.model))
+
+
+@cache
+def _load_task(items: tuple[tuple[str, Any], ...], clients: int) -> Task:
+    run = dict(items)
     named = {name.replace("-", "_"): value for name, value in run.items()}
     given = {name: value for name, value in named.items() if name in (*KINDS, *OPTIONS)}
     if given["clients"] == "auto":
@@ -86,8 +99,7 @@ def task_at(node: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[Task, Data
     place = node.get("images") or node.get("tensors")
     if place:
         settings = task.config.settings
-        own = load_own(Path(str(place)), task.classes, settings.image_size, cache=settings.cache)
-        return task, own
+        return task, _load_own(str(place), task.classes, settings.image_size, settings.cache)
     if task.federation is None:
         raise CadisError(
             "This site has no data: start it with --node-config 'images=\"FOLDER\"' or "
@@ -105,12 +117,17 @@ def task_at(node: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[Task, Data
     return task, Dataset("partition", mine, test, task.classes)
 
 
+@cache
+def _load_own(place: str, classes: tuple[str, ...], image_size: int, cached: bool) -> Dataset:
+    """Return a site's own data, which a process loads once."""
+    return load_own(Path(place), classes, image_size, cache=cached)
+
+
 def server_data(task: Task, run: Mapping[str, Any]) -> Examples | None:
     """What the server tests the global model on, if it has anything."""
     if run["test"]:
         settings = task.config.settings
-        place = Path(str(run["test"]))
-        own = load_own(place, task.classes, settings.image_size, cache=settings.cache)
+        own = _load_own(str(run["test"]), task.classes, settings.image_size, settings.cache)
         return Examples(
             torch.cat([own.train.inputs, own.test.inputs]),
             torch.cat([own.train.labels, own.test.labels]),
