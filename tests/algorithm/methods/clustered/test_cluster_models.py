@@ -1,8 +1,12 @@
 """Who uses which model, and FedAvg in each of several."""
 
+from pathlib import Path
+
+import pytest
 import torch
 
-from cadis.algorithm import ServerState, example_weights, mean_state
+from cadis.algorithm import Algorithm, Method, ServerState, example_weights, mean_state
+from cadis.algorithm.methods import FLHC, CADISClusters
 from cadis.algorithm.methods.clustered.cluster_models import (
     Latest,
     aggregate_by_cluster,
@@ -10,7 +14,9 @@ from cadis.algorithm.methods.clustered.cluster_models import (
     assigned_model,
     averaged,
 )
-from support import flat_model, update_of
+from cadis.data import Examples
+from cadis.engine import Engine, Federation
+from support import flat_model, planted, small_model, small_settings, update_of
 
 
 def test_the_latest_value_of_each_client() -> None:
@@ -71,3 +77,14 @@ def test_a_newcomer_is_assigned_and_not_averaged() -> None:
     assert made.report["clusters"].tolist() == [1]
     assert assigned_model(1, made.memory) == "cluster-1"
     assert assigned_model(0, made.memory) == "cluster-0"
+
+
+@pytest.mark.parametrize("method", [FLHC(warmup=2), CADISClusters(warmup=2)])
+def test_models_in_double_precision_go_on_after_the_split(method: Method, tmp_path: Path) -> None:
+    known = planted()
+    clients = [Examples(each.inputs.double(), each.labels) for each in known.clients]
+    federation = Federation(clients, Examples(known.test.inputs.double(), known.test.labels))
+    settings = small_settings(6, per_round=6)
+    engine = Engine(small_model().double(), federation, Algorithm(method), settings, tmp_path)
+    last = list(engine.rounds(engine.start))[-1]
+    assert list(last.state.server.models) == ["model", "cluster-0", "cluster-1"]

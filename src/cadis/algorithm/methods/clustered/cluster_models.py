@@ -134,7 +134,8 @@ def aggregate_by_cluster(
     """
     clients = [update.client_id for update in updates]
     known = assigned_labels(clients, state.memory)
-    nearest = (unit(signatures) @ state.memory["centres"].T).argmax(dim=1)
+    centres = state.memory["centres"]
+    nearest = (unit(signatures).to(centres.dtype) @ centres.T).argmax(dim=1)
     labels = torch.where(known < 0, nearest, known)
     trained = [update.message.model_name for update in updates]
     models, weights = averaged(updates, [None if name == COMMON else name for name in trained])
