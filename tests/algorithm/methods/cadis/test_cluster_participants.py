@@ -1,10 +1,12 @@
 """Who belongs together: newcomers are seen through those who moved as they did."""
 
+import pytest
 import torch
+from torch import Tensor
 
 from cadis.algorithm import unit
 from cadis.algorithm.methods.cadis import ClientProfiles
-from cadis.algorithm.methods.cadis.cluster_participants import group_by_profiles
+from cadis.algorithm.methods.cadis.cluster_participants import PairRule, group_by_profiles
 from cadis.types import ClientId, client_keys
 
 
@@ -31,3 +33,16 @@ def test_who_moved_alone_stays_as_it_is() -> None:
     memory = group_by_profiles(profiles, [1, 2, 3, 4], {}, None).memory
     mean, _ = ClientProfiles.from_tensors(memory).of(client_keys([1, 2, 3, 4]), 12)
     torch.testing.assert_close(mean, profiles, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_sampler_sees_the_clusters_that_the_weights_use(seed: int) -> None:
+    """Pairs that never met are unlike in both places, whatever the sign of the other cosines."""
+    rule = PairRule(threshold=None, among_all=True, transitive="off", gamma=0.0)
+    generator = torch.Generator().manual_seed(seed)
+    centres = torch.randn(2, 3, generator=generator).repeat_interleave(3, dim=0)
+    changes, memory = centres + 0.2 * torch.randn(6, 3, generator=generator), dict[str, Tensor]()
+    for clients in ([0, 1, 3], [1, 2, 4], [0, 3, 5]):
+        grouping = rule.group(changes[clients], clients, memory, generator)
+        memory = dict(grouping.memory)
+        assert rule.clusters(clients, memory).tolist() == grouping.labels.tolist()

@@ -152,8 +152,7 @@ class PairRule:
         matrix = SimilarityMatrix.from_tensors(memory)
         if not matrix.client_ids:
             return torch.full((len(clients),), -1)
-        q = rescale(matrix.mean, matrix.known)
-        labels = self._cut(_Compared(matrix.client_ids, q[0], matrix.mean, q, {}))[0]
+        labels = self._cut(_compare_all(matrix, clients=()))[0]
         own = dict(zip(matrix.client_ids, labels.tolist(), strict=True))
         return torch.tensor([own.get(client, -1) for client in clients])
 
@@ -167,9 +166,7 @@ class PairRule:
         """All clients ever seen; pairs that never met are estimated."""
         matrix = SimilarityMatrix.from_tensors(memory).observe(clients, similarity)
         matrix = matrix.estimate_missing(self.gamma, self.transitive, generator)
-        q = rescale(matrix.mean, matrix.known)
-        present, values = matrix.index_of(clients), torch.where(matrix.known, matrix.mean, -1)
-        return _Compared(matrix.client_ids, present, values, q, matrix.to_tensors())
+        return _compare_all(matrix, clients)
 
     def _cut(self, compared: "_Compared") -> tuple[Tensor, dict[str, Tensor]]:
         """Labels of all that were compared, (n,), and what to tell of the cut."""
@@ -197,6 +194,13 @@ class _Compared:
     similarity: Tensor
     q: Tensor
     memory: TensorState
+
+
+def _compare_all(matrix: SimilarityMatrix, clients: Sequence[ClientId]) -> _Compared:
+    """Compare all clients ever seen; pairs of which nothing is known are as unlike as can be."""
+    q = rescale(matrix.mean, matrix.known)
+    present, values = matrix.index_of(clients), torch.where(matrix.known, matrix.mean, -1)
+    return _Compared(matrix.client_ids, present, values, q, matrix.to_tensors())
 
 
 def _in_round(
