@@ -48,6 +48,7 @@ from cadis.training import (
     replies_together,
     stacks_in_trial,
 )
+from cadis.training.fast.stacked import _rows_and_weights
 from cadis.types import ClientId, Message, TensorState
 from support import blobs, model_after, run_rounds, small_model, small_settings
 
@@ -426,3 +427,8 @@ def test_clients_that_are_sent_other_tensors_are_no_stack(tmp_path: Path) -> Non
     alone = run_rounds(Sending(), tmp_path, replace(settings, stack=False))
     for one, other in zip(together, alone, strict=True):
         check_close(vars(model_after(one)), vars(model_after(other)), tolerance=1e-3)
+
+
+def test_batches_are_divided_by_their_size_in_double_precision() -> None:
+    _, weights = _rows_and_weights(torch.tensor([[3, 7]]))
+    assert weights[0, :, 0].tolist() == [1 / 3, 1 / 7]

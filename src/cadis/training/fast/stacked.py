@@ -218,13 +218,14 @@ def _rows_and_weights(sizes: Tensor) -> tuple[Tensor, Tensor]:
         sizes: of the batches of each client, whose rows lie one after the other, (steps, m).
 
     Returns:
-        Numbers of rows, and 1 / size of the batch or 0 for copies, (steps, m, largest size) each.
+        Numbers of rows, and 1 / size of the batch or 0 for copies, in double precision,
+        (steps, m, largest size) each.
     """
     ends = sizes.T.flatten().cumsum(0).view(sizes.T.shape).T
     places = torch.arange(int(sizes.max()))
     filled = places.minimum((sizes - 1).clamp_min(0)[..., None])
     rows = ((ends - sizes)[..., None] + filled).clamp_max(int(ends[-1, -1]) - 1)
-    return rows, (places < sizes[..., None]) / sizes.clamp_min(1)[..., None]
+    return rows, (places < sizes[..., None]).double() / sizes.clamp_min(1)[..., None]
 
 
 def train_together(
