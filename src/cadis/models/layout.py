@@ -1,8 +1,9 @@
 """Where each named tensor of a model lies in its flat vectors; the same on every machine."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from cadis._io import fresh
 from cadis.errors import CadisError
 from cadis.models.head import Head, find_head, linear_layers
-from cadis.types import ModelState
+from cadis.types import Message, ModelState
 
 _STATISTICS = (".running_mean", ".running_var")
 """Floating numbers that SGD does not train; where there is no module, they are told by name."""
@@ -36,6 +37,7 @@ class Layout:
         aliases: other names of parameters that are used twice.
         head: the classifier layer, None if there is none.
         head_slices: where it lies among the parameters: weight, then bias.
+        frozen: where parameters that are not trained lie among the buffers.
     """
 
     shapes: Mapping[str, torch.Size]
@@ -46,6 +48,7 @@ class Layout:
     aliases: Mapping[str, str]
     head: Head | None
     head_slices: tuple[slice, ...]
+    frozen: tuple[slice, ...] = ()
 
     @classmethod
     def of_module(cls, module: nn.Module, head: str | None = None) -> "Layout":
@@ -74,7 +77,14 @@ class Layout:
         layout = cls._of(tensors, tuple(trained), aliases, found)
         if layout.head is not None and not layout.head_slices:
             raise CadisError("The model's classifier layer is frozen; it must be trainable.")
-        return layout
+        fixed = {p.data_ptr() for p in module.parameters() if not p.requires_grad and p.numel()}
+        ends = accumulate(tensors[name].numel() for name in layout.buffers)
+        frozen = (
+            slice(end - tensors[name].numel(), end)
+            for name, end in zip(layout.buffers, ends, strict=True)
+            if tensors[name].data_ptr() in fixed
+        )
+        return replace(layout, frozen=tuple(frozen))
 
     @classmethod
     def of_tensors(cls, tensors: Mapping[str, Tensor], head: str | None = None) -> "Layout":
@@ -139,6 +149,18 @@ class Layout:
         found = self.places(state)
         found |= {name: found[original] for name, original in self.aliases.items()}
         return {name: found[name].to(dtype) for name, dtype in self.dtypes.items()}
+
+    def restore_frozen(self, update: Message, received: Message) -> Message:
+        """Return an update whose frozen parameters are those that were received, bit for bit."""
+        if not self.frozen:
+            return update
+        models = dict(update.models)
+        for name in models.keys() & received.models.keys():
+            buffers = models[name].buffers.clone()
+            for place in self.frozen:
+                buffers[place] = received.models[name].buffers[place]
+            models[name] = replace(models[name], buffers=buffers)
+        return replace(update, models=models)
 
     def blank(self) -> tuple[ModelState, dict[str, Tensor]]:
         """Vectors to be written to, and each tensor as a view of them."""

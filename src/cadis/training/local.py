@@ -373,6 +373,7 @@ def sent_by(
         participants,
         lambda name: generator_for(seed, "transform", name, client.number, client_id),
     )
+    message = client.model.layout.restore_frozen(message, client.received)
     return ClientOutput(output.state, message.tensors, message.scalars, message.models)
 
 

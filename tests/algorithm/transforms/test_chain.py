@@ -1,11 +1,14 @@
+from copy import deepcopy
 from dataclasses import dataclass
 from math import sqrt
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import pytest
 import torch
 
 from cadis.algorithm import Algorithm
+from cadis.algorithm.methods import FedAvg
 from cadis.algorithm.transforms import (
     TRANSFORMS,
     Clip,
@@ -20,9 +23,11 @@ from cadis.algorithm.transforms import (
     replaced,
 )
 from cadis.errors import CadisError
+from cadis.models import FlatModel
 from cadis.rng import generator_for
 from cadis.types import Message
 from parts_support import message, same_message
+from support import model_after, run_rounds, small_model
 
 RECEIVED, UPDATE = message(seed=1), message(seed=2)
 
@@ -111,3 +116,13 @@ def test_noise_without_a_bound_is_refused_early(transforms: tuple[Transform, ...
 )
 def test_chains_that_are_fine(transforms: tuple[Transform, ...]) -> None:
     assert Algorithm(transforms=transforms).transforms == transforms
+
+
+def test_frozen_weights_stay_as_they_were(tmp_path: Path) -> None:
+    model = small_model(batch_norm=True)
+    model.get_submodule("0").requires_grad_(False)
+    start, layout = deepcopy(model.state_dict()), FlatModel(deepcopy(model)).layout
+    algorithm = Algorithm(FedAvg(), transforms=(Clip(), Noise()))
+    end = layout.unpack(model_after(run_rounds(algorithm, tmp_path, model=model)[-1]))
+    frozen = {name for name in start if torch.equal(start[name], end[name])}
+    assert frozen == {"0.weight", "0.bias"}
