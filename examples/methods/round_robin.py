@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from cadis.algorithm.samplers import SampledRound, SamplerRound
+from cadis.algorithm.samplers import BaseSampler, SampledRound, SamplerRound
 from cadis.types import ClientId, TensorState, ids_from_tensor, ids_to_tensor
 
 
 @dataclass(frozen=True)
-class RoundRobin:
+class RoundRobin(BaseSampler):
     """The clients that wait longest; it remembers in which order they had their last turns."""
 
     name: ClassVar[str] = "round-robin"

@@ -95,6 +95,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 from cadis.algorithm import Defaults
 from cadis.algorithm.methods import FedAvg
+from cadis.algorithm.samplers import Uniform
 """
 
 
@@ -120,17 +121,19 @@ from cadis.algorithm.methods import FedAvg
             "method",
             "@dataclass(frozen=True)\nclass Mine:\n name = 'x'\n def local(self, client): pass",
             "Mine lacks pools_clients, compares_heads, needs_clock, needs_scalars, needs_tensors, "
-            "goes_with, finds_clusters, init, candidates, broadcast, aggregate, model_of and "
+            "needs_representation, needs_class_outputs, label, about, goes_with, finds_clusters, "
+            "init, candidates, broadcast, aggregate, model_of and "
             "clusters_of; derive it from cadis.algorithm.Defaults, which has all but a name.",
         ),
         (
             "sampler",
             "@dataclass(frozen=True)\nclass Mine:\n name = 'x'\n def choose(self): pass",
-            "Mine lacks learn; cadis.algorithm.samplers.Sampler says what a sampler has.",
+            "Mine lacks needs_clusters, needs_head and learn; derive it from "
+            "cadis.algorithm.samplers.BaseSampler, which has all but a name and choose.",
         ),
         (
             "sampler",
-            "@dataclass(frozen=True)\nclass Mine:\n name = 'x'\n def choose(self, a, b): pass\n"
+            "@dataclass(frozen=True)\nclass Mine(Uniform):\n name = 'x'\n"
             " def learn(self, updates, report, memory): pass",
             "Mine.learn must take self, sampled and memory; cadis.algorithm.samplers.Sampler ",
         ),
@@ -162,9 +165,7 @@ def test_classes_that_are_no_parts_are_one_sentence(
 )
 def test_functions_that_can_be_called_are_accepted(parameters: str, here: Path) -> None:
     body = f"class Mine(Uniform):\n  name = 'x'\n  def learn({parameters}): pass"
-    (here / "good.py").write_text(
-        f"{HEAD}from cadis.algorithm.samplers import Uniform\n@dataclass(frozen=True)\n{body}"
-    )
+    (here / "good.py").write_text(f"{HEAD}@dataclass(frozen=True)\n{body}")
     assert part_class(KINDS["sampler"], "good.py:Mine").name == "x"
 
 

@@ -34,13 +34,13 @@ class Algorithm:
     local_optimizer: LocalOptimizer = field(default_factory=SGD)
 
     def __post_init__(self) -> None:
-        if getattr(self.sampler, "needs_clusters", False) and not self.method.finds_clusters:
+        if self.sampler.needs_clusters and not self.method.finds_clusters:
             raise CadisError(
                 f"The sampler '{self.sampler.name}' draws from the clusters of all clients, which "
                 f"{self.method.name} does not find as it is set; choose another sampler, such as "
                 "uniform."
             )
-        if getattr(self.method, "needs_class_outputs", False) and self.task.num_outputs(2) != 2:
+        if self.method.needs_class_outputs and self.task.num_outputs(2) != 2:
             raise CadisError(
                 f"{self.method.name} compares the outputs of the classes, but models of the task "
                 f"'{self.task.name}' do not have one for each; choose another task or method."
@@ -58,9 +58,9 @@ class Algorithm:
 
     def looks_at_head(self) -> str:
         """The part that looks at the classifier layer or at what goes into it; "" if none does."""
-        if self.method.compares_heads or getattr(self.method, "needs_representation", False):
+        if self.method.compares_heads or self.method.needs_representation:
             return self.method.name
-        return f"the sampler '{self.sampler.name}'" if _needs_head(self.sampler) else ""
+        return f"the sampler '{self.sampler.name}'" if self.sampler.needs_head else ""
 
     def check_head(self, found: bool) -> None:
         """Refuse a model without a classifier layer, if a part looks at it.
@@ -83,7 +83,3 @@ class Algorithm:
     def transforms_of(self, side: str) -> tuple[Transform, ...]:
         """The transforms of the client's or the server's side."""
         return tuple(transform for transform in self.transforms if transform.side == side)
-
-
-def _needs_head(sampler: Sampler) -> bool:
-    return bool(getattr(sampler, "needs_head", False))

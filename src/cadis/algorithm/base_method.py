@@ -81,6 +81,7 @@ class Defaults:
         needs_representation: whether clients use the inputs of the classifier layer, which the
             model must then have.
         needs_class_outputs: whether the model must have an output for each class.
+        label: its name as people write it; by default that of the class.
         about: the method's paper, what it sends and what it keeps, as ``cadis methods`` shows it.
     """
 
@@ -92,6 +93,7 @@ class Defaults:
     goes_with: ClassVar[Mapping[str, str]] = {}
     needs_representation: ClassVar[bool] = False
     needs_class_outputs: ClassVar[bool] = False
+    label: ClassVar[str] = ""
     about: ClassVar[About] = About()
 
     @property

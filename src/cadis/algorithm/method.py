@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from cadis._io import short_repr
+from cadis.algorithm.about import About
 from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
 
 
@@ -272,6 +273,11 @@ class Method(Protocol):
         needs_clock: whether the server must know how long clients take, as only simulated ones do.
         needs_scalars: names of the scalars that every update must come with.
         needs_tensors: names of the tensors that every update must come with.
+        needs_representation: whether clients look at what goes into the classifier layer, which
+            the model must then have: ``representation`` of a step or a view.
+        needs_class_outputs: whether the model must have an output for each class.
+        label: how people write its name; "" if they write that of the class.
+        about: facts for whoever looks for it.
         goes_with: names of the parts of other kinds that it is meant to be used with, by kind;
             they are taken unless the user chooses others.
     """
@@ -282,6 +288,10 @@ class Method(Protocol):
     needs_clock: ClassVar[bool]
     needs_scalars: ClassVar[tuple[str, ...]]
     needs_tensors: ClassVar[tuple[str, ...]]
+    needs_representation: ClassVar[bool]
+    needs_class_outputs: ClassVar[bool]
+    label: ClassVar[str]
+    about: ClassVar[About]
     goes_with: ClassVar[Mapping[str, str]]
 
     @property

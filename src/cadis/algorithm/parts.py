@@ -24,9 +24,10 @@ _typed_names: dict[type, str] = {}
 
 
 _TO_DERIVE_FROM = {
-    "method": "cadis.algorithm.Defaults",
-    "task": "cadis.algorithm.tasks.Classification",
-    "local_optimizer": "cadis.algorithm.local_optimizers.SGD",
+    "method": "cadis.algorithm.Defaults, which has all but a name",
+    "sampler": "cadis.algorithm.samplers.BaseSampler, which has all but a name and choose",
+    "task": "cadis.algorithm.tasks.Classification, which has all but a name",
+    "local_optimizer": "cadis.algorithm.local_optimizers.SGD, which has all but a name",
 }
 """What a part of one's own may leave most things to, by kind."""
 
@@ -57,7 +58,7 @@ def default_names(kind: Kind, method: Any) -> tuple[str, ...]:
         kind: any but the method's.
         method: the method, or its class.
     """
-    meant = getattr(method, "goes_with", {}).get(kind.key)
+    meant = method.goes_with.get(kind.key)
     return kind.default if meant is None else (meant,)
 
 
@@ -239,7 +240,7 @@ def _check_members(kind: Kind, part: type[Any], holder: Any) -> None:
         _check_parameters(kind, part, where)
         return
     rest = (
-        f"derive it from {_TO_DERIVE_FROM[kind.key]}, which has all but a name"
+        f"derive it from {_TO_DERIVE_FROM[kind.key]}"
         if kind.key in _TO_DERIVE_FROM
         else f"{where}.{kind.protocol.__name__} says what a {kind.noun} has"
     )

@@ -60,7 +60,8 @@ def _tell(console: Console, entry: Entry) -> None:
     for fact, title in _FACTS.items():
         if told := getattr(about, fact):
             facts.add_row(title, escape(told))
-    for kind, other in getattr(entry.part, "goes_with", {}).items():
+    goes_with = entry.part.goes_with if entry.kind.key == "method" else {}
+    for kind, other in goes_with.items():
         facts.add_row(f"Goes with the {kind.replace('_', ' ')}", escape(other))
     console.print(facts)
     if names_of(entry.part):

@@ -61,7 +61,7 @@ def label_of(name: str) -> str:
     if name not in METHODS:
         return name
     method = METHODS[name]
-    return str(getattr(method, "label", method.__name__))
+    return method.label or method.__name__
 
 
 __all__ = [

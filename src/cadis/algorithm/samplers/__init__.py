@@ -4,7 +4,7 @@ from cadis.algorithm.samplers.clusters import Clusters
 from cadis.algorithm.samplers.fedcluster import FedCluster
 from cadis.algorithm.samplers.hics import HiCS
 from cadis.algorithm.samplers.power_of_choice import PowerOfChoice
-from cadis.algorithm.samplers.protocol import SampledRound, Sampler, SamplerRound
+from cadis.algorithm.samplers.protocol import BaseSampler, SampledRound, Sampler, SamplerRound
 from cadis.algorithm.samplers.uniform import Uniform
 
 SAMPLERS: dict[str, type[Sampler]] = {
@@ -13,6 +13,7 @@ SAMPLERS: dict[str, type[Sampler]] = {
 
 __all__ = [
     "SAMPLERS",
+    "BaseSampler",
     "Clusters",
     "FedCluster",
     "HiCS",

@@ -9,12 +9,12 @@ from annotated_types import Ge, Le
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.samplers.protocol import SampledRound, SamplerRound
+from cadis.algorithm.samplers.protocol import BaseSampler, SamplerRound
 from cadis.types import ClientId, TensorState
 
 
 @dataclass(frozen=True)
-class Clusters:
+class Clusters(BaseSampler):
     """The seats of a round are dealt evenly over the clusters, and in each drawn at random.
 
     So no cluster is forgotten for want of participants, however small it is. Clients that were
@@ -46,14 +46,6 @@ class Clusters:
         chosen = torch.cat([unseen, dealt])
         others = order[~torch.isin(order, chosen)][: wanted - len(chosen)]
         return [clients[place] for place in sorted(torch.cat([chosen, others]).tolist())]
-
-    def learn(
-        self,
-        sampled: SampledRound,  # noqa: ARG002
-        memory: TensorState,
-    ) -> TensorState:
-        """There is nothing to learn: the method knows the clusters."""
-        return memory
 
     def _seats(self, server_round: SamplerRound, labels: Tensor) -> int:
         """How many seats clients have that were never seen; all, if nobody was."""

@@ -9,12 +9,12 @@ from annotated_types import Gt
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.samplers.protocol import SampledRound, SamplerRound
+from cadis.algorithm.samplers.protocol import BaseSampler, SampledRound, SamplerRound
 from cadis.types import ClientId, TensorState, client_keys, ids_from_tensor, ids_to_tensor
 
 
 @dataclass(frozen=True)
-class FedCluster:
+class FedCluster(BaseSampler):
     """In every round the clients of one cluster take part, each cluster once in a cycle.
 
     The clusters are those that the method has found, and all clients it has not seen yet are one

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cadis.algorithm.about import About
 from cadis.algorithm.samplers.drawing import draw
-from cadis.algorithm.samplers.protocol import SampledRound, SamplerRound
+from cadis.algorithm.samplers.protocol import BaseSampler, SampledRound, SamplerRound
 from cadis.algorithm.vectors import cosines, unit
 from cadis.errors import CadisError
 from cadis.types import ClientId, ClientUpdate, TensorState, ids_from_tensor, ids_to_tensor
@@ -20,7 +20,7 @@ _LOOKED_AT = 1000
 
 
 @dataclass(frozen=True)
-class HiCS:
+class HiCS(BaseSampler):
     """Prefers clients whose classes are balanced, as updates of the classifier's bias tell.
 
     A client's estimated entropy is that of softmax(db / T), where db is its last update of the bias

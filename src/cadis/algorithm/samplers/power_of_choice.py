@@ -11,12 +11,12 @@ from torch import Tensor
 
 from cadis.algorithm.about import About
 from cadis.algorithm.samplers.drawing import draw
-from cadis.algorithm.samplers.protocol import SampledRound, SamplerRound
+from cadis.algorithm.samplers.protocol import BaseSampler, SampledRound, SamplerRound
 from cadis.types import ClientId, TensorState, ids_from_tensor, ids_to_tensor
 
 
 @dataclass(frozen=True)
-class PowerOfChoice:
+class PowerOfChoice(BaseSampler):
     """Of some candidates, drawn by their sizes, those whose last training loss was highest.
 
     Whoever never took part counts as if its loss were infinite, so that everybody's turn comes.

@@ -61,15 +61,31 @@ class Sampler(Protocol):
 
     Attributes:
         name: as users type it.
-
-    One that asks for clusters has ``needs_clusters = True`` besides: it is then refused with a
-    method that finds none. One that looks at the classifier layer has ``needs_head = True``.
+        needs_clusters: whether it asks for clusters; it is refused with a method that finds none.
+        needs_head: whether it looks at the classifier layer, which the model must then have.
     """
 
     name: ClassVar[str]
+    needs_clusters: ClassVar[bool]
+    needs_head: ClassVar[bool]
 
     def choose(self, server_round: SamplerRound, memory: TensorState) -> Sequence[ClientId]:
         """The participants: ``wanted`` of the available clients or fewer, each once."""
 
     def learn(self, sampled: SampledRound, memory: TensorState) -> TensorState:
         """What to remember for the next round, from what came of this one."""
+
+
+class BaseSampler:
+    """A sampler that needs nothing and learns nothing; derive from it and write ``choose``."""
+
+    needs_clusters: ClassVar[bool] = False
+    needs_head: ClassVar[bool] = False
+
+    def learn(
+        self,
+        sampled: SampledRound,  # noqa: ARG002
+        memory: TensorState,
+    ) -> TensorState:
+        """Return what was remembered, as it is."""
+        return memory

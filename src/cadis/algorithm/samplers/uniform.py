@@ -7,12 +7,12 @@ from typing import ClassVar
 import torch
 
 from cadis.algorithm.about import About
-from cadis.algorithm.samplers.protocol import SampledRound, SamplerRound
+from cadis.algorithm.samplers.protocol import BaseSampler, SamplerRound
 from cadis.types import ClientId, TensorState
 
 
 @dataclass(frozen=True)
-class Uniform:
+class Uniform(BaseSampler):
     """k of n without replacement, in the order of the clients."""
 
     name: ClassVar[str] = "uniform"
@@ -27,11 +27,3 @@ class Uniform:
         clients = server_round.available
         order = torch.randperm(len(clients), generator=server_round.generator)
         return [clients[place] for place in sorted(order[: server_round.wanted].tolist())]
-
-    def learn(
-        self,
-        sampled: SampledRound,  # noqa: ARG002
-        memory: TensorState,
-    ) -> TensorState:
-        """There is nothing to learn."""
-        return memory
