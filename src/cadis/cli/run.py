@@ -16,7 +16,7 @@ from cadis.cli.guard import say
 from cadis.cli.interrupting import STOPPED
 from cadis.errors import CadisError
 from cadis.experiment import ExperimentConfig, Tracking, read_preset, resolve, run_experiment
-from cadis.report.terminal import run_progress, summary_table
+from cadis.report.terminal import run_progress, summary_table, tell
 from cadis.store import RunFolder, check_named
 
 _LONGEST_NAME = 100
@@ -109,11 +109,7 @@ def _run(config: ExperimentConfig, folder: RunFolder, resume: bool, tracking: Tr
     tracking.finish(figures)
     classes = folder.read_json("federation.json")["classes"]
     console.print(summary_table(result.summary, classes))
-    console.print(
-        f"Everything is in {folder.path}, pictures in {folder.figures}.",
-        soft_wrap=True,
-        markup=False,
-    )
+    tell(console, f"Everything is in {folder.path}, pictures in {folder.figures}.")
 
 
 def _free_folder(name: str) -> Path:

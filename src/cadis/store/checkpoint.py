@@ -25,6 +25,7 @@ from cadis.store.storage import (
     read_stored,
     replace_file,
     sync_folder,
+    tensor_metadata,
     to_json,
 )
 from cadis.types import ModelState
@@ -249,8 +250,7 @@ def _order_in(content: bytes, tensors: Iterable[str]) -> list[str]:
 
     The library itself returns them in an order of chance.
     """
-    size = int.from_bytes(content[:8], "little")
-    told = json.loads(content[8 : 8 + size]).get("__metadata__", {}).get(_ORDER)
+    told = tensor_metadata(content).get(_ORDER)
     return sorted(tensors) if told is None else json.loads(told)
 
 
