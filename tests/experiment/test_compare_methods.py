@@ -115,3 +115,37 @@ def test_own_model_adds_methods_and_ablations_to_a_study(tmp_path: Path) -> None
     variants = {variant.name: variant for variant in StudyFolder(tmp_path).read().variants}
     assert run(variants["cadis"], 1).read_config()["cadis"]["threshold"] == 0.6
     assert run(variants["cadis-uniform"], 0).read_config()["sampler"] == "uniform"
+
+
+@dataclass(frozen=True)
+class Nameless(cadis.FedAvg):
+    """A method that has only the name of the class that it is derived from."""
+
+
+@pytest.mark.parametrize(
+    ("methods", "changed", "sentence"),
+    [
+        (["fedavg", "cadis"], {"method": "fedavg"}, "no single method"),
+        (["fedavg"], {"dataset": "digits"}, "as cadis.run takes them"),
+        ([Nameless()], {}, "Nameless cannot be called 'fedavg'"),
+        (["fedavg", cadis.FedAvg()], {}, "given twice"),
+        (["ablations", cadis.CADIS], {}, "not its class"),
+        (["fedavg"], {"grid": {"lr": [0.1]}}, "dataset that is named"),
+        (["fedavg"], {"track": "tensorboard"}, "give one as out"),
+    ],
+)
+def test_own_model_refuses(methods: list[Any], changed: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(cadis.CadisError, match=sentence):
+        cadis.compare(methods, seeds=1, **own_options(**changed))
+
+
+def test_own_model_calls_back_after_each_round() -> None:
+    heard: list[int] = []
+    result = cadis.compare(
+        ["fedavg", "fedprox"],
+        seeds=1,
+        on_round=lambda done: heard.append(done.record.round),
+        **own_options(),
+    )
+    assert heard == [1, 2, 1, 2]
+    assert result.folder is None

@@ -20,7 +20,7 @@ from cadis.data.published import (
     problems,
     roots,
 )
-from cadis.report.terminal import loading
+from cadis.report.terminal import loading, tell
 from cadis.report.terminal_table import Fitting
 
 
@@ -44,7 +44,7 @@ def list_datasets(data_dir: Path | None) -> int:
     table.add_row("FILE.py:FUNCTION", "", "what a function of your own returns", "")
     console = Console()
     console.print(Fitting(table))
-    console.print(f"Searched: {', '.join(map(str, places))}.", soft_wrap=True, markup=False)
+    tell(console, f"Searched: {', '.join(map(str, places))}.")
     console.print("Missing ones are downloaded when needed, or by: cadis data fetch NAME")
     return 0
 
@@ -56,11 +56,11 @@ def fetch_datasets(names: Sequence[str], data_dir: Path | None) -> int:
     for name in names:
         found = find(CATALOGUE[name], places)
         if found is not None and not any(problems(found)):
-            console.print(f"{name} is already in {found.folder}.", soft_wrap=True, markup=False)
+            tell(console, f"{name} is already in {found.folder}.")
             continue
         with loading(console) as callbacks:
             folder = fetch(CATALOGUE[name], places[0], callbacks)
-        console.print(f"{name} is now in {folder}.", soft_wrap=True, markup=False)
+        tell(console, f"{name} is now in {folder}.")
     return 0
 
 
@@ -71,7 +71,7 @@ def show_cache(clear: bool) -> int:
         gone, kept = clear_cache(folder)
         told = f"Removed {sum(e.size for e in gone) / 1e6:,.1f} MB of decoded pictures"
         left = f"; {len(kept)} more are in use or cannot be removed" if kept else ""
-        console.print(f"{told} from {folder}{left}.", soft_wrap=True, markup=False)
+        tell(console, f"{told} from {folder}{left}.")
         return 1 if kept else 0
     entries = cache_entries(folder)
     table = Table(title="Decoded pictures", title_justify="left")
@@ -86,7 +86,7 @@ def show_cache(clear: bool) -> int:
         console.print(table)
     total = f"{sum(entry.size for entry in entries) / 1e6:,.1f} MB"
     limit = f"at most {cache_limit() / 1e9:g} GB (CADIS_CACHE_GB)"
-    console.print(f"{folder} has {total}, {limit}.", soft_wrap=True, markup=False)
+    tell(console, f"{folder} has {total}, {limit}.")
     console.print("Remove it by: cadis data cache --clear    Keep nothing by: --no-cache")
     return 0
 
@@ -101,15 +101,11 @@ def verify_datasets(names: Sequence[str], data_dir: Path | None) -> int:
             lacking = missing_files(CATALOGUE[name], places)
             wrong += bool(names or lacking)  # one that nobody has asked for need not be there
             lack = lacking or "missing"
-            console.print(
-                f"{name}: {lack}; fetch it by: cadis data fetch {name}",
-                soft_wrap=True,
-                markup=False,
-            )
+            tell(console, f"{name}: {lack}; fetch it by: cadis data fetch {name}")
             continue
         sentences = list(problems(found))
         wrong += len(sentences)
         good = f"all {len(found.paths)} files in {found.folder} are as published."
         for sentence in sentences or [good]:
-            console.print(f"{name}: {sentence}", soft_wrap=True, markup=False)
+            tell(console, f"{name}: {sentence}")
     return 1 if wrong else 0

@@ -9,7 +9,7 @@ from rich.console import Console
 from cadis.cli.figure_file import check_figure_type, figure_path, make_writable
 from cadis.experiment import observe_layer, read_preset, resolve
 from cadis.report.layer import draw_layer, layer_table
-from cadis.report.terminal import loading
+from cadis.report.terminal import loading, tell
 
 
 def layer(preset: str | None, figure: Path | None, given: Mapping[str, Any]) -> int:
@@ -28,5 +28,5 @@ def layer(preset: str | None, figure: Path | None, given: Mapping[str, Any]) -> 
     console.print(layer_table(probe))
     default = figure_path("layer", [probe.dataset, probe.model], preset, given)
     drawn = draw_layer(probe, make_writable(figure or default))
-    console.print(f"The picture is {drawn}.", soft_wrap=True, markup=False)
+    tell(console, f"The picture is {drawn}.")
     return 0

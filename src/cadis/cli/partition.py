@@ -19,7 +19,7 @@ from cadis.experiment import (
     resolve,
 )
 from cadis.report.partition import draw_partition, group_table, partition_table
-from cadis.report.terminal import loading
+from cadis.report.terminal import loading, tell
 
 
 def partition(
@@ -41,8 +41,8 @@ def partition(
     console.print(partition_table(summary))
     default = figure_path("partition", [dataset.name, name], preset, given)
     drawn = draw_partition(summary, make_writable(figure or default))
-    console.print(f"The picture is {drawn}.", soft_wrap=True, markup=False)
+    tell(console, f"The picture is {drawn}.")
     if out is not None:
         files = " and ".join(map(str, write_partition(out, dealt)))
-        console.print(f"The partition is {files}.", soft_wrap=True, markup=False)
+        tell(console, f"The partition is {files}.")
     return 0

@@ -23,7 +23,7 @@ from cadis.experiment import (
     run_experiment,
     without_paper,
 )
-from cadis.report.terminal import run_progress, summary_table
+from cadis.report.terminal import run_progress, summary_table, tell
 from cadis.store import RunFolder, check_named
 
 _LONGEST_NAME = 100
@@ -102,11 +102,7 @@ def _run(config: ExperimentConfig, folder: RunFolder, resume: bool, tracking: Tr
     tracking.finish(figures)
     classes = folder.read_json("federation.json")["classes"]
     console.print(summary_table(result.summary, classes))
-    console.print(
-        f"Everything is in {folder.path}, pictures in {folder.figures}.",
-        soft_wrap=True,
-        markup=False,
-    )
+    tell(console, f"Everything is in {folder.path}, pictures in {folder.figures}.")
 
 
 def _free_folder(name: str) -> Path:

@@ -31,7 +31,7 @@ from cadis.store import PlannedRun, Study, StudyFolder, planned_runs
 
 @dataclass(frozen=True, repr=False)
 class ComparisonResult:
-    """What came of a comparison.
+    """The result of a comparison.
 
     Attributes:
         results: all runs, as reports read them.
@@ -45,36 +45,36 @@ class ComparisonResult:
 
     @property
     def answer(self) -> str:
-        """Who is better, if anybody is, and whether that may be chance."""
+        """Say which method is better, and whether the difference may be chance."""
         return answer(Comparison(self.results))
 
     @property
     def details(self) -> list[str]:
-        """What the answer rests on."""
+        """List what the answer is based on."""
         return details(Comparison(self.results))
 
     @property
     def tables(self) -> list[Sheet]:
-        """All tables."""
+        """Return all tables."""
         return sheets(Comparison(self.results))
 
     @property
     def table(self) -> list[dict[str, str]]:
-        """The main table, a row for each method."""
+        """Return the main table, a row for each method."""
         sheet = self.tables[0]
         return [dict(zip(sheet.columns, row, strict=True)) for row in sheet.rows]
 
     @property
     def runs(self) -> list[RunData]:
-        """All runs."""
+        """Return all runs."""
         return self.results.runs
 
     def to_markdown(self) -> str:
-        """The answer and all tables as Markdown."""
+        """Return the answer and all tables as Markdown."""
         return "\n".join([self.answer, "", *map(to_markdown, self.tables)])
 
     def __repr__(self) -> str:
-        """The answer, and the main table."""
+        """Return the answer and the main table."""
         paper = Console(file=StringIO(), width=100)
         with paper.capture() as printed:
             paper.print(to_rich(self.tables[0]))
@@ -82,7 +82,7 @@ class ComparisonResult:
         return "\n".join([self.answer, *lines]).rstrip()
 
     def _repr_markdown_(self) -> str:
-        """As a notebook shows it."""
+        """Return what a notebook shows."""
         return f"{self.answer}\n\n{to_markdown(self.tables[0])}"
 
 

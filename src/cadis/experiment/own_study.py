@@ -48,6 +48,8 @@ class OwnStudy:
             methods: by name; None for methods that are given by name only.
             options: those of :func:`cadis.run` that the user gives.
         """
+        if "method" in options:
+            raise CadisError("Give what is compared as methods, and no single method.")
         options = run_options(options)
         federation = build_federation(options)
         runs, labels = {}, {}

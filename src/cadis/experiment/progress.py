@@ -15,11 +15,10 @@ from cadis.server import OnRound, RoundResult
 def shown_progress(
     progress: bool | None, rounds: int, metric: str
 ) -> Iterator[tuple[OnRound, Callbacks]]:
-    """Who hears of the rounds, and of what is done within them.
+    """Show progress, and yield the callbacks of rounds and of work within rounds.
 
     Args:
-        progress: whether to show anything; None is if somebody looks: at a terminal, or at a
-            notebook.
+        progress: whether to show anything; None shows it on a terminal and in a notebook.
         rounds: how many there will be.
         metric: the measure that decides, which is shown.
     """
@@ -32,7 +31,7 @@ def shown_progress(
 
 
 def is_shown(progress: bool | None, console: Console) -> bool:
-    """Whether progress is to be shown: as asked for, else if somebody looks."""
+    """Return whether to show progress: as asked, else on a terminal and in a notebook."""
     looked_at = console.is_jupyter or (sys.stderr is not None and sys.stderr.isatty())
     return looked_at if progress is None else progress
 

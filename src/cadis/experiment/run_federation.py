@@ -199,7 +199,12 @@ class FederationRun:
 
 def run_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Complete the options of :func:`run` with the defaults of its signature."""
-    bound = inspect.signature(run).bind(**given)
+    try:
+        bound = inspect.signature(run).bind(**given)
+    except TypeError as error:
+        raise CadisError(
+            f"With a model of your own, give options as cadis.run takes them: {error}."
+        ) from None
     bound.apply_defaults()
     return bound.arguments
 

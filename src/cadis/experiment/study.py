@@ -45,7 +45,7 @@ def comparison_of(
     file: Mapping[str, Any],
     given: Mapping[str, Any],
 ) -> Study:
-    """A comparison of methods, as yet without seeds, targets and a command.
+    """Plan a comparison of methods, as yet without seeds, targets and a command.
 
     Args:
         methods: as users type them.
@@ -99,7 +99,7 @@ def run_study(
 
 
 def study_folder(base: Path, study: Study) -> StudyFolder:
-    """Where a study goes without being told: where the same one is, or a new folder."""
+    """Return the folder of the same study if there is one, else a new folder."""
     path, number = base, 1
     while True:
         folder = StudyFolder(path)

@@ -208,7 +208,7 @@ def folder_name(name: str, method: type[Any]) -> str:
 
 def named_variant(name: str, method: type[Any]) -> NamedVariant:
     """Return an ablation or variant of ours, or a method as it is."""
-    return VARIANTS.get(name, NamedVariant(getattr(method, "label", method.__name__), name))
+    return VARIANTS.get(name, NamedVariant(method.label or method.__name__, name))
 
 
 def _check_folders(classes: Mapping[str, type[Any]]) -> None:

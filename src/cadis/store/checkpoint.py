@@ -25,6 +25,7 @@ from cadis.store.storage import (
     read_stored,
     replace_file,
     sync_folder,
+    tensor_metadata,
     to_json,
 )
 from cadis.types import ModelState, StoredFile
@@ -229,8 +230,7 @@ def _order_in(content: bytes) -> list[str]:
 
     The library itself returns them in any order.
     """
-    size = int.from_bytes(content[:8], "little")
-    order: list[str] = json.loads(json.loads(content[8 : 8 + size])["__metadata__"][_ORDER])
+    order: list[str] = json.loads(tensor_metadata(content)[_ORDER])
     return order
 
 

@@ -1,6 +1,5 @@
 """A model's file: its tensors as safetensors, and a description of itself."""
 
-import json
 from collections.abc import Mapping
 
 import torch
@@ -9,14 +8,11 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from cadis.store.description import ModelDescription
-from cadis.store.storage import DamagedError
+from cadis.store.storage import DamagedError, tensor_metadata
 
 _KEY = "cadis"
 """Of the description. It is the only one: safetensors writes several in any order, and a file must
 be the same bits each time."""
-
-_LENGTH = 8
-"""Bytes that say how long the header is, which safetensors begin with."""
 
 
 def model_bytes(model: Mapping[str, Tensor], description: ModelDescription) -> bytes:
@@ -36,11 +32,7 @@ def parse_model(content: bytes, where: object) -> tuple[dict[str, Tensor], Model
         where: its name, for sentences.
     """
     try:
-        tensors = load(content)
-        header = json.loads(
-            content[_LENGTH : _LENGTH + int.from_bytes(content[:_LENGTH], "little")]
-        )
-        described = header["__metadata__"][_KEY]
+        tensors, described = load(content), tensor_metadata(content)[_KEY]
     except (SafetensorError, ValueError, KeyError):
         raise DamagedError(f"{where} is no model of cadis, or damaged; put back a copy.") from None
     return tensors, ModelDescription.from_text(described, where)

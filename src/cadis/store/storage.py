@@ -101,6 +101,13 @@ def damaged(path: Path) -> DamagedError:
     return DamagedError(f"{path} is damaged: it is not what was written.")
 
 
+def tensor_metadata(content: bytes) -> dict[str, str]:
+    """Return the metadata in the header of a safetensors file; ValueError if it is damaged."""
+    size = int.from_bytes(content[:8], "little")
+    metadata: dict[str, str] = json.loads(content[8 : 8 + size]).get("__metadata__", {})
+    return metadata
+
+
 def read_as(kind: type[_T], text: str | bytes, where: object) -> _T:
     """JSON as a value of this type.
 

@@ -31,7 +31,7 @@ def draw_accuracy(results: Results, place: Place) -> Path | None:
 def draw_accuracy_time(results: Results, place: Place) -> Path | None:
     """Accuracy of the global model over simulated time, where clients have speeds."""
     timed = [run_data for run_data in results.runs if clocks_of(run_data)]
-    if all(np.isnan(all_classes(run_data)).all() for run_data in timed):
+    if not _any_known(all_classes, timed):
         return None
     path, (times, far_apart) = place("accuracy-time"), time_axis(timed)
     with figure(path, 6.4, 3.2) as drawing:
@@ -88,7 +88,7 @@ def draw_measures(results: Results, place: Place) -> Path | None:
 def draw_loss(results: Results, place: Place) -> Path | None:
     """Loss on the test set, and of clients in training where they tell it."""
     panels = {"training loss": client_loss, "test loss": tested_loss}
-    if all(np.isnan(client_loss(run_data)).all() for run_data in results.runs):
+    if not _any_known(client_loss, results.runs):
         return None
     title = "Loss after each round (training: mean of participants)"
     return _draw_panels(results, place("loss"), title, panels)
@@ -208,13 +208,13 @@ def _draw(
 ) -> Path | None:
     """A line for each method that was tested."""
     styles = looks([group.name for group in results.groups])
-    if all(np.isnan(curve(run_data)).all() for run_data in results.runs):
+    if not _any_known(curve, results.runs):
         return None
     with figure(path, 6.4, 3.2) as drawing:
         axes = drawing.subplots()
         for group, look in zip(results.groups, styles, strict=True):
-            curves = [curve(run_data) for run_data in group.runs]
-            if not all(np.isnan(values).all() for values in curves):
+            if _any_known(curve, group.runs):
+                curves = [curve(run_data) for run_data in group.runs]
                 plot_spread(axes, curves, look, label_of(group), SHARES)
         if also_rare and len(results.groups) == 1 and results.runs[0].rare:
             dashed = Look(styles[0].colour, "dotted")
