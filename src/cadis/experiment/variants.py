@@ -232,8 +232,8 @@ def _method_variant(
         changed = owner is not None and field_of(owner, typed) in named.parameters
         if owner is None or (owner[1] is method and not changed):
             own[typed] = value
-    changed_fields = named.parameters.items()
-    own |= {qualified(method, field, KINDS["method"]): value for field, value in changed_fields}
+    for parameter, value in named.parameters.items():
+        own[qualified(method, parameter, KINDS["method"])] = value
     theirs = [other.name for other in methods if other is not method]
     tables = {key: v for key, v in file.items() if key.removeprefix("method.") not in theirs}
     options = _options(resolve(tables, {**own, **named.parts, "method": named.method}))
