@@ -15,7 +15,8 @@ from cadis.options import MAY_CHANGE, OPTIONS, options_of_scope
 from cadis.training import LocalSettings
 from cli_support import succeed
 
-APP = Path(__file__).parents[1] / "examples" / "flower" / "pyproject.toml"
+ROOT = Path(__file__).parents[1]
+APP = ROOT / "examples" / "flower" / "pyproject.toml"
 DEFAULTS = {field.name: field.default for field in fields(Settings)}
 NO_OPTIONS = {"test", "client_tests", "metric", "client_ids", "true_clusters"} | {
     *("out", "resume", "on_round", "progress", "track")
@@ -57,6 +58,9 @@ def test_what_a_resumed_run_may_change() -> None:
         *options_of_scope("machine"),
         *("rounds", "test_clients", "eval_every", "own_tests"),
     }
+    page = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
+    for name in MAY_CHANGE:
+        assert f"`--{name.replace('_', '-')}`" in page, name
 
 
 def test_lines_of_the_flower_app_are_options_of_the_same_type() -> None:

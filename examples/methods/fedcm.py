@@ -12,8 +12,8 @@ from annotated_types import Gt, Le
 from torch import Tensor
 
 from cadis import algorithm
-from cadis.algorithm import Defaults, ClientOutput, ServerRound, ServerState, Step, Weighing
-from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
+from cadis.algorithm import ClientOutput, Defaults, ServerRound, ServerState, Step, Weighing
+from cadis.types import ClientId, ClientUpdate, Message, ModelState
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ from cadis.algorithm.samplers import Uniform
             "Mine has a function 'wiegh'; if 'weigh' is meant, correct it",
         ),
         ("method", "@dataclass(frozen=True)\nclass Mine(FedAvg): pass", "'fedavg' of bad.py:Mine"),
-        ("method", "@dataclass(frozen=True)\nclass Mine(FedAvg): name = 'SGD'", "'SGD' of bad.py"),
+        ("method", "@dataclass(frozen=True)\nclass Mine(FedAvg): name = 'CFL'", "'CFL' of bad.py"),
         ("method", "@dataclass(frozen=True)\nclass Mine(FedAvg): name = 'task'", "is taken; give"),
         (
             "method",
@@ -213,13 +213,19 @@ class Unsampled:
         (Algorithm(sampler=Unsampled()), "lacks choose and learn; cadis.algorithm.samplers"),  # type: ignore[arg-type]
         (Algorithm(local_optimizer=SGD(momentum=1.5)), "momentum should be less than 1, not 1.5."),
         (Algorithm(local_optimizer=SGD(lr_decay=float("nan"))), "lr_decay should be"),
-        (Algorithm(Namesake()), "Two parts are called 'sgd'; give each a name of its own."),
     ],
 )
 def test_every_part_of_an_algorithm_is_checked(algorithm: Algorithm, sentence: str) -> None:
     with pytest.raises(CadisError) as caught:
         given_algorithm(**algorithm.parts())
     assert sentence in str(caught.value)
+
+
+def test_parts_of_different_kinds_may_share_a_name() -> None:
+    options = stored(given_algorithm(**Algorithm(Namesake()).parts()))
+    assert options["method.sgd"] == {}
+    assert options["local_optimizer.sgd"]["momentum"] == 0.0
+    assert "sgd" not in options
 
 
 def test_a_part_cannot_have_the_name_of_an_option() -> None:

@@ -16,7 +16,7 @@ from cadis.training import LocalSettings
 
 FLOATS = [
     (kind, field.name)
-    for kind in (LocalSettings, Settings, *our_parts().values())
+    for kind in (LocalSettings, Settings, *(part for _, part in our_parts()))
     for field in fields(kind)
     if "float" in str(field.type)
 ]

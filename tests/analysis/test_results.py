@@ -51,6 +51,16 @@ def test_runs_of_different_data_are_not_compared(tmp_path: Path) -> None:
     assert told.startswith("These runs learn different things (classes): ")
 
 
+def test_runs_of_different_columns_of_a_table_are_not_compared(tmp_path: Path) -> None:
+    columns = {"a": "outcome", "b": "stage"}
+    paths = [
+        write_run(tmp_path / name, CADIS(), dataset="csv:t.csv", label_column=column).path
+        for name, column in columns.items()
+    ]
+    told = answer(Comparison(read_results(paths)))
+    assert told.startswith("These runs learn different things (label_column): ")
+
+
 def test_folders_without_runs_are_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(CadisError, match="no run and no comparison in"):
         read_results([tmp_path])

@@ -235,7 +235,7 @@ def test_wrong_comparisons_are_one_sentence(
 
 def test_grids_of_parts_and_of_parameters_in_both_forms() -> None:
     chosen = {"method": "own.py:Mine"}
-    own = [part for _, part in own_classes(chosen)]
+    own = own_classes(chosen)
     grid = parse_grid(["parameter=1,2", "mine-momentum=0.5", "shrinkage=3"], own)
     assert list(grid) == ["parameter", "mine_momentum", "shrinkage"]
     one, two = grid_variants(grid, {}, chosen)

@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
@@ -11,12 +13,15 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from cadis.algorithm import Algorithm
+from cadis.algorithm.local_optimizers import SGD
 from cadis.algorithm.methods import CADIS, FedDyn, FedProx
+from cadis.algorithm.transforms import Clip
 from cadis.data import Examples
 from cadis.errors import CadisError
 from cadis.flower.client import introduce, local_evaluate, local_train
 from cadis.flower.client_state import Memory, memory_folder
-from cadis.flower.train_config import TrainConfig
+from cadis.flower.train_config import TrainConfig, local_config
+from cadis.training import LocalSettings
 from flower_support import SMALL, LocalGrid, small_arrays
 from support import blobs, same, small_model
 
@@ -51,6 +56,22 @@ def test_orders_survive_the_way() -> None:
     assert (read.local.epochs, read.local.batch_size, read.local.lr) == (2, 4, 0.1)
     assert TrainConfig.read({"precision": "bf16"}).local.precision == "bf16"
     assert given.config({"mine": "kept"})["mine"] == "kept"
+
+
+@dataclass(frozen=True)
+class Namesake(SGD):
+    name: ClassVar[str] = "clip"
+
+
+def test_parts_of_different_kinds_may_share_a_name() -> None:
+    algorithm = Algorithm(transforms=(Clip(2.0),), local_optimizer=Namesake(momentum=0.5))
+    config = TrainConfig(algorithm=algorithm).config(SMALL)
+    assert TrainConfig.read(config, own=iter([Namesake, Clip])).algorithm == algorithm
+
+
+def test_local_settings_travel_as_they_are() -> None:
+    local = LocalSettings(epochs=2, batch_size=3, lr=0.25, augment=("flip",), precision="bf16")
+    assert TrainConfig.read(local_config(local)).local == local
 
 
 def test_without_orders_it_is_plain_averaging() -> None:

@@ -26,6 +26,7 @@ from cadis.algorithm.parts import (
     algorithm_of,
     classes_in,
     given_algorithm,
+    is_of_kind,
     name_of,
     names_in,
     options_of,
@@ -34,6 +35,8 @@ from cadis.algorithm.parts import (
     part_class,
     part_from,
     parts_of,
+    qualify,
+    table_of,
     with_metric,
 )
 from cadis.algorithm.registry import KINDS, Kind
@@ -80,6 +83,7 @@ __all__ = [
     "hints_of",
     "is_list",
     "is_list_of_names",
+    "is_of_kind",
     "listed",
     "mean_state",
     "name_of",
@@ -91,6 +95,8 @@ __all__ = [
     "part_class",
     "part_from",
     "parts_of",
+    "qualify",
+    "table_of",
     "unit",
     "validated",
     "weighted_mean",

@@ -87,16 +87,10 @@ def own_classes(options: Mapping[str, Any]) -> list[tuple[Kind, type[Any]]]:
 
 
 def composed(parts: Mapping[str, Sequence[Any]]) -> Algorithm:
-    """An algorithm of parts that are given by kind; no two may have the same name.
-
-    A table of parameters could otherwise be that of either.
-    """
+    """Return the algorithm of parts that are given by kind; each may be given once."""
     for key, some in parts.items():
         if len(set(map(type, some))) < len(some):
             raise CadisError(f"One of the {key} is given twice; give each once.")
-    names = [part.name for some in parts.values() for part in some]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise CadisError(f"Two parts are called '{twice[0]}'; give each a name of its own.")
     given: dict[str, Any] = {
         key: tuple(some) if KINDS[key].many else some[0] for key, some in parts.items()
     }
@@ -109,10 +103,27 @@ def algorithm_of(
     """An algorithm of parts of these classes, by kind, with the parameters in their tables."""
     return composed(
         {
-            key: [validated(part, tables.get(part.name, {})) for part in chosen]
+            key: [validated(part, table_of(tables, key, part.name)) for part in chosen]
             for key, chosen in classes.items()
         }
     )
+
+
+def qualify(key: str, name: str) -> str:
+    """Return the name of a part with its kind: kinds may have parts of the same name."""
+    return f"{key}.{name}"
+
+
+def table_of(options: Mapping[str, Any], key: str, name: str) -> Mapping[str, Any]:
+    """Return the parameters of a part in ``[kind.name]``, else in ``[name]``; empty without both.
+
+    Args:
+        options: the content of a TOML file.
+        key: the kind of the part, such as "server_optimizer".
+        name: the part's name.
+    """
+    table = options.get(qualify(key, name), options.get(name))
+    return table if isinstance(table, Mapping) else {}
 
 
 def part_from(key: str, given: object) -> Any:
@@ -170,22 +181,31 @@ def name_of(part: Any) -> str:
     return _typed_names.get(type(part), name)
 
 
-def options_of(algorithm: Algorithm, settings: Mapping[str, Any], *parts: Any) -> dict[str, Any]:
-    """What ``config.toml`` holds: the parts' names, the settings, and tables of parameters.
+def options_of(
+    algorithm: Algorithm, settings: Mapping[str, Any], partitioner: Any = None
+) -> dict[str, Any]:
+    """Return what ``config.toml`` holds: names of parts, settings, and tables of parameters.
+
+    The table of a part has the part's name; if two parts share it, the kind stands before it.
 
     Args:
         algorithm: its parts without parameters have no table, but for the method.
-        settings: all that is no part.
-        parts: further ones, such as a partition, that the settings name.
+        settings: the other options.
+        partitioner: what splits the dataset, if the settings name it.
     """
     names: dict[str, Any] = {key: [] for key in KINDS}
-    tables = {}
+    having: list[tuple[str, Any]] = []
     for kind, part in parts_of(algorithm):
         names[kind.key].append(name_of(part))
         if kind.key == "method" or parameters_of(part):
-            tables[part.name] = parameters_of(part)
+            having.append((kind.key, part))
+    having += [] if partitioner is None else [("partition", partitioner)]
     names = {key: found if KINDS[key].many else found[0] for key, found in names.items()}
-    tables |= {part.name: parameters_of(part) for part in parts}
+    used = [part.name for _, part in having]
+    tables = {
+        part.name if used.count(part.name) == 1 else qualify(key, part.name): parameters_of(part)
+        for key, part in having
+    }
     if taken := tables.keys() & {*names, *settings}:
         raise CadisError(f"A part cannot be called '{min(taken)}': an option has that name.")
     return {**names, **settings, **tables}
@@ -230,10 +250,7 @@ def _check_class(kind: Kind, part: Any, typed: str) -> None:
 
 def _check_members(kind: Kind, part: type[Any], holder: Any) -> None:
     """Refuse a class without all that its protocol asks for, or with a function misspelt."""
-    functions = [name for name in vars(kind.protocol) if not name.startswith("_")]
-    wanted = [*kind.protocol.__annotations__, *functions]
-    fielded = [field.name for field in fields(part)] if is_dataclass(part) else []
-    lacking = [name for name in wanted if not hasattr(holder, name) and name not in fielded]
+    wanted, lacking = _members(kind), _missing(kind, part, holder)
     where = kind.protocol.__module__.rpartition(".")[0]
     if not lacking:
         _check_spelling(part, {*wanted, *(dir(Defaults) if kind.key == "method" else ())})
@@ -245,6 +262,23 @@ def _check_members(kind: Kind, part: type[Any], holder: Any) -> None:
         else f"{where}.{kind.protocol.__name__} says what a {kind.noun} has"
     )
     raise CadisError(f"{part.__name__} lacks {listed(lacking)}; {rest}.")
+
+
+def is_of_kind(kind: Kind, part: type[Any]) -> bool:
+    """Return whether a class has all that the protocol of a kind asks for."""
+    return not _missing(kind, part, part)
+
+
+def _members(kind: Kind) -> list[str]:
+    """Return the names that the protocol of a kind declares."""
+    functions = [name for name in vars(kind.protocol) if not name.startswith("_")]
+    return [*kind.protocol.__annotations__, *functions]
+
+
+def _missing(kind: Kind, part: type[Any], holder: Any) -> list[str]:
+    """Return the names of the protocol that a class, or a part of it, does not have."""
+    declared = [field.name for field in fields(part)] if is_dataclass(part) else []
+    return [n for n in _members(kind) if not hasattr(holder, n) and n not in declared]
 
 
 def _check_parameters(kind: Kind, part: type[Any], where: str) -> None:

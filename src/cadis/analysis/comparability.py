@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from zlib import crc32
 
+from cadis.algorithm import table_of
 from cadis.analysis.results import Group, Results
 from cadis.analysis.run_data import RunData
 from cadis.options import MAY_CHANGE, options_of_scope
@@ -120,8 +121,7 @@ def _facts(run_data: RunData, but: Sequence[str]) -> dict[str, str]:
 
 def _dealing(options: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of the partition, if it has any."""
-    table = options.get(str(options.get("partition")))
-    return dict(table) if isinstance(table, Mapping) else {}
+    return dict(table_of(options, "partition", str(options.get("partition"))))
 
 
 def marks(run_data: RunData) -> dict[str, str | None]:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from cadis._io import natural
+from cadis.algorithm import table_of
 from cadis.algorithm.methods import METHODS, label_of
 from cadis.algorithm.methods.cadis import SimilarityMatrix
 from cadis.algorithm.tasks import TASKS
@@ -281,6 +282,5 @@ def headline_of(options: Mapping[str, Any]) -> str:
     name = options.get("task")
     if not isinstance(name, str) or name not in TASKS:
         return "accuracy"
-    table = options.get(name)
-    chosen = table.get("metric") if isinstance(table, Mapping) else None
+    chosen = table_of(options, "task", name).get("metric")
     return chosen if isinstance(chosen, str) else TASKS[name]().headline

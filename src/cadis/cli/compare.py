@@ -146,7 +146,7 @@ def _grid(
     """Options and the values that they are to have; nothing if nothing is varied."""
     if not texts:
         return {}
-    grid = parse_grid(texts, [part for _, part in own_classes({**file, **options})])
+    grid = parse_grid(texts, own_classes({**file, **options}))
     for name in grid:
         if name in options:
             raise CadisError(f"'{name}' is varied by the grid; do not give it otherwise.")

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import MISSING, fields
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import click
 
@@ -18,13 +18,13 @@ from cadis.algorithm.methods import METHODS
 from cadis.errors import CadisError
 from cadis.experiment import (
     PARTITION,
+    Part,
     Settings,
     as_option,
+    our_parts,
     qualified,
 )
 from cadis.options import OPTIONS, DatasetOptions, PartitionOptions, options_of_scope
-
-Part: TypeAlias = tuple[Kind, type[Any]]
 
 
 class GeneratedOption(click.Option):
@@ -52,7 +52,7 @@ def run_options(
     options = {} if compared else {"method": _choice_of(KINDS["method"])}
     options |= {key: _choice_of(kind) for key, kind in KINDS.items() if key != "method"}
     _add_fields(options, Settings, "Experiment")
-    ours = [(kind, part) for kind in KINDS.values() for part in kind.registry.values()]
+    ours = [part for part in our_parts() if part[0] is not PARTITION]
     _add_parameters(options, [*ours, *own, *_partitions()], taken, compared)
     return list(options.values())
 
@@ -127,7 +127,7 @@ def _choice_of(kind: Kind) -> GeneratedOption:
 
 
 def _partitions() -> list[Part]:
-    return [(PARTITION, part) for part in PARTITION.registry.values()]
+    return [part for part in our_parts() if part[0] is PARTITION]
 
 
 def _add_fields(options: dict[str, GeneratedOption], kind: type, section: str) -> None:
@@ -153,9 +153,14 @@ def _add_parameters(
             options[field] = _parameter(field, field, having)
         unclear = field in plain or _may_meet(having, compared)
         for kind, part in having:
-            name = qualified(part, field)
-            if name not in options and name not in taken:
-                options[name] = _parameter(name, field, [(kind, part)], hidden=not unclear)
+            same = [each for each in having if each[1].name == part.name]
+            named = {qualified(part, field): same}
+            if len(same) > 1:  # parts of two kinds share a name
+                named[qualified(part, field, kind)] = [(kind, part)]
+            for name, meant in named.items():
+                if name not in options and name not in taken:
+                    hidden = not unclear or len(meant) > 1
+                    options[name] = _parameter(name, field, meant, hidden)
 
 
 def _may_meet(having: Sequence[Part], compared: bool) -> bool:

@@ -15,7 +15,7 @@ from cadis.experiment.compare_methods import ComparisonResult, compare
 from cadis.experiment.config import ExperimentConfig, resolve
 from cadis.experiment.execution import RunResult, execute, run_experiment
 from cadis.experiment.observe_layer import HeadKeeping, observe_layer
-from cadis.experiment.parameters import PARTITION, as_option, our_parts, qualified
+from cadis.experiment.parameters import PARTITION, Part, as_option, our_parts, qualified
 from cadis.experiment.presets import (
     preset_names,
     preset_text,
@@ -44,6 +44,7 @@ __all__ = [
     "Experiment",
     "ExperimentConfig",
     "HeadKeeping",
+    "Part",
     "RunResult",
     "Settings",
     "Tracking",

@@ -1,6 +1,6 @@
 """An experiment's options: from a TOML file, the command line, or both."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -17,6 +17,8 @@ from cadis.algorithm import (
     names_of,
     options_of,
     own_classes,
+    qualify,
+    table_of,
     validated,
 )
 from cadis.algorithm.transforms import TRANSFORMS
@@ -25,9 +27,12 @@ from cadis.data.partition import PARTITIONERS, MultiCluster, Partitioner
 from cadis.engine import check_speeds
 from cadis.errors import CadisError
 from cadis.experiment.parameters import (
+    ALL_KINDS,
     PARTITION,
+    Part,
     our_parts,
     owners_of,
+    pairs_of,
     tables_of,
     with_implied_transforms,
 )
@@ -58,8 +63,8 @@ class ExperimentConfig:
     def to_dict(self) -> dict[str, Any]:
         """The options, as ``config.toml`` holds them."""
         deals = self.settings.partition in ("auto", *PARTITIONERS)
-        parts = [self.partitioner] if deals else []
-        return options_of(self.algorithm, asdict(self.settings), *parts)
+        partitioner = self.partitioner if deals else None
+        return options_of(self.algorithm, asdict(self.settings), partitioner)
 
 
 def resolve(file: Mapping[str, Any], given: Mapping[str, Any]) -> ExperimentConfig:
@@ -70,24 +75,30 @@ def resolve(file: Mapping[str, Any], given: Mapping[str, Any]) -> ExperimentConf
             partition that needs one.
         given: names of parts, settings and parameters, side by side, as a user types them.
     """
+    file = _with_qualified_tables(file)
     tables = {name: value for name, value in file.items() if isinstance(value, dict)}
     flat = {name: value for name, value in file.items() if name not in tables}
     typed = {key: value for key, value in given.items() if key not in plain_names()}
     chosen = flat | {key: value for key, value in given.items() if key not in typed}
     _check_flat(flat)
     classes = classes_in(chosen)
-    _check_tables(tables, flat, chosen)
     settings = _settings(chosen, typed)
     partition = _partitioner_of(settings.partition)
     everything = with_implied_transforms({**classes, PARTITION.key: (partition,)}, typed)
+    known = [*our_parts(), *own_classes(chosen)]
+    if not all(_parts_called(name, known) for name in tables):
+        known += own_classes(flat)  # a file may choose parts that other options replace
+    _check_tables(tables, known, everything)
     shown = {key: _shown(chosen, key, classes) for key in KINDS}
     shown[PARTITION.key] = settings.partition
-    for name, own in tables_of(typed, everything, shown).items():
-        tables[name] = tables.get(name, {}) | own
-    _check_transforms(tables, [*names_in(flat.get("transforms", ())), *everything["transforms"]])
-    dealer = validated(partition, tables.get(partition.name, {}))
-    algorithm = algorithm_of({key: everything[key] for key in KINDS}, tables)
-    return ExperimentConfig(algorithm, settings, dealer)
+    parameters = tables_of(typed, everything, shown)
+    for kind, part in pairs_of(everything):
+        name = qualify(kind.key, part.name)
+        parameters[name] = {**table_of(tables, kind.key, part.name), **parameters[name]}
+    _check_transforms(tables, names_in(flat.get("transforms", ())), everything)
+    partitioner = validated(partition, parameters[qualify(PARTITION.key, partition.name)])
+    algorithm = algorithm_of({key: everything[key] for key in KINDS}, parameters)
+    return ExperimentConfig(algorithm, settings, partitioner)
 
 
 def plain_names() -> list[str]:
@@ -98,7 +109,9 @@ def plain_names() -> list[str]:
 def _settings(chosen: Mapping[str, Any], typed: Mapping[str, Any]) -> Settings:
     """The settings among the chosen options; a parameter of MC chooses that partition."""
     given = {key: value for key, value in chosen.items() if key not in KINDS}
-    if "partition" not in given and any(owners_of(name, [MultiCluster]) for name in typed):
+    if "partition" not in given and any(
+        owners_of(name, [(PARTITION, MultiCluster)]) for name in typed
+    ):
         given["partition"] = MultiCluster.name
     settings = validated(Settings, given)
     _check_choices(settings)
@@ -108,7 +121,7 @@ def _settings(chosen: Mapping[str, Any], typed: Mapping[str, Any]) -> Settings:
 def _check_flat(flat: Mapping[str, Any]) -> None:
     """Refuse names beside a file's tables that nothing has, or that belong into a table."""
     for name in flat:
-        owners = [part for part, kind in our_parts().items() if name in names_of(kind)]
+        owners = [part.name for _, part in our_parts() if name in names_of(part)]
         if owners and name not in plain_names():
             raise CadisError(
                 f"'{name}' belongs to {listed(owners)}; put it into a table of that name."
@@ -116,23 +129,52 @@ def _check_flat(flat: Mapping[str, Any]) -> None:
     check_names("option", flat, plain_names())
 
 
+def _with_qualified_tables(file: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with tables ``[kind.name]`` under that name, as ``["kind.name"]`` has.
+
+    TOML allows the former only in a file that does not choose a part of this kind itself.
+    """
+    options: dict[str, Any] = {}
+    for key, value in file.items():
+        nested = key in ALL_KINDS and isinstance(value, dict)
+        if nested and all(isinstance(table, dict) for table in value.values()):
+            options |= {qualify(key, name): table for name, table in value.items()}
+        else:
+            options[key] = value
+    return options
+
+
 def _check_tables(
-    tables: Mapping[str, Any], flat: Mapping[str, Any], chosen: Mapping[str, Any]
+    tables: Mapping[str, Any], known: Sequence[Part], chosen: Mapping[str, Iterable[type[Any]]]
 ) -> None:
-    """Refuse tables that nothing has, and names in them that it does not have."""
-    parts = our_parts() | {part.name: part for _, part in own_classes(chosen)}
-    if not parts.keys() >= tables.keys():  # a file may choose parts that other options replace
-        parts |= {part.name: part for _, part in own_classes(flat)}
-    check_names("part", tables, parts)
+    """Refuse tables that no part has or two chosen parts share, and unknown names in them."""
+    names = dict.fromkeys(part.name for _, part in known)
+    clear = [qualify(kind.key, part.name) for kind, part in known]
+    check_names("part", (name for name in tables if name not in clear), names)
     for name, table in tables.items():
-        check_names(f"parameter of {name}", table, names_of(parts[name]))
+        mine, others = _parts_called(name, pairs_of(chosen)), _parts_called(name, known)
+        if len(mine) > 1:
+            ways = " and ".join(f'["{qualify(kind.key, name)}"]' for kind, _ in mine)
+            raise CadisError(f"Two chosen parts are called '{name}'; name their tables {ways}.")
+        fields = [field for _, part in mine or others for field in names_of(part)]
+        check_names(f"parameter of {name}", table, dict.fromkeys(fields))
 
 
-def _check_transforms(tables: Mapping[str, Any], named: Iterable[Any]) -> None:
-    """Refuse a table of a transform that nobody names: it would seem to protect."""
-    names = [getattr(part, "name", part) for part in named]
-    for name in tables:
-        if name in TRANSFORMS and name not in names:
+def _parts_called(name: str, parts: Iterable[Part]) -> list[Part]:
+    """Return the parts that a table of this name may be of."""
+    return [(k, part) for k, part in parts if name in (part.name, qualify(k.key, part.name))]
+
+
+def _check_transforms(
+    tables: Mapping[str, Any], named: Iterable[str], chosen: Mapping[str, Iterable[type[Any]]]
+) -> None:
+    """Refuse a table of a transform that is not applied: it would seem to protect."""
+    key = KINDS["transforms"].key
+    applied = {*named, *(part.name for part in chosen[key])}
+    others = {part.name for _, part in pairs_of(chosen)}
+    for table in tables:
+        name = table.removeprefix(qualify(key, ""))
+        if name in TRANSFORMS and name not in applied and table not in others:
             raise CadisError(
                 f"There is a table of the transform '{name}', which is not applied; add it to "
                 "transforms, or leave the table out."

@@ -12,7 +12,15 @@ from cadis.algorithm import KINDS, check_names, listed, names_of, part_class
 from cadis.algorithm.methods import METHODS, label_of
 from cadis.errors import CadisError
 from cadis.experiment.config import plain_names, resolve
-from cadis.experiment.parameters import field_of, only_owner, our_parts, owners_of, qualified
+from cadis.experiment.parameters import (
+    Part,
+    field_of,
+    only_owner,
+    our_parts,
+    owners_of,
+    pairs_of,
+    qualified,
+)
 from cadis.store import Variant, cell_label, cell_name
 
 
@@ -167,24 +175,23 @@ def check_runs(number: int) -> None:
         )
 
 
-def parse_grid(texts: Iterable[str], own: Iterable[type[Any]] = ()) -> dict[str, list[str]]:
+def parse_grid(texts: Iterable[str], own: Iterable[Part] = ()) -> dict[str, list[str]]:
     """Options and their values from ``name=value,value``.
 
     Args:
         texts: as users type them.
-        own: classes of parts of a user's own, whose parameters may be varied, too.
+        own: a user's own parts, whose parameters may be varied, too.
     """
     grid: dict[str, list[str]] = {}
-    parts = [*our_parts().values(), *own]
-    bare = dict.fromkeys([*plain_names(), *(name for part in parts for name in names_of(part))])
-    clear = [qualified(part, name) for part in parts for name in names_of(part)]
+    parts = [*our_parts(), *own]
+    bare = dict.fromkeys([*plain_names(), *(name for _, part in parts for name in names_of(part))])
     for text in texts:
         name, _, values = text.partition("=")
         name = name.strip().replace("-", "_")
         given = [value.strip() for value in values.split(",") if value.strip()]
         if not given:
             raise CadisError(f"Write a grid as name=value,value,... , not '{text}'.")
-        if name not in clear:
+        if not owners_of(name, parts):
             check_names("option", [name], bare)
         if name in grid:
             raise CadisError(f"The grid has '{name}' twice; give all its values at once.")
@@ -227,13 +234,14 @@ def _method_variant(
     named = named_variant(name, method)
     own = {}
     for typed, value in given.items():
-        owner = None if typed in plain_names() else only_owner(typed, methods)
-        changed = owner is not None and field_of(method, typed) in named.parameters
-        if owner in (None, method) and not changed:
+        owner = None if typed in plain_names() else only_owner(typed, pairs_of({"method": methods}))
+        changed = owner is not None and field_of(owner, typed) in named.parameters
+        if owner is None or (owner[1] is method and not changed):
             own[typed] = value
-    own |= {qualified(method, field): value for field, value in named.parameters.items()}
+    for parameter, value in named.parameters.items():
+        own[qualified(method, parameter, KINDS["method"])] = value
     theirs = [other.name for other in methods if other is not method]
-    tables = {key: value for key, value in file.items() if key not in theirs}
+    tables = {key: v for key, v in file.items() if key.removeprefix("method.") not in theirs}
     config = resolve(tables, {**own, **named.parts, "method": named.method})
     options = plain_options(config.to_dict())
     return Variant(folder_name(name, method), named.label, options)
@@ -241,12 +249,12 @@ def _method_variant(
 
 def _check_wanted(given: Mapping[str, Any], methods: Sequence[type[Any]]) -> None:
     """Refuse a parameter of methods that are not compared."""
-    others = {name: kind for name, kind in our_parts().items() if name not in METHODS}
+    others = [part for part in our_parts() if part[0].key != "method"]
     for name in given.keys() - plain_names():
-        owners = owners_of(name, METHODS.values())
-        if owners and not owners_of(name, [*methods, *others.values()]):
+        owners = owners_of(name, pairs_of({"method": METHODS.values()}))
+        if owners and not owners_of(name, [*pairs_of({"method": methods}), *others]):
             raise CadisError(
-                f"'{name}' is a parameter of {listed(part.name for part in owners)}, which "
+                f"'{name}' is a parameter of {listed(part.name for _, part in owners)}, which "
                 "is not compared."
             )
 

@@ -6,11 +6,21 @@ from typing import Any
 
 from flwr.app import ConfigRecord
 
-from cadis.algorithm import Algorithm, Method, check_names, names_of, parameters_of, validated
-from cadis.algorithm.local_optimizers import LOCAL_OPTIMIZERS, SGD
-from cadis.algorithm.methods import METHODS, FedAvg
-from cadis.algorithm.tasks import TASKS, Classification
-from cadis.algorithm.transforms import TRANSFORMS, Transform
+from cadis.algorithm import (
+    KINDS,
+    Algorithm,
+    Kind,
+    Method,
+    check_names,
+    is_of_kind,
+    names_of,
+    parameters_of,
+    validated,
+)
+from cadis.algorithm.local_optimizers import SGD
+from cadis.algorithm.methods import FedAvg
+from cadis.algorithm.tasks import Classification
+from cadis.algorithm.transforms import Transform
 from cadis.errors import CadisError
 from cadis.training import LocalSettings
 from cadis.types import ClientId
@@ -26,12 +36,12 @@ _ENTRIES = {
 }
 _LOCAL = {name: name.replace("_", "-") for name in names_of(LocalSettings)}
 _TRANSFORMS = "cadis.transforms"
-_PARTS: dict[str, tuple[Mapping[str, type[Any]], str]] = {
-    "method": (METHODS, FedAvg.name),
-    "task": (TASKS, Classification.name),
-    "local_optimizer": (LOCAL_OPTIMIZERS, SGD.name),
+_PARTS = {
+    "method": FedAvg.name,
+    "task": Classification.name,
+    "local_optimizer": SGD.name,
 }
-"""The parts that a client runs: where they are found, and which it is unless told."""
+"""The kinds of parts that a client runs, and the part that it is unless the config names one."""
 
 
 def local_config(local: LocalSettings) -> ConfigRecord:
@@ -93,18 +103,19 @@ class TrainConfig:
             method: the client's own choice instead of the server's.
             lr: the learning rate, if the config has none.
         """
-        kinds = {kind.name: kind for kind in own}
+        own = tuple(own)
+        known = {key: _known(KINDS[key], own) for key in (*_PARTS, "transforms")}
         local = {} if lr is None else {"lr": lr}
         local |= {name: config[key] for name, key in _LOCAL.items() if key in config}
         parts = {
-            kind: _part(config, f"cadis.{kind}", {**ours, **kinds}, default)
-            for kind, (ours, default) in _PARTS.items()
+            kind: _part(config, f"cadis.{kind}", known[kind], default)
+            for kind, default in _PARTS.items()
             if kind != "method" or method is None
         }
         if method is not None:
             parts["method"] = method
         transforms: tuple[Transform, ...] = tuple(
-            _part(config, f"cadis.transform.{name}", {**TRANSFORMS, **kinds}, name)
+            _part(config, f"cadis.transform.{name}", known["transforms"], name)
             for name in config.get(_TRANSFORMS, ())
         )
         return cls(
@@ -112,6 +123,11 @@ class TrainConfig:
             local=validated(LocalSettings, local),
             **{name: config[key] for name, key in _ENTRIES.items() if key in config},
         )
+
+
+def _known(kind: Kind, own: Iterable[type[Any]]) -> dict[str, type[Any]]:
+    """Return the parts of a kind by name, ours and those that are given."""
+    return {**kind.registry, **{part.name: part for part in own if is_of_kind(kind, part)}}
 
 
 def _entries(prefix: str, part: Any) -> dict[str, Any]:
