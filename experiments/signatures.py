@@ -21,7 +21,13 @@ from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
 from cadis.algorithm import Algorithm, unit
-from cadis.algorithm.methods.cadis import class_profiles, cluster, found_clusters, join, rescale
+from cadis.algorithm.methods.cadis import (
+    average_linkage,
+    class_profiles,
+    cluster,
+    found_clusters,
+    rescale,
+)
 from cadis.engine import Engine
 from cadis.experiment import HeadKeeping, build_experiment, resolve
 from cadis.rng import one_thread
@@ -100,7 +106,7 @@ def _largest_gap(mean: Tensor, _count: Tensor) -> Tensor:
     joins = np.sort(1 - linkage(distances, "average")[:, 2])[::-1]
     levels = np.concatenate([[1.0], joins[joins > 0], [0.0]])
     widest = int((levels[:-1] - levels[1:]).argmax())
-    return join(similarity, float(levels[widest] + levels[widest + 1]) / 2)
+    return average_linkage(similarity, float(levels[widest] + levels[widest + 1]) / 2)
 
 
 def _mixture(mean: Tensor, _count: Tensor) -> Tensor:
@@ -114,7 +120,7 @@ def _mixture(mean: Tensor, _count: Tensor) -> Tensor:
     grid = np.linspace(-1, 1, 401)[:, None]
     upper = mixture.predict(grid) == mixture.means_[:, 0].argmax()
     lowest = grid[upper & (grid[:, 0] > mixture.means_.min()), 0]
-    return join(similarity, float(lowest.min()) if len(lowest) else 1.0)
+    return average_linkage(similarity, float(lowest.min()) if len(lowest) else 1.0)
 
 
 def _silhouette(mean: Tensor, _count: Tensor) -> Tensor:
@@ -122,7 +128,7 @@ def _silhouette(mean: Tensor, _count: Tensor) -> Tensor:
     similarity, best = _similarity(mean), (0.0, torch.zeros(len(mean), dtype=torch.long))
     distances = (1 - similarity).clamp(min=0).fill_diagonal_(0).numpy()
     for cut in np.linspace(0.2, 0.9, 15):
-        labels = join(similarity, float(cut))
+        labels = average_linkage(similarity, float(cut))
         if 1 < len(labels.unique()) < len(labels):
             score = float(silhouette_score(distances, labels.numpy(), metric="precomputed"))
             best = max(best, (score, labels), key=lambda found: found[0])

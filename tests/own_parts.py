@@ -8,12 +8,12 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt
 
-from cadis.algorithm import Defaults
+from cadis.algorithm import BaseMethod
 from cadis.algorithm.samplers import Uniform
 
 
 @dataclass(frozen=True)
-class Mine(Defaults):
+class Mine(BaseMethod):
     """Averaging with a parameter.
 
     Attributes:

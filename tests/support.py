@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import cadis
-from cadis.algorithm import Algorithm, ClientOutput, LocalView, Method, ServerState, Step
+from cadis.algorithm import Algorithm, ClientOutput, Method, ModelOutputs, ServerState, Step
 from cadis.algorithm.methods import METHODS
 from cadis.algorithm.tasks import Classification
 from cadis.data import Examples
@@ -94,15 +94,15 @@ def evaluate(model: FlatModel, examples: Examples) -> Evaluation:
     return evaluate_task(model, examples, Classification())
 
 
-def view_of(model: FlatModel, examples: Examples) -> LocalView:
+def view_of(model: FlatModel, examples: Examples) -> ModelOutputs:
     """What a model that tells classes apart makes of examples."""
     return view_of_task(model, examples, Classification())
 
 
-def view(logits: Tensor, representation: Tensor, labels: Tensor) -> LocalView:
+def view(logits: Tensor, representation: Tensor, labels: Tensor) -> ModelOutputs:
     """What a model with these outputs makes of examples."""
     correct = (logits.argmax(dim=-1) == labels) & ~logits.isnan().any(dim=-1)
-    return LocalView(logits, representation, labels, correct, F.cross_entropy(logits, labels))
+    return ModelOutputs(logits, representation, labels, correct, F.cross_entropy(logits, labels))
 
 
 def step_of(parameters: Tensor, received: Tensor, memory: TensorState | None = None) -> Step:

@@ -12,12 +12,12 @@ from annotated_types import Gt, Le
 from torch import Tensor
 
 from cadis import algorithm
-from cadis.algorithm import ClientOutput, Defaults, ServerRound, ServerState, Step, Weighing
+from cadis.algorithm import BaseMethod, ClientOutput, ServerRound, ServerState, Step, Weighing
 from cadis.types import ClientId, ClientUpdate, Message, ModelState
 
 
 @dataclass(frozen=True)
-class FedCM(Defaults):
+class FedCM(BaseMethod):
     """Local steps y <- y - eta (alpha g(y) + (1 - alpha) D), with D sent by the server.
 
     Of K steps of client i from x to y_i comes (x - y_i) / (K eta), a mean of its steps' directions;

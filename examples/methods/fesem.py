@@ -12,12 +12,12 @@ from annotated_types import Ge
 from torch import Tensor
 
 from cadis import algorithm
-from cadis.algorithm import Aggregation, Defaults, ServerRound, ServerState, weighted_models
+from cadis.algorithm import Aggregation, BaseMethod, ServerRound, ServerState, weighted_models
 from cadis.types import ClientId, ClientUpdate, Message, ModelState, ids_from_tensor, ids_to_tensor
 
 
 @dataclass(frozen=True)
-class FeSEM(Defaults):
+class FeSEM(BaseMethod):
     """A trained model joins the global model that it is nearest to, by the distance of parameters.
 
     All begin with the same model. In the first round the trained models that are farthest apart
@@ -59,7 +59,7 @@ class FeSEM(Defaults):
         memory = {"clients": ids, "nearest": torch.tensor([*known.values()])}
         return Aggregation(means, memory, weights, {"clusters": nearest})
 
-    def model_of(self, client: ClientId, state: ServerState) -> str:
+    def model_name_for(self, client: ClientId, state: ServerState) -> str:
         """The model that a client belongs to; the first, if it is new."""
         return f"model-{_nearest(state).get(client, 0)}"
 

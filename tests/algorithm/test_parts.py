@@ -13,7 +13,7 @@ from cadis._io import to_toml
 from cadis.algorithm import (
     KINDS,
     Algorithm,
-    Defaults,
+    BaseMethod,
     algorithm_of,
     classes_in,
     given_algorithm,
@@ -93,7 +93,7 @@ def test_what_config_toml_holds() -> None:
 HEAD = """
 from dataclasses import dataclass
 from typing import ClassVar
-from cadis.algorithm import Defaults
+from cadis.algorithm import BaseMethod
 from cadis.algorithm.methods import FedAvg
 from cadis.algorithm.samplers import Uniform
 """
@@ -103,15 +103,27 @@ from cadis.algorithm.samplers import Uniform
     ("key", "body", "sentence"),
     [
         ("method", "Mine = 3", "bad.py:Mine is no class; a method is a frozen dataclass."),
-        ("method", "class Mine(Defaults): name = 'x'", "put @dataclass(frozen=True) before it."),
-        ("method", "@dataclass\nclass Mine(Defaults): name = 'x'", "put @dataclass(frozen=True)"),
-        ("method", "@dataclass(frozen=True)\nclass Mine(Defaults): pass", "Mine has no name; give"),
-        ("method", "@dataclass(frozen=True)\nclass Mine(Defaults): name = 'a b'", "has no name"),
-        ("method", "@dataclass(frozen=True)\nclass Mine(Defaults): name = 3", "has no name; give"),
-        ("method", "@dataclass(frozen=True)\nclass Mine(Defaults): name: str = 'x'", "has no name"),
+        ("method", "class Mine(BaseMethod): name = 'x'", "put @dataclass(frozen=True) before it."),
+        ("method", "@dataclass\nclass Mine(BaseMethod): name = 'x'", "put @dataclass(frozen=True)"),
         (
             "method",
-            "@dataclass(frozen=True)\nclass Mine(Defaults):\n  name = 'x'\n  def wiegh(self): pass",
+            "@dataclass(frozen=True)\nclass Mine(BaseMethod): pass",
+            "Mine has no name; give",
+        ),
+        ("method", "@dataclass(frozen=True)\nclass Mine(BaseMethod): name = 'a b'", "has no name"),
+        (
+            "method",
+            "@dataclass(frozen=True)\nclass Mine(BaseMethod): name = 3",
+            "has no name; give",
+        ),
+        (
+            "method",
+            "@dataclass(frozen=True)\nclass Mine(BaseMethod): name: str = 'x'",
+            "has no name",
+        ),
+        (
+            "method",
+            "@dataclass(frozen=True)\nclass Mine(BaseMethod):\n name = 'x'\n def wiegh(self): pass",
             "Mine has a function 'wiegh'; if 'weigh' is meant, correct it",
         ),
         ("method", "@dataclass(frozen=True)\nclass Mine(FedAvg): pass", "'fedavg' of bad.py:Mine"),
@@ -121,9 +133,9 @@ from cadis.algorithm.samplers import Uniform
             "method",
             "@dataclass(frozen=True)\nclass Mine:\n name = 'x'\n def local(self, client): pass",
             "Mine lacks pools_clients, compares_heads, needs_clock, needs_scalars, needs_tensors, "
-            "needs_representation, needs_class_outputs, label, about, goes_with, finds_clusters, "
-            "init, candidates, broadcast, aggregate, model_of and "
-            "clusters_of; derive it from cadis.algorithm.Defaults, which has all but a name.",
+            "needs_representation, needs_class_outputs, label, about, default_parts, "
+            "finds_clusters, init, eligible_clients, broadcast, aggregate, model_name_for and "
+            "cluster_labels; derive it from cadis.algorithm.BaseMethod, which has all but a name.",
         ),
         (
             "sampler",
@@ -139,7 +151,7 @@ from cadis.algorithm.samplers import Uniform
         ),
         (
             "method",
-            "@dataclass(frozen=True)\nclass Mine(Defaults):\n name = 'x'\n def local(self): pass",
+            "@dataclass(frozen=True)\nclass Mine(BaseMethod):\n name = 'x'\n def local(self): pass",
             "Mine.local must take self and client; cadis.algorithm.Method says what they are.",
         ),
         (
@@ -192,12 +204,12 @@ def test_names_that_there_are_not_are_one_sentence(key: str, name: object, sente
 
 
 @dataclass(frozen=True)
-class Namesake(Defaults):
+class Namesake(BaseMethod):
     name: ClassVar[str] = "sgd"
 
 
 @dataclass(frozen=True)
-class Rounds(Defaults):
+class Rounds(BaseMethod):
     name: ClassVar[str] = "rounds"
 
 

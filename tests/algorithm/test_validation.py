@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cadis.algorithm import Algorithm, Defaults, given_algorithm, validated
+from cadis.algorithm import Algorithm, BaseMethod, given_algorithm, validated
 from cadis.algorithm.methods import CADIS, FedProx
 from cadis.engine import EngineSettings
 from cadis.errors import CadisError
@@ -85,18 +85,18 @@ def test_methods_that_are_given_are_checked() -> None:
 
 
 @dataclass(frozen=True)
-class WithTensor(Defaults):
+class WithTensor(BaseMethod):
     name: ClassVar[str] = "with-tensor"
     start: Tensor = torch.zeros(1)  # noqa: RUF009
 
 
 @dataclass(frozen=True)
-class WithComplex(Defaults):
+class WithComplex(BaseMethod):
     name: ClassVar[str] = "with-complex"
     start: complex = 1j
 
 
-class Plain(Defaults):
+class Plain(BaseMethod):
     name: ClassVar[str] = "plain"
 
 
@@ -108,7 +108,7 @@ class Plain(Defaults):
         (Plain(), "Plain is no dataclass"),
     ],
 )
-def test_methods_that_cannot_be_kept_are_refused(method: Defaults, sentence: str) -> None:
+def test_methods_that_cannot_be_kept_are_refused(method: BaseMethod, sentence: str) -> None:
     with pytest.raises(CadisError, match=sentence) as caught:
         given_algorithm(**Algorithm(method).parts())  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import cadis
-from cadis.algorithm import Aggregation, Defaults, ServerRound, ServerState
+from cadis.algorithm import Aggregation, BaseMethod, ServerRound, ServerState
 from cadis.algorithm.methods import FedAT, FedAvg, SingleSet
 from cadis.engine.speeds import client_speeds
 from cadis.errors import CadisError
@@ -83,7 +83,7 @@ def test_whoever_has_all_data_has_no_clock(tmp_path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Odd(Defaults):
+class Odd(BaseMethod):
     """Says odd things of who may take part, and when rounds end."""
 
     name: ClassVar[str] = "odd"

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 import fedadam_on_cadis
 import private_cadis
-from cadis.algorithm import Algorithm, ServerRound, ServerState, Step, Training
+from cadis.algorithm import Algorithm, LocalResult, ServerRound, ServerState, Step
 from cadis.algorithm.methods import CADIS, FedAvg
 from cadis.algorithm.samplers import SampledRound, SamplerRound
 from cadis.algorithm.server_optimizers import Adam
@@ -84,7 +84,9 @@ def test_fedcm_by_hand() -> None:
     penalty = FedCM(alpha).penalty(Step(none, none, none, y, x, direction, {}, {}))
     assert penalty is not None
     assert penalty.item() == pytest.approx((1 - 0.25) / 0.25 * (0.5 * 0.4 - 2.0 * 1.2))
-    training = Training(flat_model(0.4, 1.2), y, x, steps=3, lr=0.1, loss=0.0, effective_steps=3.0)
+    training = LocalResult(
+        flat_model(0.4, 1.2), y, x, steps=3, lr=0.1, loss=0.0, effective_steps=3.0
+    )
     finished = FedCM(alpha).finish(training, Message({}, direction), {})
     assert finished.scalars["path"] == pytest.approx(3 * 0.1 / 0.25)
 
@@ -148,7 +150,7 @@ def test_fesems_server_by_hand() -> None:
     assert models == {"model-0": pytest.approx(near), "model-1": [9.0, 0.0]}
     assert first.report["clusters"].tolist() == [0, 1, 0, 0]
     state = ServerState(first.models, first.memory)
-    assert [method.model_of(client, state) for client in (5, 6, 7, 99)] == [
+    assert [method.model_name_for(client, state) for client in (5, 6, 7, 99)] == [
         "model-0",
         "model-1",
         "model-0",
@@ -160,8 +162,8 @@ def test_fesems_server_by_hand() -> None:
     second = method.aggregate(in_round, [update_of(7, 30, flat_model(8.0, 0.0))], state)
     assert list(second.models) == ["model-1"]
     moved = ServerState({**state.models, **second.models}, second.memory)
-    assert method.model_of(7, moved) == "model-1"
-    assert method.model_of(8, moved) == "model-0"
+    assert method.model_name_for(7, moved) == "model-1"
+    assert method.model_name_for(8, moved) == "model-0"
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -169,7 +171,7 @@ def test_fesem_finds_the_clusters(tmp_path: Path, workers: int) -> None:
     settings = small_settings(rounds=8, per_round=4, workers=workers)
     engine = Engine(small_model(), planted(), Algorithm(FeSEM()), settings, tmp_path)
     (*_, last) = engine.rounds(engine.start)
-    used = [FeSEM().model_of(client, last.state.server) for client in range(6)]
+    used = [FeSEM().model_name_for(client, last.state.server) for client in range(6)]
     assert used[0] == used[2] == used[3] == used[5] != used[1] == used[4]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cadis._io import to_toml
-from cadis.algorithm import normalised, own_classes
+from cadis.algorithm import own_classes
 from cadis.algorithm.server_optimizers import Adam
 from cadis.errors import CadisError
 from cadis.experiment import grid_variants, method_variants, parse_grid, resolve
@@ -84,7 +84,6 @@ def test_tables_have_the_kind_in_their_names_only_if_the_name_is_not_enough() ->
     assert options["server_optimizer.adam"]["tau"] == 0.125
     assert "adam" not in options
     assert resolve(options, {}) == config
-    assert normalised(options) == options
     alone = resolve({}, LOCAL | {"tau": "0.25"}).to_dict()
     assert alone["adam"]["tau"] == 0.25
     assert not [name for name in alone if "." in name]

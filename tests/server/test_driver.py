@@ -12,11 +12,11 @@ from torch import Tensor
 
 from cadis.algorithm import (
     Algorithm,
+    BaseMethod,
     ClientOutput,
-    Defaults,
+    LocalResult,
     ServerRound,
     ServerState,
-    Training,
     Weighing,
 )
 from cadis.algorithm.methods import FedAvg, FedFA
@@ -25,7 +25,7 @@ from cadis.algorithm.tasks import Classification
 from cadis.algorithm.transforms import NormBound, TransformRound
 from cadis.errors import CadisError, RunError
 from cadis.server import check_answer, limited_counts
-from cadis.server.validation import sorted_out
+from cadis.server.validation import split_valid
 from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
 from support import model_after, run_rounds, same, small_settings, state_of
 
@@ -62,7 +62,7 @@ def test_a_sampler_may_choose_fewer(tmp_path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Hoarder(Defaults):
+class Hoarder(BaseMethod):
     """Clients send ever more; the server keeps what it got as it is, and sends it all back."""
 
     name: ClassVar[str] = "hoarder"
@@ -71,7 +71,7 @@ class Hoarder(Defaults):
         model = super().broadcast(server_round, state, client)
         return Message(model.models, state.memory)
 
-    def finish(self, training: Training, received: Message, memory: TensorState) -> ClientOutput:
+    def finish(self, training: LocalResult, received: Message, memory: TensorState) -> ClientOutput:
         number = len(received.tensors)
         sent = {f"copy-{n}": training.trained * (n + 1) for n in range(3 * (number + 1))}
         return ClientOutput(memory, sent)
@@ -162,7 +162,7 @@ def test_counts_are_limited_by_their_median(
 
 
 @dataclass(frozen=True)
-class Wrong(Defaults):
+class Wrong(BaseMethod):
     """Does one thing wrong."""
 
     name: ClassVar[str] = "wrong"
@@ -176,8 +176,8 @@ class Wrong(Defaults):
         message = super().broadcast(server_round, state, client)
         return state.models if self.deed == "no message" else message  # type: ignore[return-value]
 
-    def model_of(self, client: ClientId, state: ServerState) -> str:
-        return "mine" if self.deed == "no such model" else super().model_of(client, state)
+    def model_name_for(self, client: ClientId, state: ServerState) -> str:
+        return "mine" if self.deed == "no such model" else super().model_name_for(client, state)
 
     def weigh(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
@@ -218,7 +218,7 @@ def test_an_answer_unlike_the_others_is_left_out() -> None:
 
     answers = [answer(0, torch.ones(3)), answer(1, torch.ones(2)), answer(2, torch.zeros(3))]
     answers.append(answer(3, torch.ones(3).double()))
-    good, rejected = sorted_out(answers, FedFA(), STATE)
+    good, rejected = split_valid(answers, FedFA(), STATE)
     assert [answer.client_id for answer in good] == [0, 2]
     assert [r.client for r in rejected] == [1, 3]
     assert rejected[0].reason == "its tensors are unlike those of others"

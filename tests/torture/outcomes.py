@@ -72,7 +72,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RoundOutcome:
     """What came of a trial.
 
     Attributes:

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from rich.table import Table
 
-from torture.outcomes import GOOD, Attack, Outcome, Verdict
+from torture.outcomes import GOOD, Attack, RoundOutcome, Verdict
 
 _COLUMNS = ("attack", "trials", "the same end", "told", "taken", "failed", "minutes")
 _BEGIN, _END = "<!-- make torture writes this -->", "<!-- until here -->"
@@ -28,12 +28,12 @@ class Row:
     """
 
     attack: Attack
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[RoundOutcome]
     seconds: float
     skipped: str | None = None
 
     @property
-    def failed(self) -> list[Outcome]:
+    def failed(self) -> list[RoundOutcome]:
         """The trials that did harm."""
         return [outcome for outcome in self.outcomes if not outcome.finding.good]
 

@@ -6,10 +6,10 @@ import pytest
 
 from torture.attacks import ATTACKS, obstacle
 from torture.campaign import Campaign
-from torture.outcomes import Outcome
+from torture.outcomes import RoundOutcome
 
 
-def told(outcome: Outcome) -> str:
+def told(outcome: RoundOutcome) -> str:
     what, found = f"trial {outcome.number}, {outcome.what}", outcome.finding
     return f"{what}: {found.verdict}, {found.why}".encode("utf-8", "backslashreplace").decode()
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cadis.algorithm import Defaults, Step
+from cadis.algorithm import BaseMethod, Step
 from cadis.algorithm.methods import SCAFFOLD, FedAT, FedAvg, FedDyn, FedProx
 from cadis.training.fast.closed_forms import parameter_gradient, takes_stacks
 from support import models_after, run_rounds, same, small_settings
@@ -16,7 +16,7 @@ from support import models_after, run_rounds, same, small_settings
 
 @pytest.mark.parametrize("method", [FedProx(), FedAT(), FedDyn(), SCAFFOLD()])
 @pytest.mark.parametrize("remembers", [False, True])
-def test_a_closed_form_is_the_gradient_of_the_penalty(method: Defaults, remembers: bool) -> None:
+def test_a_closed_form_is_the_gradient_of_the_penalty(method: BaseMethod, remembers: bool) -> None:
     generator = torch.Generator().manual_seed(0)
     w, w_t, remembered, sent = (torch.randn(12, generator=generator) for _ in range(4))
     nothing, labels = torch.zeros(2, 3), torch.zeros(2, dtype=torch.long)
@@ -61,7 +61,7 @@ def test_a_closed_form_is_for_the_methods_own_penalty_only() -> None:
 
 
 @dataclass(frozen=True)
-class Scaled(Defaults):
+class Scaled(BaseMethod):
     """Multiplies the logits by the mean square of the parameters, in ``calibrate``."""
 
     name: ClassVar[str] = "scaled"

@@ -13,8 +13,8 @@ from torch.nn import functional as F
 
 from cadis.algorithm import (
     Algorithm,
+    BaseMethod,
     ClientOutput,
-    Defaults,
     LocalClient,
     ServerRound,
     ServerState,
@@ -105,7 +105,7 @@ class Branching(Mixing):
 
 
 @dataclass(frozen=True)
-class Confident(Defaults):
+class Confident(BaseMethod):
     """A method of one's own, which knows nothing of several clients at once."""
 
     name: ClassVar[str] = "confident"
@@ -117,7 +117,7 @@ class Confident(Defaults):
 
 
 @dataclass(frozen=True)
-class OwnLocal(Defaults):
+class OwnLocal(BaseMethod):
     name: ClassVar[str] = "own-local"
 
     def local(self, client: LocalClient) -> ClientOutput:
@@ -208,12 +208,12 @@ MODELS = {
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 @pytest.mark.parametrize("name", MODELS)
-def test_at_once_is_as_one_by_one(name: str, method: Defaults) -> None:
+def test_at_once_is_as_one_by_one(name: str, method: BaseMethod) -> None:
     check_alike(made(MODELS[name]), Algorithm(method), SETTINGS, OWNED)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("method", [FedProx(0.3), CADIS()], ids=lambda method: method.name)
-def test_with_momentum_and_decay(method: Defaults) -> None:
+def test_with_momentum_and_decay(method: BaseMethod) -> None:
     optimizer = SGD(momentum=0.9, weight_decay=0.01, lr_decay=0.5)
     algorithm = Algorithm(method, local_optimizer=optimizer)  # type: ignore[arg-type]
     check_alike(made(small_model), algorithm, SETTINGS, OWNED)
@@ -304,7 +304,7 @@ def test_stacks_are_dealt_evenly() -> None:
 
 
 @pytest.mark.parametrize("method", [FedAvg(), CADIS(), FedDyn()], ids=lambda method: method.name)
-def test_rounds_are_those_of_one_by_one(method: Defaults, tmp_path: Path) -> None:
+def test_rounds_are_those_of_one_by_one(method: BaseMethod, tmp_path: Path) -> None:
     settings = small_settings(rounds=4, per_round=5)
     algorithm = Algorithm(method)  # type: ignore[arg-type]
     together = run_rounds(algorithm, tmp_path, settings)
@@ -315,7 +315,7 @@ def test_rounds_are_those_of_one_by_one(method: Defaults, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("method", [FedAvg(), CADIS(), FedDyn()], ids=lambda method: method.name)
-def test_any_number_of_workers_gives_the_same_bits(method: Defaults, tmp_path: Path) -> None:
+def test_any_number_of_workers_gives_the_same_bits(method: BaseMethod, tmp_path: Path) -> None:
     runs = [
         run_rounds(Algorithm(method), tmp_path, small_settings(3, n, per_round=5))  # type: ignore[arg-type]
         for n in (1, 2, 3)
@@ -338,7 +338,7 @@ class Nearer(CADIS):
 
 
 @dataclass(frozen=True)
-class Pairs(Defaults):
+class Pairs(BaseMethod):
     """Has no penalty for a single sample."""
 
     name: ClassVar[str] = "pairs"
@@ -350,7 +350,7 @@ class Pairs(Defaults):
 
 
 @dataclass(frozen=True)
-class Doubling(Defaults):
+class Doubling(BaseMethod):
     """Looks at values, in large batches."""
 
     name: ClassVar[str] = "doubling"
@@ -361,7 +361,7 @@ class Doubling(Defaults):
 
 
 @dataclass(frozen=True)
-class Sending(Defaults):
+class Sending(BaseMethod):
     """Sends a tensor to some clients only."""
 
     name: ClassVar[str] = "sending"
@@ -390,7 +390,7 @@ class Unused(nn.Module):
 
 
 @pytest.mark.parametrize("method", [Nearer(), Pairs()], ids=lambda method: method.name)
-def test_own_penalties_are_taken_as_they_are(method: Defaults) -> None:
+def test_own_penalties_are_taken_as_they_are(method: BaseMethod) -> None:
     algorithm = Algorithm(method)  # type: ignore[arg-type]
     for size in (1, 4):
         check_alike(made(small_model), algorithm, replace(SETTINGS, batch_size=size), OWNED)

@@ -3,23 +3,23 @@
 from cadis.algorithm.about import About
 from cadis.algorithm.aggregation import example_weights, mean_state, weighted_mean
 from cadis.algorithm.algorithm import Algorithm
-from cadis.algorithm.base_method import Defaults, weighted_models
+from cadis.algorithm.base_method import BaseMethod, weighted_models
 from cadis.algorithm.catalogue import Entry, catalogue
 from cadis.algorithm.method import (
     Aggregation,
+    BatchExtras,
     Calibration,
     ClientOutput,
     EpochOrder,
     LocalClient,
-    LocalView,
+    LocalResult,
     Method,
+    ModelOutputs,
     Penalty,
-    Prepared,
     SecondsOf,
     ServerRound,
     ServerState,
     Step,
-    Training,
     Weighing,
 )
 from cadis.algorithm.parts import (
@@ -56,22 +56,22 @@ __all__ = [
     "About",
     "Aggregation",
     "Algorithm",
+    "BaseMethod",
+    "BatchExtras",
     "Calibration",
     "ClientOutput",
-    "Defaults",
     "Entry",
     "EpochOrder",
     "Kind",
     "LocalClient",
-    "LocalView",
+    "LocalResult",
     "Method",
+    "ModelOutputs",
     "Penalty",
-    "Prepared",
     "SecondsOf",
     "ServerRound",
     "ServerState",
     "Step",
-    "Training",
     "Weighing",
     "algorithm_of",
     "catalogue",

@@ -11,21 +11,21 @@ from cadis.algorithm.about import About
 from cadis.algorithm.aggregation import example_weights, mean_state
 from cadis.algorithm.method import (
     Aggregation,
+    BatchExtras,
     ClientOutput,
     LocalClient,
-    LocalView,
-    Prepared,
+    LocalResult,
+    ModelOutputs,
     ServerRound,
     ServerState,
     Step,
-    Training,
     Weighing,
 )
 from cadis.errors import CadisError
 from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
 
 
-class Defaults:
+class BaseMethod:
     """Federated averaging: plain local training, and the mean of the models by number of samples.
 
     A method is a frozen dataclass of its parameters that derives from this class. State goes in and
@@ -43,8 +43,8 @@ class Defaults:
     | server | ``init``, ``broadcast`` | the models and tensors that the server has and sends |
     | server | ``weigh`` | the weight of each update |
     | server | ``aggregate`` | aggregation as a whole |
-    | server | ``candidates`` | which clients may take part in a round |
-    | server | ``model_of``, ``clusters_of`` | the model and the cluster of a client |
+    | server | ``eligible_clients`` | which clients may take part in a round |
+    | server | ``model_name_for``, ``cluster_labels`` | the model and the cluster of a client |
 
     Functions of the client, except ``local``, never branch on the value of a tensor, so that
     several clients can be trained at once. A penalty is written once, and differentiated by
@@ -54,9 +54,9 @@ class Defaults:
         >>> from dataclasses import dataclass
         >>> import torch
         >>> import cadis
-        >>> from cadis.algorithm import Defaults, Weighing
+        >>> from cadis.algorithm import BaseMethod, Weighing
         >>> @dataclass(frozen=True)
-        ... class EqualDecay(Defaults):
+        ... class EqualDecay(BaseMethod):
         ...     name = "equal-decay"
         ...     mu: float = 0.01
         ...     def penalty(self, step):  # weight decay, mu / 2 * ||w||^2
@@ -77,7 +77,7 @@ class Defaults:
         needs_clock: whether the server must know how long clients take.
         needs_scalars: names of the scalars that every update must contain.
         needs_tensors: names of the tensors that every update must contain.
-        goes_with: names of the other parts that the method is meant to be used with, by kind.
+        default_parts: names of the other parts that the method is meant to be used with, by kind.
         needs_representation: whether clients use the inputs of the classifier layer, which the
             model must then have.
         needs_class_outputs: whether the model must have an output for each class.
@@ -90,7 +90,7 @@ class Defaults:
     needs_clock: ClassVar[bool] = False
     needs_scalars: ClassVar[tuple[str, ...]] = ()
     needs_tensors: ClassVar[tuple[str, ...]] = ()
-    goes_with: ClassVar[Mapping[str, str]] = {}
+    default_parts: ClassVar[Mapping[str, str]] = {}
     needs_representation: ClassVar[bool] = False
     needs_class_outputs: ClassVar[bool] = False
     label: ClassVar[str] = ""
@@ -98,7 +98,7 @@ class Defaults:
 
     @property
     def finds_clusters(self) -> bool:
-        """Server: whether :meth:`clusters_of` tells anything."""
+        """Server: whether :meth:`cluster_labels` tells anything."""
         return False
 
     @property
@@ -109,12 +109,12 @@ class Defaults:
     def local(self, client: LocalClient) -> ClientOutput:
         """Train the received model with this method's penalty."""
         model = client.received.model
-        prepared = self.prepare(client.view(model)) if self.needs_view else Prepared()
+        prepared = self.prepare(client.view(model)) if self.needs_view else BatchExtras()
         hooks = self.penalty, prepared, self.calibrate, self.epoch_order
         return self.collect_output(client, prepared, client.train(model, *hooks))
 
     def collect_output(
-        self, client: LocalClient, prepared: Prepared, training: Training
+        self, client: LocalClient, prepared: BatchExtras, training: LocalResult
     ) -> ClientOutput:
         """Client: what to send and what to keep, after local training."""
         output = self.finish(training, client.received, client.memory)
@@ -123,9 +123,9 @@ class Defaults:
         models = {client.received.model_name: training.model}
         return replace(output, scalars=scalars, models=models)
 
-    def prepare(self, view: LocalView) -> Prepared:  # noqa: ARG002
+    def prepare(self, view: ModelOutputs) -> BatchExtras:  # noqa: ARG002
         """Client: look at the received model and the own data before training."""
-        return Prepared()
+        return BatchExtras()
 
     def penalty(self, step: Step) -> Tensor | None:  # noqa: ARG002
         """Client: the term that is added to the mean loss of a batch; here there is none."""
@@ -145,7 +145,7 @@ class Defaults:
 
     def finish(
         self,
-        training: Training,  # noqa: ARG002
+        training: LocalResult,  # noqa: ARG002
         received: Message,  # noqa: ARG002
         memory: TensorState,
     ) -> ClientOutput:
@@ -160,7 +160,7 @@ class Defaults:
         """Server: one model."""
         return ServerState({"model": model})
 
-    def candidates(
+    def eligible_clients(
         self,
         server_round: ServerRound,  # noqa: ARG002
         state: ServerState,  # noqa: ARG002
@@ -176,14 +176,14 @@ class Defaults:
         client: ClientId,
     ) -> Message:
         """Server: the model that the client uses."""
-        name = self.model_of(client, state)
+        name = self.model_name_for(client, state)
         return Message({name: state.models[name]})
 
-    def model_of(self, client: ClientId, state: ServerState) -> str:  # noqa: ARG002
+    def model_name_for(self, client: ClientId, state: ServerState) -> str:  # noqa: ARG002
         """Server: everybody uses the first model."""
         return next(iter(state.models))
 
-    def clusters_of(
+    def cluster_labels(
         self,
         server_round: ServerRound,  # noqa: ARG002
         state: ServerState,  # noqa: ARG002

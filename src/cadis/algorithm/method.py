@@ -18,7 +18,7 @@ from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
 
 
 @dataclass(frozen=True)
-class LocalView:
+class ModelOutputs:
     """What a model makes of a client's own data, before training.
 
     Attributes:
@@ -37,7 +37,7 @@ class LocalView:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class BatchExtras:
     """What a client works out before training.
 
     Attributes:
@@ -89,7 +89,7 @@ EpochOrder: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
 
 
 @dataclass(frozen=True)
-class Training:
+class LocalResult:
     """What local training came to.
 
     Attributes:
@@ -151,7 +151,7 @@ class LocalClient(Protocol):
     def num_examples(self) -> int:
         """How many samples it has."""
 
-    def view(self, model: ModelState) -> LocalView:
+    def view(self, model: ModelState) -> ModelOutputs:
         """What a model makes of the client's data; it costs a pass over them."""
 
     def loss(self, model: ModelState) -> float:
@@ -161,10 +161,10 @@ class LocalClient(Protocol):
         self,
         model: ModelState,
         penalty: Penalty | None = None,
-        prepared: Prepared | None = None,
+        prepared: BatchExtras | None = None,
         calibrate: Calibration | None = None,
         epoch_order: EpochOrder | None = None,
-    ) -> Training:
+    ) -> LocalResult:
         """Train a copy of a model on the client's data: the federation's epochs and optimiser.
 
         Args:
@@ -264,7 +264,7 @@ class Aggregation:
 
 
 class Method(Protocol):
-    """The two halves. ``cadis.algorithm.Defaults`` has both as plain averaging has them.
+    """The two halves. ``cadis.algorithm.BaseMethod`` has both as plain averaging has them.
 
     Attributes:
         name: as users type it.
@@ -278,7 +278,7 @@ class Method(Protocol):
         needs_class_outputs: whether the model must have an output for each class.
         label: how people write its name; "" if they write that of the class.
         about: facts for whoever looks for it.
-        goes_with: names of the parts of other kinds that it is meant to be used with, by kind;
+        default_parts: names of the parts of other kinds that it is meant to be used with, by kind;
             they are taken unless the user chooses others.
     """
 
@@ -292,7 +292,7 @@ class Method(Protocol):
     needs_class_outputs: ClassVar[bool]
     label: ClassVar[str]
     about: ClassVar[About]
-    goes_with: ClassVar[Mapping[str, str]]
+    default_parts: ClassVar[Mapping[str, str]]
 
     @property
     def finds_clusters(self) -> bool:
@@ -301,7 +301,7 @@ class Method(Protocol):
     def init(self, model: ModelState, generator: torch.Generator) -> ServerState:
         """Server: the state before the first round, from the initial model."""
 
-    def candidates(
+    def eligible_clients(
         self, server_round: ServerRound, state: ServerState, clients: Sequence[ClientId]
     ) -> Sequence[ClientId]:
         """Server: those of the clients that are there who may take part in this round."""
@@ -314,10 +314,10 @@ class Method(Protocol):
     ) -> Aggregation:
         """Server: the aggregated models from one or more finite updates."""
 
-    def model_of(self, client: ClientId, state: ServerState) -> str:
+    def model_name_for(self, client: ClientId, state: ServerState) -> str:
         """Server: the name of the model that a client uses, be it one that was never asked."""
 
-    def clusters_of(
+    def cluster_labels(
         self, server_round: ServerRound, state: ServerState, clients: Sequence[ClientId]
     ) -> Tensor:
         """Server: the cluster of each of these clients, -1 if it is not known yet, (n,)."""

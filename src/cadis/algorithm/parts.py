@@ -11,7 +11,7 @@ import tomli_w
 
 from cadis._io import is_user_code, load_user_code
 from cadis.algorithm.algorithm import Algorithm
-from cadis.algorithm.base_method import Defaults
+from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.registry import KINDS, Kind
 from cadis.algorithm.validation import check_names, listed, names_of, validated
 from cadis.errors import CadisError
@@ -24,7 +24,7 @@ _typed_names: dict[type, str] = {}
 
 
 _TO_DERIVE_FROM = {
-    "method": "cadis.algorithm.Defaults, which has all but a name",
+    "method": "cadis.algorithm.BaseMethod, which has all but a name",
     "sampler": "cadis.algorithm.samplers.BaseSampler, which has all but a name and choose",
     "task": "cadis.algorithm.tasks.Classification, which has all but a name",
     "local_optimizer": "cadis.algorithm.local_optimizers.SGD, which has all but a name",
@@ -58,7 +58,7 @@ def default_names(kind: Kind, method: Any) -> tuple[str, ...]:
         kind: any but the method's.
         method: the method, or its class.
     """
-    meant = method.goes_with.get(kind.key)
+    meant = method.default_parts.get(kind.key)
     return kind.default if meant is None else (meant,)
 
 
@@ -253,7 +253,7 @@ def _check_members(kind: Kind, part: type[Any], holder: Any) -> None:
     wanted, lacking = _members(kind), _missing(kind, part, holder)
     where = kind.protocol.__module__.rpartition(".")[0]
     if not lacking:
-        _check_spelling(part, {*wanted, *(dir(Defaults) if kind.key == "method" else ())})
+        _check_spelling(part, {*wanted, *(dir(BaseMethod) if kind.key == "method" else ())})
         _check_parameters(kind, part, where)
         return
     rest = (

@@ -60,8 +60,8 @@ def _tell(console: Console, entry: Entry) -> None:
     for fact, title in _FACTS.items():
         if told := getattr(about, fact):
             facts.add_row(title, escape(told))
-    goes_with = entry.part.goes_with if entry.kind.key == "method" else {}
-    for kind, other in goes_with.items():
+    default_parts = entry.part.default_parts if entry.kind.key == "method" else {}
+    for kind, other in default_parts.items():
         facts.add_row(f"Goes with the {kind.replace('_', ' ')}", escape(other))
     console.print(facts)
     if names_of(entry.part):

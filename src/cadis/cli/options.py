@@ -114,9 +114,9 @@ def _typed(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _choice_of(kind: Kind) -> GeneratedOption:
     """The option that chooses parts of a kind."""
     meant = [
-        f"{m.goes_with[kind.key]} with {m.name}"
+        f"{m.default_parts[kind.key]} with {m.name}"
         for m in METHODS.values()
-        if kind.key in m.goes_with
+        if kind.key in m.default_parts
     ]
     taken = "; ".join([",".join(kind.default), *meant])
     default = f"  [default: {taken}]" if taken else ""

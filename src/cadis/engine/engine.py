@@ -14,7 +14,7 @@ from cadis.engine.federation import EngineSettings, Federation
 from cadis.engine.shared_memory import SharedMemory
 from cadis.engine.speeds import client_speeds, seconds_by_speed
 from cadis.engine.transport import PoolTransport
-from cadis.engine.worker import Job
+from cadis.engine.worker import WorkerContext
 from cadis.errors import CadisError, RunError
 from cadis.models import FlatModel
 from cadis.rng import one_thread
@@ -136,15 +136,15 @@ class Engine:
         server, models = state.server, state.server.models
         task, lr = self.algorithm.task, self._settings.local.lr
         return cause(
-            lambda client: self._loaded(models[self._server.model_of(server, client)]),
+            lambda client: self._loaded(models[self._server.model_name_for(server, client)]),
             self._federation,
             task,
             lr,
         )
 
-    def _job(self, sent: SharedMemory, slots: tuple[SharedMemory, ...]) -> Job:
+    def _job(self, sent: SharedMemory, slots: tuple[SharedMemory, ...]) -> WorkerContext:
         """What workers are to know."""
-        return Job(
+        return WorkerContext(
             module=deepcopy(self._module),
             head=self._head,
             num_outputs=self._num_outputs,

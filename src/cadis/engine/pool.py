@@ -15,7 +15,7 @@ import torch
 
 from cadis.engine.allocator import keep_freed_memory
 from cadis.engine.shared_memory import Context
-from cadis.engine.worker import Job, Result, Task, Worker
+from cadis.engine.worker import Result, Worker, WorkerContext, WorkItem
 from cadis.errors import RunError
 
 OnDone: TypeAlias = Callable[[int], None]
@@ -29,14 +29,14 @@ def _ignore(_done: int) -> None:
 class Pool(Protocol):
     """Something that does tasks."""
 
-    def run(self, tasks: Sequence[Task], on_done: OnDone = _ignore) -> list[Result]:
+    def run(self, tasks: Sequence[WorkItem], on_done: OnDone = _ignore) -> list[Result]:
         """Do all tasks, begun in the order given; results are in that order too."""
 
     def close(self) -> None:
         """End the workers."""
 
 
-def open_pool(job: Job, workers: int, context: Context) -> Pool:
+def open_pool(job: WorkerContext, workers: int, context: Context) -> Pool:
     """As many workers as asked for; a single one is this very process."""
     return InProcess(job) if workers == 1 else Processes(job, workers, context)
 
@@ -44,10 +44,10 @@ def open_pool(job: Job, workers: int, context: Context) -> Pool:
 class InProcess:
     """The plain pool: everything in this process, easy to debug."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: WorkerContext) -> None:
         self._worker = Worker(job)
 
-    def run(self, tasks: Sequence[Task], on_done: OnDone = _ignore) -> list[Result]:
+    def run(self, tasks: Sequence[WorkItem], on_done: OnDone = _ignore) -> list[Result]:
         """One task after the other."""
         results: list[Result] = []
         for task in tasks:
@@ -66,7 +66,7 @@ class Processes:
     for the server to wake up.
     """
 
-    def __init__(self, job: Job, workers: int, context: Context) -> None:
+    def __init__(self, job: WorkerContext, workers: int, context: Context) -> None:
         reader, self._tasks = context.Pipe(duplex=False)
         self._turn = context.Lock()
         inherited = self._tasks if context.get_start_method() == "fork" else None
@@ -84,7 +84,7 @@ class Processes:
             self._processes.append(process)
         reader.close()
 
-    def run(self, tasks: Sequence[Task], on_done: OnDone = _ignore) -> list[Result]:
+    def run(self, tasks: Sequence[WorkItem], on_done: OnDone = _ignore) -> list[Result]:
         """Hand out tasks in order, each to whoever is free."""
         results: dict[int, Result] = {}
         todo = deque(enumerate(tasks))
@@ -134,7 +134,7 @@ def _without_interrupts() -> Iterator[None]:
 
 
 def _serve(
-    job: Job,
+    job: WorkerContext,
     tasks: Connection,
     turn: AbstractContextManager[bool],
     results: Connection,
@@ -165,7 +165,7 @@ def _end_with_server() -> None:
         os._exit(1)
 
 
-def _answer(worker: Worker, task: Task) -> Result | RunError:
+def _answer(worker: Worker, task: WorkItem) -> Result | RunError:
     try:
         return worker.do(task)
     except RunError as error:  # the server must hear of it

@@ -32,7 +32,7 @@ def process_context() -> Context:
 
 
 @dataclass(frozen=True)
-class Place:
+class TensorRef:
     """Where a tensor lies in shared memory."""
 
     offset: int
@@ -41,10 +41,10 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Placed:
+class SharedMessage:
     """A message whose tensors lie in shared memory: all of it that goes through a pipe."""
 
-    places: Mapping[str, Place]
+    places: Mapping[str, TensorRef]
     scalars: Mapping[str, float]
 
 
@@ -60,33 +60,33 @@ class SharedMemory:
         """How many bytes there are."""
         return len(self._bytes)
 
-    def put(self, messages: Iterable[Message]) -> list[Placed]:
+    def put(self, messages: Iterable[Message]) -> list[SharedMessage]:
         """Copy messages here, over what was here before; what they share is copied once."""
-        placed, places, end = [], dict[int, Place](), 0
+        placed, places, end = [], dict[int, TensorRef](), 0
         kept = list(messages)  # while they are, no two tensors have the same id
         for message in kept:
             own = {}
             for path, tensor in message.vectors():
                 if id(tensor) not in places:
-                    place = Place(end, tensor.shape, tensor.dtype)
+                    place = TensorRef(end, tensor.shape, tensor.dtype)
                     self._at(place).copy_(tensor)
                     places[id(tensor)], end = place, end + _room(tensor)
                 own[path] = places[id(tensor)]
-            placed.append(Placed(own, message.scalars))
+            placed.append(SharedMessage(own, message.scalars))
         return placed
 
-    def get(self, placed: Placed) -> Message:
+    def get(self, placed: SharedMessage) -> Message:
         """A message that lies here; its tensors are views, not copies."""
         vectors = {path: self._at(place) for path, place in placed.places.items()}
         return Message.of_vectors(vectors, placed.scalars)
 
-    def _at(self, place: Place) -> Tensor:
+    def _at(self, place: TensorRef) -> Tensor:
         size = place.shape.numel() * place.dtype.itemsize
         part = self._bytes[place.offset : place.offset + size]
         return part.view(place.dtype).view(place.shape)
 
 
-def room_for(messages: Iterable[Message]) -> int:
+def nbytes_of(messages: Iterable[Message]) -> int:
     """How many bytes messages take, what they share counted once."""
     tensors = {id(tensor): tensor for message in messages for _, tensor in message.vectors()}
     return sum(_room(tensor) for tensor in tensors.values())

@@ -11,23 +11,23 @@ from cadis._io import NO_CALLBACKS, Callbacks
 from cadis.engine.evaluation import client_sample, equal_parts, grouped, is_due
 from cadis.engine.federation import EngineSettings, Federation, choose_workers, sizes_of
 from cadis.engine.pool import Pool, open_pool
-from cadis.engine.shared_memory import Placed, SharedMemory, process_context, room_for
+from cadis.engine.shared_memory import SharedMemory, SharedMessage, nbytes_of, process_context
 from cadis.engine.worker import (
     ClientTestTask,
-    Job,
     SentModel,
+    SlotTooSmall,
     TestedClients,
+    TestPart,
     TestTask,
-    TooLarge,
     Trained,
     TrainTask,
+    WorkerContext,
 )
-from cadis.engine.worker import Tested as TestedPart
-from cadis.server import Answers, Plan, Presence, RunState, Tested
+from cadis.server import Answers, AvailableClients, RoundPlan, RunState, Tested
 from cadis.training import batch_sizes, dealt_into_stacks
 from cadis.types import ClientId, ClientUpdate, Message
 
-JobMaker: TypeAlias = Callable[[SharedMemory, tuple[SharedMemory, ...]], Job]
+ContextMaker: TypeAlias = Callable[[SharedMemory, tuple[SharedMemory, ...]], WorkerContext]
 """What workers are to know, given what the server sends and where clients put their answers."""
 
 
@@ -39,7 +39,7 @@ class PoolTransport:
 
     def __init__(
         self,
-        job_of: JobMaker,
+        job_of: ContextMaker,
         federation: Federation,
         owners: Federation,
         settings: EngineSettings,
@@ -69,7 +69,7 @@ class PoolTransport:
         part = wanted / len(federation.client_ids)
         sample = client_sample(len(self._owners), part, settings)
         self._tested = [client for client in sample if self._owned[client]]
-        self._job: Job | None = None
+        self._job: WorkerContext | None = None
         self._pool: Pool | None = None
 
     def close(self) -> None:
@@ -78,26 +78,26 @@ class PoolTransport:
             self._pool.close()
             self._pool = None
 
-    def presence(self) -> Presence:
+    def presence(self) -> AvailableClients:
         """Everybody is there."""
         clients = self._federation.client_ids
-        return Presence(clients, self._wanted, len(clients))
+        return AvailableClients(clients, self._wanted, len(clients))
 
     def everyone(self) -> Sequence[ClientId]:
         """All clients that have data."""
         return self._owners
 
-    def train(self, plan: Plan) -> Answers:
+    def train(self, plan: RoundPlan) -> Answers:
         """Train the participants; answers are in the order of the plan."""
         messages = list(plan.messages.values())
         models = [Message({name: model}) for name, model in plan.state.server.models.items()]
-        sent = room_for([*messages, *models])
-        answer = max(room_for([message]) for message in [*messages, *models])
+        sent = nbytes_of([*messages, *models])
+        answer = max(nbytes_of([message]) for message in [*messages, *models])
         while answer:
             job, pool = self._opened(sent, answer)
             tasks = self._train_tasks(plan, job.sent.put(messages))
             results = self._train(tasks, pool, job.stacks)
-            answer = max((r.size for r in results if isinstance(r, TooLarge)), default=0)
+            answer = max((r.size for r in results if isinstance(r, SlotTooSmall)), default=0)
         trained = [result for result in results if isinstance(result, Trained)]
         good = [
             ClientUpdate(
@@ -115,21 +115,21 @@ class PoolTransport:
         new = {self._place[u.client_id]: u.state_file for u in accepted if u.state_file is not None}
         return replace(state, client_files={**state.client_files, **new})
 
-    def test(self, state: RunState, model_of: Callable[[ClientId], str]) -> Tested:
+    def test(self, state: RunState, model_name_for: Callable[[ClientId], str]) -> Tested:
         """Test all models on the test set and on clients' own data, each when it is time."""
         settings, last = self._settings, self._settings.rounds
         models = [Message({name: model}) for name, model in state.server.models.items()]
-        job, pool = self._opened(room_for(models), 1)
+        job, pool = self._opened(nbytes_of(models), 1)
         placed = {
             name: SentModel(state.round, place)
             for name, place in zip(state.server.models, job.sent.put(models), strict=True)
         }
-        parts: dict[str, list[TestedPart]] = {}
+        parts: dict[str, list[TestPart]] = {}
         if is_due(state.round, settings.eval_every, last):
             parts = {name: self._test(model, pool) for name, model in placed.items()}
         accuracy, seconds = None, 0.0
         if is_due(state.round, settings.test_clients, last):
-            accuracy, seconds = self._test_clients(placed, model_of, pool)
+            accuracy, seconds = self._test_clients(placed, model_name_for, pool)
         return Tested(
             evaluations={
                 name: reduce(add, (part.evaluation for part in own)) for name, own in parts.items()
@@ -138,7 +138,7 @@ class PoolTransport:
             seconds=seconds + sum(part.seconds for own in parts.values() for part in own),
         )
 
-    def _opened(self, sent: int, answer: int) -> tuple[Job, Pool]:
+    def _opened(self, sent: int, answer: int) -> tuple[WorkerContext, Pool]:
         """A pool whose memory holds messages of these sizes, in bytes."""
         job, pool = self._job, self._pool
         if job is not None and pool is not None:
@@ -153,7 +153,7 @@ class PoolTransport:
         self._pool = pool = open_pool(job, workers, context)
         return job, pool
 
-    def _train_tasks(self, plan: Plan, placed: Sequence[Placed]) -> list[TrainTask]:
+    def _train_tasks(self, plan: RoundPlan, placed: Sequence[SharedMessage]) -> list[TrainTask]:
         """A task for each participant, in their order."""
         clients = [self._place[client] for client in plan.messages]
         return [
@@ -169,7 +169,9 @@ class PoolTransport:
             for slot, (client, message) in enumerate(zip(clients, placed, strict=True))
         ]
 
-    def _train(self, tasks: list[TrainTask], pool: Pool, stacks: bool) -> list[Trained | TooLarge]:
+    def _train(
+        self, tasks: list[TrainTask], pool: Pool, stacks: bool
+    ) -> list[Trained | SlotTooSmall]:
         """Train, longest first; results are in the order of the tasks."""
         sizes = [self._sizes[task.client] for task in tasks]
         order = sorted(range(len(tasks)), key=lambda place: -self._steps[tasks[place].client])
@@ -178,26 +180,26 @@ class PoolTransport:
             [tuple(tasks[place] for place in places) for places in dealt],
             self._telling("training clients", len(tasks), of=len(dealt)),
         )
-        results: dict[int, Trained | TooLarge] = {}
+        results: dict[int, Trained | SlotTooSmall] = {}
         for places, stacked in zip(dealt, found, strict=True):
             assert isinstance(stacked, tuple)
             results |= dict(zip(places, stacked, strict=True))
         return [results[place] for place in range(len(tasks))]
 
-    def _test(self, model: SentModel, pool: Pool) -> list[TestedPart]:
+    def _test(self, model: SentModel, pool: Pool) -> list[TestPart]:
         """Test a model on the test set; answers are in the order of its parts."""
         parts = equal_parts(len(self._federation.test))
         tasks = [TestTask(model, start, stop) for start, stop in parts]
         answers = pool.run(tasks, self._telling("testing", len(tasks)))
-        return [answer for answer in answers if isinstance(answer, TestedPart)]
+        return [answer for answer in answers if isinstance(answer, TestPart)]
 
     def _test_clients(
-        self, placed: Mapping[str, SentModel], model_of: Callable[[ClientId], str], pool: Pool
+        self, placed: Mapping[str, SentModel], model_name_for: Callable[[ClientId], str], pool: Pool
     ) -> tuple[list[float | None], float]:
         """The accuracy on clients' own data, None where it is not tested; and the seconds."""
         users: dict[str, list[int]] = {}
         for client in self._tested:
-            users.setdefault(model_of(self._owners[client]), []).append(client)
+            users.setdefault(model_name_for(self._owners[client]), []).append(client)
         tasks = [
             ClientTestTask(placed[name], group)
             for name, clients in users.items()

@@ -15,7 +15,7 @@ from torch import nn
 from cadis.algorithm import Algorithm, ClientOutput
 from cadis.data import Examples, joined
 from cadis.engine.federation import EngineSettings, Federation
-from cadis.engine.shared_memory import Placed, SharedMemory, room_for
+from cadis.engine.shared_memory import SharedMemory, SharedMessage, nbytes_of
 from cadis.errors import RunError
 from cadis.models import FlatModel
 from cadis.rng import generator_for
@@ -34,7 +34,7 @@ from cadis.types import StoredFile, TensorState
 
 
 @dataclass(frozen=True)
-class Job:
+class WorkerContext:
     """All that a worker needs to know, given to it once.
 
     Attributes:
@@ -85,7 +85,7 @@ class TrainTask:
     round: int
     client: int
     slot: int
-    received: Placed
+    received: SharedMessage
     participants: int
     memory: StoredFile | None
     memory_after: Path
@@ -96,7 +96,7 @@ class SentModel:
     """A global model after round number ``round``, and where it lies."""
 
     round: int
-    placed: Placed
+    placed: SharedMessage
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class ClientTestTask:
     clients: tuple[int, ...]
 
 
-Task: TypeAlias = tuple[TrainTask, ...] | TestTask | ClientTestTask
+WorkItem: TypeAlias = tuple[TrainTask, ...] | TestTask | ClientTestTask
 """Work for one worker; clients of one tuple are trained at once if that is possible."""
 
 
@@ -130,20 +130,20 @@ class Trained:
         seconds: the time it took.
     """
 
-    sent: Placed
+    sent: SharedMessage
     memory: StoredFile | None
     seconds: float
 
 
 @dataclass(frozen=True)
-class TooLarge:
+class SlotTooSmall:
     """What a client sends does not fit into its slot; it takes so many bytes."""
 
     size: int
 
 
 @dataclass(frozen=True)
-class Tested:
+class TestPart:
     """A global model on a part of the test set."""
 
     evaluation: Evaluation
@@ -158,14 +158,14 @@ class TestedClients:
     seconds: float
 
 
-Result: TypeAlias = tuple[Trained | TooLarge, ...] | Tested | TestedClients
+Result: TypeAlias = tuple[Trained | SlotTooSmall, ...] | TestPart | TestedClients
 """What came of a task, in its order."""
 
 
 class Worker:
     """Does tasks, one after the other, on one thread."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: WorkerContext) -> None:
         self.job = job
         # As it was before it was taken over, where stacks are made of it.
         self._module = deepcopy(job.module) if job.stacks else job.module
@@ -174,7 +174,7 @@ class Worker:
         self._what = ""
         self._loaded: SentModel | None = None
 
-    def do(self, task: Task) -> Result:
+    def do(self, task: WorkItem) -> Result:
         """Do a task of either kind; whatever goes wrong is told with whom it went wrong."""
         try:
             if isinstance(task, tuple):
@@ -186,7 +186,7 @@ class Worker:
             failure.add_note(traceback.format_exc())  # survives the way through a pipe
             raise failure from error
 
-    def train(self, tasks: tuple[TrainTask, ...]) -> tuple[Trained | TooLarge, ...]:
+    def train(self, tasks: tuple[TrainTask, ...]) -> tuple[Trained | SlotTooSmall, ...]:
         """Train clients: those at once that remember, and are sent, tensors of the same form."""
         self._loaded = None
         stacks: dict[object, list[tuple[TrainTask, TensorState]]] = {}
@@ -194,14 +194,14 @@ class Worker:
             memory = self._memory(each)
             form = _form(each, memory) if len(tasks) > 1 and self._stacks else each.slot
             stacks.setdefault(form, []).append((each, memory))
-        results: dict[int, Trained | TooLarge] = {}
+        results: dict[int, Trained | SlotTooSmall] = {}
         for stack in stacks.values():
             results |= self._train(stack)
         return tuple(results[each.slot] for each in tasks)
 
     def _train(
         self, stack: Sequence[tuple[TrainTask, TensorState]]
-    ) -> dict[int, Trained | TooLarge]:
+    ) -> dict[int, Trained | SlotTooSmall]:
         """Train some clients at once, or a single one by itself; results by slot."""
         ids = [str(self.job.federation.client_ids[task.client]) for task, _ in stack]
         self._what = f"Training client{'s' * (len(ids) > 1)} {', '.join(ids)}"
@@ -251,26 +251,26 @@ class Worker:
 
     def _sent(
         self, task: TrainTask, client: Client, output: ClientOutput, seconds: float
-    ) -> Trained | TooLarge:
+    ) -> Trained | SlotTooSmall:
         """Put what a client sends into its slot, and what it remembers into its file."""
         job, slot = self.job, self.job.slots[task.slot]
         who = job.federation.client_ids[task.client]
         started = time.perf_counter()
         output = sent_by(client, output, job.settings.seed, who, task.participants)
-        size = room_for([output.message])
+        size = nbytes_of([output.message])
         if size > slot.size:
-            return TooLarge(size)
+            return SlotTooSmall(size)
         (sent,) = slot.put([output.message])
         memory = store_tensors(task.memory_after, output.state) if output.state else None
         return Trained(sent, memory, seconds + time.perf_counter() - started)
 
-    def test(self, task: TestTask) -> Tested:
+    def test(self, task: TestTask) -> TestPart:
         """Test a global model on a part of the test set."""
         started = time.perf_counter()
         self._load(task.model)
         part = self.job.federation.test.take(slice(task.start, task.stop))
         evaluation = evaluate(self.model, part.to(self.job.device), self.job.algorithm.task)
-        return Tested(evaluation, time.perf_counter() - started)
+        return TestPart(evaluation, time.perf_counter() - started)
 
     def test_clients(self, task: ClientTestTask) -> TestedClients:
         """Test a global model on what some clients own, in batches that may hold several's."""

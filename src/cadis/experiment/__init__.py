@@ -1,7 +1,6 @@
 """Experiments: options, running them, and the folders that reports read."""
 
 from cadis.experiment.build import (
-    LOADED_BY,
     Experiment,
     build_experiment,
     build_model,
@@ -13,7 +12,7 @@ from cadis.experiment.build import (
 )
 from cadis.experiment.compare_methods import ComparisonResult, compare
 from cadis.experiment.config import ExperimentConfig, resolve
-from cadis.experiment.execution import RunResult, execute, run_experiment
+from cadis.experiment.execution import RunResult, run_experiment
 from cadis.experiment.observe_layer import HeadKeeping, observe_layer
 from cadis.experiment.parameters import PARTITION, Part, as_option, our_parts, qualified
 from cadis.experiment.presets import (
@@ -38,7 +37,6 @@ from cadis.experiment.variants import (
 
 __all__ = [
     "ABLATIONS",
-    "LOADED_BY",
     "PARTITION",
     "ComparisonResult",
     "Experiment",
@@ -57,7 +55,6 @@ __all__ = [
     "choose_partition",
     "compare",
     "comparison_of",
-    "execute",
     "grid_variants",
     "load_dataset",
     "method_variants",

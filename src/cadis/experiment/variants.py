@@ -64,9 +64,9 @@ ABLATIONS: dict[str, NamedVariant] = {
 """CADIS without one of its parts, or with another, and with the clusters given."""
 
 _OPTIMIZED: dict[str, NamedVariant] = {
-    name: NamedVariant(label_of(name), name, parts=method.goes_with)
+    name: NamedVariant(label_of(name), name, parts=method.default_parts)
     for name, method in METHODS.items()
-    if method.goes_with.keys() == {"server_optimizer"}
+    if method.default_parts.keys() == {"server_optimizer"}
 }
 """Methods that are named by their server optimiser keep it, whichever all others are to have."""
 

@@ -75,14 +75,19 @@ class Testing:
     result: Result = field(default_factory=Result)
 
     def test(
-        self, transport: "FlowerTransport", state: RunState, model_of: Callable[[ClientId], str]
+        self,
+        transport: "FlowerTransport",
+        state: RunState,
+        model_name_for: Callable[[ClientId], str],
     ) -> Tested:
         """Test on clients, and on the server."""
         started = perf_counter()
-        federated = self._federated(transport, state, model_of)
+        federated = self._federated(transport, state, model_name_for)
         central = self.central(transport, state)
         evaluations = evaluations_in(central)
-        users = [model_of(client) for client in transport.everyone()] if len(central) > 1 else []
+        users = (
+            [model_name_for(client) for client in transport.everyone()] if len(central) > 1 else []
+        )
         records = [(metrics, users.count(name) or 1) for name, metrics in central.items()]
         if federated is not None:
             records = records if _mean(records, _ACCURACY) is not None else [(federated, 1)]
@@ -109,10 +114,13 @@ class Testing:
         return found
 
     def _federated(
-        self, transport: "FlowerTransport", state: RunState, model_of: Callable[[ClientId], str]
+        self,
+        transport: "FlowerTransport",
+        state: RunState,
+        model_name_for: Callable[[ClientId], str],
     ) -> MetricRecord | None:
         """Test on clients, each by the model that it uses."""
-        messages = transport.ask_to_test(state, model_of, self.config)
+        messages = transport.ask_to_test(state, model_name_for, self.config)
         if not messages:
             return None
         replies = transport.grid.send_and_receive(messages, timeout=transport.timeout)

@@ -34,7 +34,7 @@ from cadis.flower.replies import mean_metrics
 from cadis.flower.strategy_settings import StrategySettings
 from cadis.flower.transport import FlowerTransport
 from cadis.models import Layout, WrongTensorsError
-from cadis.server import Member, Outcome, Plan, RoundRecord, RunState, Server, together
+from cadis.server import Member, RoundOutcome, RoundPlan, RoundRecord, RunState, Server, together
 from cadis.store import RunFolder, RunWriter
 from cadis.training import Evaluation
 from cadis.types import ClientId
@@ -244,7 +244,7 @@ class _Steps:
         )
         self.state = self.server.start(layout.pack(tensors), run=secrets.token_hex(8))
         self.transport = FlowerTransport(grid, algorithm, settings, layout, ClientRegistry())
-        self.plan: Plan | None = None
+        self.plan: RoundPlan | None = None
         self._settings = settings
 
     def ask(self, number: int, arrays: ArrayRecord, config: Mapping[str, Any]) -> list[Message]:
@@ -269,7 +269,7 @@ class _Steps:
     ) -> list[Message]:
         """The messages to clients that are to test."""
         state = replace(self._with(arrays), round=number)
-        model_of = partial(self.server.model_of, state.server)
+        model_of = partial(self.server.model_name_for, state.server)
         return self.transport.ask_to_test(state, model_of, config)
 
     def train_metrics(self, clients: Iterable[ClientId]) -> MetricRecord | None:
@@ -372,7 +372,7 @@ def _holds_bytes(value: object) -> bool:
     )
 
 
-def _tell_outcome(outcome: Outcome) -> None:
+def _tell_outcome(outcome: RoundOutcome) -> None:
     """Log who was left out of a round, and why."""
     for rejection in outcome.rejected:
         LOGGER.warning("Left out client %s: %s.", rejection.client, rejection.reason)

@@ -18,7 +18,7 @@ from cadis.flower.strategy_settings import StrategySettings
 from cadis.flower.train_config import TrainConfig
 from cadis.models import Layout, WrongTensorsError
 from cadis.rng import derive_seed, generator_for
-from cadis.server import Answers, Plan, Presence, Rejection, RunState, Tested
+from cadis.server import Answers, AvailableClients, Rejection, RoundPlan, RunState, Tested
 from cadis.types import ClientId, ClientUpdate
 from cadis.types import Message as CadisMessage
 
@@ -55,13 +55,13 @@ class FlowerTransport:
     _asked_at: float = field(default=0.0, init=False)
     _testers: Mapping[ClientId, Message] = field(default_factory=dict, init=False)
 
-    def presence(self) -> Presence:
+    def presence(self) -> AvailableClients:
         """Who is there; before the first round, everybody is waited for."""
         settings, needed = self.settings, self.settings.min_available_nodes
         wanted = needed if self._begun else max(needed, settings.num_clients or 0)
         self._begun = True
         self._nodes, refused = gather(self.grid, self.registry, wanted, needed, settings.patience)
-        return Presence(
+        return AvailableClients(
             clients=list(self._nodes),
             wanted=settings.trainers(len(self._nodes)),
             num_clients=settings.num_clients or len(self.registry.members),
@@ -72,12 +72,12 @@ class FlowerTransport:
         """All clients that were ever there."""
         return list(self.registry.members)
 
-    def train(self, plan: Plan) -> Answers:
+    def train(self, plan: RoundPlan) -> Answers:
         """Send every participant its message, and gather what comes back."""
         messages = self.messages(plan)
         return self.answers(plan, self.grid.send_and_receive(messages, timeout=self.timeout))
 
-    def messages(self, plan: Plan) -> list[Message]:
+    def messages(self, plan: RoundPlan) -> list[Message]:
         """What the participants are sent: each is told what to do, and as whom."""
         present = len(plan.presence.clients)
         LOGGER.info("Round %d: %d of %d clients train.", plan.number, len(plan.messages), present)
@@ -89,7 +89,7 @@ class FlowerTransport:
         self._asked_at = time.perf_counter()
         return list(self._asked.values())
 
-    def answers(self, plan: Plan, replies: Iterable[Message]) -> Answers:
+    def answers(self, plan: RoundPlan, replies: Iterable[Message]) -> Answers:
         """What the participants answered, and whose answer is missing or cannot be read."""
         matched = match(self._asked, replies, self.timeout)
         waited = time.perf_counter() - self._asked_at
@@ -113,12 +113,12 @@ class FlowerTransport:
         self.registry.take_part([answer.client_id for answer in accepted], state.round)
         return replace(state, members=tuple(self.registry.members.values()))
 
-    def test(self, state: RunState, model_of: Callable[[ClientId], str]) -> Tested:
+    def test(self, state: RunState, model_name_for: Callable[[ClientId], str]) -> Tested:
         """Test on the server, on clients, or both, as the user wants it."""
-        return self.testing.test(self, state, model_of)
+        return self.testing.test(self, state, model_name_for)
 
     def ask_to_test(
-        self, state: RunState, model_of: Callable[[ClientId], str], config: Mapping[str, Any]
+        self, state: RunState, model_name_for: Callable[[ClientId], str], config: Mapping[str, Any]
     ) -> list[Message]:
         """Choose clients from those present that test the models that they use."""
         settings = self.settings
@@ -130,7 +130,7 @@ class FlowerTransport:
         among = SamplerRound(state.round, list(present), wanted, generator)
         chosen = Uniform().choose(among, {}) if wanted else ()
         # Each is sent the model that it uses, where the usual one would be.
-        sent = [CadisMessage({"model": state.server.models[model_of(c)]}) for c in chosen]
+        sent = [CadisMessage({"model": state.server.models[model_name_for(c)]}) for c in chosen]
         contents = contents_of(sent, self.layout, settings.arrayrecord_key)
         self._testers = {
             client: self._test_message(state, client, present[client], content, config)
@@ -152,7 +152,7 @@ class FlowerTransport:
             LOGGER.warning("Client %s has not tested: %s.", rejection.client, rejection.reason)
         return good
 
-    def _answer(self, plan: Plan, client: ClientId, reply: Message) -> ClientUpdate:
+    def _answer(self, plan: RoundPlan, client: ClientId, reply: Message) -> ClientUpdate:
         examples = count_in(reply.content, self.settings.weighted_by_key)
         message = sent_by_client(reply.content, self.layout, plan.messages[client])
         scalars = {
@@ -162,7 +162,7 @@ class FlowerTransport:
         }
         return ClientUpdate(client, examples, replace(message, scalars=scalars))
 
-    def _message(self, plan: Plan, client: ClientId, content: RecordDict) -> Message:
+    def _message(self, plan: RoundPlan, client: ClientId, content: RecordDict) -> Message:
         told = self._train_config(plan.number, client, plan.state.run, len(plan.messages))
         config = told.config({**self.config, **scalars_to_config(plan.messages[client])})
         content[self.settings.configrecord_key] = config

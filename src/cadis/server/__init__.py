@@ -1,7 +1,7 @@
 """The server: one round, written once, over any transport."""
 
 from cadis.server.arrays import STRICT, PackedMatrix, numbers
-from cadis.server.outcome import Outcome, together
+from cadis.server.outcome import RoundOutcome, together
 from cadis.server.records import (
     Member,
     ModelRecord,
@@ -13,21 +13,21 @@ from cadis.server.records import (
     Seconds,
 )
 from cadis.server.round import Server
-from cadis.server.transport import Answers, Plan, Presence, Tested
+from cadis.server.transport import Answers, AvailableClients, RoundPlan, Tested
 from cadis.server.validation import DivergedError, check_answer, limited_counts
 
 __all__ = [
     "STRICT",
     "Answers",
+    "AvailableClients",
     "DivergedError",
     "Member",
     "ModelRecord",
     "OnRound",
-    "Outcome",
     "PackedMatrix",
-    "Plan",
-    "Presence",
     "Rejection",
+    "RoundOutcome",
+    "RoundPlan",
     "RoundRecord",
     "RoundResult",
     "RunState",

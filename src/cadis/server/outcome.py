@@ -19,7 +19,7 @@ from cadis.types import ClientId, ClientUpdate
 
 
 @dataclass(frozen=True)
-class Told:
+class UpdateSummary:
     """What is kept of an update when it has been aggregated: all but its tensors.
 
     Attributes:
@@ -35,7 +35,7 @@ class Told:
     scalars: Mapping[str, float]
 
     @classmethod
-    def by(cls, update: ClientUpdate) -> "Told":
+    def by(cls, update: ClientUpdate) -> "UpdateSummary":
         """What an update told."""
         message = update.message
         return cls(update.client_id, update.num_examples, tuple(message.models), message.scalars)
@@ -49,7 +49,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RoundOutcome:
     """What came of a round's answers.
 
     Attributes:
@@ -61,7 +61,7 @@ class Outcome:
         seconds: that aggregating took.
     """
 
-    updates: Sequence[Told]
+    updates: Sequence[UpdateSummary]
     rejected: Sequence[Rejection]
     capped: Mapping[ClientId, int] = field(default_factory=dict)
     aggregation: Aggregation | None = None
@@ -71,7 +71,7 @@ class Outcome:
 
 def record_of(
     number: int,
-    outcome: Outcome,
+    outcome: RoundOutcome,
     tested: Tested,
     seconds: Seconds,
     users: Sequence[str],

@@ -15,15 +15,15 @@ from cadis.algorithm.samplers import SampledRound, SamplerRound
 from cadis.algorithm.transforms import apply_chain
 from cadis.errors import CadisError, RunError
 from cadis.rng import derive_seed, generator_for
-from cadis.server.outcome import Outcome, Told, record_of
+from cadis.server.outcome import RoundOutcome, UpdateSummary, record_of
 from cadis.server.records import RoundResult, RunState, Seconds
-from cadis.server.transport import Answers, Plan, Presence, Transport
+from cadis.server.transport import Answers, AvailableClients, RoundPlan, Transport
 from cadis.server.user_errors import (
     calling,
     check_chosen,
+    check_eligible,
     check_tensors,
     checked_aggregation,
-    checked_candidates,
     checked_clock,
     checked_message,
     checked_state,
@@ -33,12 +33,12 @@ from cadis.server.validation import (
     DivergedError,
     check_answer,
     limited_counts,
-    sorted_out,
+    split_valid,
 )
 from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
 
 
-def _ignore(_outcome: Outcome) -> None:
+def _ignore(_outcome: RoundOutcome) -> None:
     """The default of the callback: it does nothing."""
 
 
@@ -68,7 +68,7 @@ class Server:
     count_limit: float | None = None
     min_updates: int = 1
     attempts: int = 1
-    on_outcome: Callable[[Outcome], None] = _ignore
+    on_outcome: Callable[[RoundOutcome], None] = _ignore
     seconds_of: SecondsOf | None = None
 
     def start(self, model: ModelState, run: str = "") -> RunState:
@@ -90,13 +90,15 @@ class Server:
     def _round(self, number: int, state: RunState, transport: Transport) -> RoundResult:
         started = time.perf_counter()
         for attempt in range(self.attempts):
-            outcome, trained = self._tried(self.plan(number, state, transport, attempt), transport)
+            outcome, trained = self._attempt(
+                self.plan(number, state, transport, attempt), transport
+            )
             if outcome.state is not None and outcome.aggregation is not None:
                 break
         else:
             raise self._too_few(number, outcome, state)
-        model_of = partial(self.model_of, outcome.state.server)
-        tested = transport.test(outcome.state, model_of)
+        model_name_for = partial(self.model_name_for, outcome.state.server)
+        tested = transport.test(outcome.state, model_name_for)
         seconds = Seconds(
             train=trained,
             aggregate=outcome.seconds,
@@ -109,7 +111,7 @@ class Server:
             record = replace(record, clock=outcome.state.clock)
         return RoundResult(record, evaluation, outcome.state)
 
-    def _tried(self, plan: Plan, transport: Transport) -> tuple[Outcome, float]:
+    def _attempt(self, plan: RoundPlan, transport: Transport) -> tuple[RoundOutcome, float]:
         """What came of a plan, and the seconds that clients have trained; all answers are gone."""
         answers = transport.train(plan)
         return self.conclude(plan, answers, transport), answers.seconds
@@ -118,18 +120,22 @@ class Server:
         """The model that each of the clients uses; nothing where there is only one."""
         if len(state.server.models) < 2:
             return []
-        return [self.model_of(state.server, client) for client in clients]
+        return [self.model_name_for(state.server, client) for client in clients]
 
-    def model_of(self, state: ServerState, client: ClientId) -> str:
+    def model_name_for(self, state: ServerState, client: ClientId) -> str:
         """The name of the model that a client uses, as the method says."""
         method = self.algorithm.method
-        with calling(method, "model_of"):
-            name = method.model_of(client, state)
+        with calling(method, "model_name_for"):
+            name = method.model_name_for(client, state)
         if name not in state.models:
-            raise CadisError(f"{method.name}.model_of says '{name}', which is none of its models.")
+            raise CadisError(
+                f"{method.name}.model_name_for says '{name}', which is none of its models."
+            )
         return name
 
-    def plan(self, number: int, state: RunState, transport: Transport, attempt: int = 0) -> Plan:
+    def plan(
+        self, number: int, state: RunState, transport: Transport, attempt: int = 0
+    ) -> RoundPlan:
         """Choose the participants, and what each of them is sent.
 
         Args:
@@ -143,17 +149,17 @@ class Server:
         generator = generator_for(seed, "participants", number)
         sampler, method = self.algorithm.sampler, self.algorithm.method
         server_round = self._server_round(number, presence)
-        candidates = self._candidates(server_round, state.server)
-        wanted = min(presence.wanted, len(candidates))
+        eligible_clients = self._eligible_clients(server_round, state.server)
+        wanted = min(presence.wanted, len(eligible_clients))
 
-        def clusters_of(clients: Sequence[ClientId]) -> Tensor:
-            with calling(method, "clusters_of"):
-                return method.clusters_of(server_round, state.server, clients)
+        def cluster_labels(clients: Sequence[ClientId]) -> Tensor:
+            with calling(method, "cluster_labels"):
+                return method.cluster_labels(server_round, state.server, clients)
 
-        among = SamplerRound(number, candidates, wanted, generator, clusters_of)
+        among = SamplerRound(number, eligible_clients, wanted, generator, cluster_labels)
         with calling(sampler, "choose"):
             chosen = list(sampler.choose(among, state.sampler))
-        check_chosen(chosen, candidates, wanted, sampler.name)
+        check_chosen(chosen, eligible_clients, wanted, sampler.name)
         with calling(method, "broadcast"):
             messages = {
                 client: checked_message(
@@ -161,49 +167,53 @@ class Server:
                 )
                 for client in chosen
             }
-        return Plan(number, state, presence, messages)
+        return RoundPlan(number, state, presence, messages)
 
-    def _candidates(self, server_round: ServerRound, state: ServerState) -> Sequence[ClientId]:
+    def _eligible_clients(
+        self, server_round: ServerRound, state: ServerState
+    ) -> Sequence[ClientId]:
         """Those who may take part, as the method says."""
         method, there = self.algorithm.method, server_round.clients
         with calling(method, "candidates"):
-            found = method.candidates(server_round, state, there)
-        return checked_candidates(found, there, method.name)
+            found = method.eligible_clients(server_round, state, there)
+        return check_eligible(found, there, method.name)
 
-    def conclude(self, plan: Plan, answers: Answers, transport: Transport) -> Outcome:
+    def conclude(self, plan: RoundPlan, answers: Answers, transport: Transport) -> RoundOutcome:
         """Make new global models of the good answers, if they are enough."""
-        outcome = self._concluded(plan, answers, transport)
+        outcome = self._aggregate_updates(plan, answers, transport)
         self.on_outcome(outcome)
         return outcome
 
-    def _concluded(self, plan: Plan, answers: Answers, transport: Transport) -> Outcome:
+    def _aggregate_updates(
+        self, plan: RoundPlan, answers: Answers, transport: Transport
+    ) -> RoundOutcome:
         started = time.perf_counter()
-        accepted, unfit = sorted_out(answers.good, self.algorithm.method, plan.state.server)
+        accepted, unfit = split_valid(answers.good, self.algorithm.method, plan.state.server)
         rejected = [*plan.presence.refused, *answers.failed, *unfit]
         updates, capped = self._updates(plan, accepted)
-        told = [Told.by(update) for update in updates]
+        told = [UpdateSummary.by(update) for update in updates]
         if len(updates) < self.min_updates:
-            return Outcome(told, rejected, capped)
-        aggregation = self._aggregated(plan, updates)
-        state = transport.remember(self._following(plan, updates, aggregation), accepted)
+            return RoundOutcome(told, rejected, capped)
+        aggregation = self._call_aggregate(plan, updates)
+        state = transport.remember(self._next_state(plan, updates, aggregation), accepted)
         spent = time.perf_counter() - started
-        return Outcome(told, rejected, capped, aggregation, state, spent)
+        return RoundOutcome(told, rejected, capped, aggregation, state, spent)
 
-    def _aggregated(self, plan: Plan, updates: Sequence[ClientUpdate]) -> Aggregation:
+    def _call_aggregate(self, plan: RoundPlan, updates: Sequence[ClientUpdate]) -> Aggregation:
         """What the method makes of the updates."""
         method, sent = self.algorithm.method, plan.state.server
         server_round = self._server_round(plan.number, plan.presence)
         with calling(method, "aggregate"):
             aggregation = method.aggregate(server_round, updates, sent)
         checked = checked_aggregation(aggregation, method.name, len(updates), sent.models)
-        return _apart_from(updates, checked)
+        return _copy_if_shared(updates, checked)
 
-    def _following(
-        self, plan: Plan, updates: Sequence[ClientUpdate], aggregation: Aggregation
+    def _next_state(
+        self, plan: RoundPlan, updates: Sequence[ClientUpdate], aggregation: Aggregation
     ) -> RunState:
         """What the next round begins with: stepped models, and what each part remembers."""
         state, sampler = plan.state, self.algorithm.sampler
-        models, optimizer = self._stepped(state, aggregation)
+        models, optimizer = self._apply_server_optimizer(state, aggregation)
         if not all(model.is_finite() for model in models.values()):
             raise DivergedError(plan.number, "the global model", state)
         sent = {update.client_id: plan.messages[update.client_id] for update in updates}
@@ -221,7 +231,7 @@ class Server:
             clock=self._clock_after(plan, aggregation),
         )
 
-    def _clock_after(self, plan: Plan, aggregation: Aggregation) -> float:
+    def _clock_after(self, plan: RoundPlan, aggregation: Aggregation) -> float:
         """The simulated time: when the slowest participant is done, unless the method knows."""
         before, told = plan.state.clock, aggregation.clock
         if self.seconds_of is None:
@@ -231,7 +241,7 @@ class Server:
         return checked_clock(told, before, self.algorithm.method.name)
 
     def _updates(
-        self, plan: Plan, accepted: Sequence[ClientUpdate]
+        self, plan: RoundPlan, accepted: Sequence[ClientUpdate]
     ) -> tuple[list[ClientUpdate], dict[ClientId, int]]:
         """The updates as they are aggregated, and what those said whose count was limited."""
         counts = [answer.num_examples for answer in accepted]
@@ -243,7 +253,7 @@ class Server:
         pairs = zip(accepted, limited, strict=True)
         return updates, {a.client_id: a.num_examples for a, n in pairs if n < a.num_examples}
 
-    def _transformed(self, plan: Plan, answer: ClientUpdate) -> Message:
+    def _transformed(self, plan: RoundPlan, answer: ClientUpdate) -> Message:
         """What a client sent, after the transforms of the server."""
         transforms, who = self.algorithm.transforms_of("server"), answer.client_id
         if not transforms:
@@ -264,7 +274,7 @@ class Server:
             raise RunError(f"After {transforms[-1].name}, the update of {who} is wrong: {reason}.")
         return message
 
-    def _stepped(
+    def _apply_server_optimizer(
         self, state: RunState, aggregation: Aggregation
     ) -> tuple[dict[str, ModelState], dict[str, TensorState]]:
         """The next global models, and what the server optimiser remembers of each."""
@@ -286,7 +296,7 @@ class Server:
                 memories[name] = memory
         return models, memories
 
-    def _server_round(self, number: int, presence: Presence) -> ServerRound:
+    def _server_round(self, number: int, presence: AvailableClients) -> ServerRound:
         known = ServerRound(
             number=number,
             head=self.head,
@@ -298,7 +308,7 @@ class Server:
         )
         return known if self.seconds_of is None else replace(known, seconds_of=self.seconds_of)
 
-    def _too_few(self, number: int, outcome: Outcome, state: RunState) -> RunError:
+    def _too_few(self, number: int, outcome: RoundOutcome, state: RunState) -> RunError:
         if outcome.rejected and all(r.reason == NOT_FINITE for r in outcome.rejected):
             return DivergedError(number, "every client's model", state)
         reasons = "; ".join(f"{r.client}: {r.reason}" for r in outcome.rejected)
@@ -308,7 +318,7 @@ class Server:
         )
 
 
-def _apart_from(updates: Sequence[ClientUpdate], aggregation: Aggregation) -> Aggregation:
+def _copy_if_shared(updates: Sequence[ClientUpdate], aggregation: Aggregation) -> Aggregation:
     """An aggregation that shares no memory with the updates: the next ones come to their place."""
     taken = _storages(updates)
     models = {

@@ -10,7 +10,7 @@ from cadis.types import ClientId, ClientUpdate, Message
 
 
 @dataclass(frozen=True)
-class Presence:
+class AvailableClients:
     """Who could take part in a round.
 
     Attributes:
@@ -27,7 +27,7 @@ class Presence:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RoundPlan:
     """A round that is to be: who is sent what.
 
     Attributes:
@@ -39,7 +39,7 @@ class Plan:
 
     number: int
     state: RunState
-    presence: Presence
+    presence: AvailableClients
     messages: Mapping[ClientId, Message]
 
 
@@ -83,10 +83,10 @@ class Tested:
 class Transport(Protocol):
     """The way to the clients: processes on this machine, or Flower."""
 
-    def presence(self) -> Presence:
+    def presence(self) -> AvailableClients:
         """Who could take part in a round now."""
 
-    def train(self, plan: Plan) -> Answers:
+    def train(self, plan: RoundPlan) -> Answers:
         """Send every participant its message, and gather what comes back."""
 
     def remember(self, state: RunState, accepted: Sequence[ClientUpdate]) -> RunState:
@@ -95,5 +95,5 @@ class Transport(Protocol):
     def everyone(self) -> Sequence[ClientId]:
         """All clients of the federation that are known."""
 
-    def test(self, state: RunState, model_of: Callable[[ClientId], str]) -> Tested:
-        """Test the global models; each client uses the one that ``model_of`` names."""
+    def test(self, state: RunState, model_name_for: Callable[[ClientId], str]) -> Tested:
+        """Test the global models; each client uses the one that ``model_name_for`` names."""

@@ -36,24 +36,24 @@ def checked_state(state: ServerState, name: str) -> ServerState:
     return state
 
 
-def checked_candidates(
+def check_eligible(
     found: Sequence[ClientId], there: Sequence[ClientId], name: str
 ) -> Sequence[ClientId]:
     """Whom a method lets take part, of those that are there."""
     if found is there:
         return found
-    _check_clients(found, there, f"{name}.candidates names", "name")
+    _check_clients(found, there, f"{name}.eligible_clients names", "name")
     if not found:
-        raise CadisError(f"{name}.candidates names nobody; it must name at least one client.")
+        raise CadisError(f"{name}.eligible_clients names nobody; it must name at least one client.")
     return list(found)
 
 
 def check_chosen(
-    chosen: Sequence[ClientId], candidates: Sequence[ClientId], wanted: int, name: str
+    chosen: Sequence[ClientId], eligible_clients: Sequence[ClientId], wanted: int, name: str
 ) -> None:
     """Refuse what a sampler must not say."""
     said = f"The sampler {name} chose"
-    _check_clients(chosen, candidates, said, "choose")
+    _check_clients(chosen, eligible_clients, said, "choose")
     if not 1 <= len(chosen) <= wanted:
         raise CadisError(f"{said} {len(chosen)} clients; it must choose 1 to {wanted}.")
 

@@ -52,7 +52,7 @@ def _shapes(model: ModelState) -> list[torch.Size]:
     return [vector.shape for vector in model.vectors().values()]
 
 
-def sorted_out(
+def split_valid(
     answers: Sequence[ClientUpdate], method: Method, state: ServerState
 ) -> tuple[list[ClientUpdate], list[Rejection]]:
     """The answers that can be used, and whose cannot and why."""

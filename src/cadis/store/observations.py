@@ -21,11 +21,11 @@ from cadis.algorithm import cosines, unit
 from cadis.algorithm.methods.cadis import (
     ClientProfiles,
     SimilarityMatrix,
-    after_round,
+    average_linkage,
     cluster,
-    join,
     rescale,
     running_mean,
+    update_profiles,
 )
 from cadis.server import PackedMatrix, RoundRecord
 from cadis.types import ClientId, client_keys
@@ -201,7 +201,7 @@ def grouped(matrix: SimilarityMatrix, history: Sequence[RoundRecord]) -> Tensor:
         return _last_told(matrix.client_ids, history)
     cut = scalar_of(record, "cut")
     if cut is not None:
-        return join(torch.where(matrix.known, matrix.mean, -1), cut)
+        return average_linkage(torch.where(matrix.known, matrix.mean, -1), cut)
     threshold = threshold_of(record)
     return cluster(
         rescale(matrix.mean, matrix.known), _MAJORITY if threshold is None else threshold
@@ -230,7 +230,7 @@ class SeenProfiles:
         profiles = profile_of(record)
         if profiles is not None:
             keys = client_keys(record.participants)
-            self._profiles = after_round(self._profiles, keys, profiles)
+            self._profiles = update_profiles(self._profiles, keys, profiles)
             self._seen.update(dict.fromkeys(record.participants))
 
     def matrix(self, clients: Collection[ClientId] | None = None) -> SimilarityMatrix:

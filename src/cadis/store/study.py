@@ -145,7 +145,7 @@ class StudyFolder:
 
     @contextmanager
     def opened(self, study: Study) -> Iterator[Study]:
-        """As :meth:`join`, while nobody else can work on the study."""
+        """As :meth:`average_linkage`, while nobody else can work on the study."""
         self._check_free()
         with cannot_be_written(self.path):
             self.path.mkdir(parents=True, exist_ok=True)

@@ -12,15 +12,15 @@ from torch import Tensor
 
 from cadis.algorithm import (
     Algorithm,
+    BaseMethod,
+    BatchExtras,
     Calibration,
     ClientOutput,
-    Defaults,
     EpochOrder,
-    LocalView,
+    LocalResult,
+    ModelOutputs,
     Penalty,
-    Prepared,
     Step,
-    Training,
 )
 from cadis.algorithm.local_optimizers import LocalOptimizer
 from cadis.algorithm.tasks import Task
@@ -98,7 +98,7 @@ class Client:
         """How many samples it has."""
         return len(self.examples)
 
-    def view(self, model: ModelState) -> LocalView:
+    def view(self, model: ModelState) -> ModelOutputs:
         """What a model makes of the client's data, in evaluation mode."""
         self.model.load(model)
         with self._autocast():
@@ -112,10 +112,10 @@ class Client:
         self,
         model: ModelState,
         penalty: Penalty | None = None,
-        prepared: Prepared | None = None,
+        prepared: BatchExtras | None = None,
         calibrate: Calibration | None = None,
         epoch_order: EpochOrder | None = None,
-    ) -> Training:
+    ) -> LocalResult:
         """Train a copy of a model on the client's data, as :class:`LocalClient` describes it."""
         flat, task = self.model, self.algorithm.task
         flat.load(model)
@@ -123,12 +123,12 @@ class Client:
         stepper = _Stepper(flat, self.algorithm.local_optimizer, self.settings.lr, self.number)
         losses, steps, counts = torch.zeros((), device=start.device), 0, self.class_counts()
         gradient = parameter_gradient(self.algorithm.method, penalty)
-        calibrate = unless_default(calibrate, Defaults.calibrate)
+        calibrate = unless_default(calibrate, BaseMethod.calibrate)
         flat.module.train()
         devices = [start.device] if start.is_cuda else []
         with torch.random.fork_rng(devices=devices), stepper.stepping():
             _seed(int(torch.randint(2**62, (), generator=self.generator)), start.device)
-            for batch, per_example in self._batches(prepared or Prepared(), epoch_order):
+            for batch, per_example in self._batches(prepared or BatchExtras(), epoch_order):
                 with self._autocast():
                     logits, representation = flat.forward(batch.scaled)
                 logits = logits.to(start.dtype)
@@ -157,7 +157,7 @@ class Client:
         trained = flat.state()
         own = trained.parameters if start.device.type == "cpu" else flat.vector.detach().clone()
         reach = effective_steps(stepper.optimizer, steps, stepper.lr)
-        return Training(trained, own, start, steps, stepper.lr, float(losses) / steps, reach)
+        return LocalResult(trained, own, start, steps, stepper.lr, float(losses) / steps, reach)
 
     def class_counts(self) -> Tensor:
         """How many samples of each class it has, (classes,)."""
@@ -171,7 +171,7 @@ class Client:
         return torch.autocast(self.model.vector.device.type, torch.bfloat16)
 
     def epochs(
-        self, prepared: Prepared, epoch_order: EpochOrder | None = None
+        self, prepared: BatchExtras, epoch_order: EpochOrder | None = None
     ) -> Iterator[tuple[Examples, TensorState]]:
         """The shuffled examples of each epoch, and what was prepared for them."""
         examples, settings, generator = self.examples, self.settings, self.generator
@@ -188,7 +188,7 @@ class Client:
             yield shuffled, {name: rows[order] for name, rows in prepared.per_example.items()}
 
     def _batches(
-        self, prepared: Prepared, epoch_order: EpochOrder | None
+        self, prepared: BatchExtras, epoch_order: EpochOrder | None
     ) -> Iterator[tuple[Examples, TensorState]]:
         """Shuffled batches of all epochs: gathered once an epoch, then views."""
         sizes = batch_sizes(len(self.examples), self.settings.batch_size)
@@ -280,7 +280,7 @@ def effective_steps(optimizer: LocalOptimizer, steps: int, lr: float) -> float:
     return -float(parameter) / lr
 
 
-def view_of(model: FlatModel, examples: Examples, task: Task) -> LocalView:
+def view_of(model: FlatModel, examples: Examples, task: Task) -> ModelOutputs:
     """What the model makes of all examples, in evaluation mode."""
     logits, representation = outputs_of(model, examples)
     dtype = model.vector.dtype  # of half precision, only the arithmetic is
@@ -288,7 +288,7 @@ def view_of(model: FlatModel, examples: Examples, task: Task) -> LocalView:
     correct = task.predict(logits) == examples.labels
     correct &= ~logits.isnan().any(dim=1)  # not the class that a prediction makes of them
     loss = mean_loss(task, logits, examples.labels)
-    return LocalView(logits, representation, examples.labels, correct, loss)
+    return ModelOutputs(logits, representation, examples.labels, correct, loss)
 
 
 def mean_loss(task: Task, logits: Tensor, labels: Tensor) -> Tensor:

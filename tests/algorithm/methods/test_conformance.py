@@ -9,7 +9,15 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from cadis.algorithm import Aggregation, Defaults, Method, ServerRound, ServerState, Step, Training
+from cadis.algorithm import (
+    Aggregation,
+    BaseMethod,
+    LocalResult,
+    Method,
+    ServerRound,
+    ServerState,
+    Step,
+)
 from cadis.algorithm.methods import (
     CFL,
     FLHC,
@@ -49,7 +57,7 @@ def server_round(number: int = 1) -> ServerRound:
     return ServerRound(number, HEAD, num_clients=6, generator=generator_for(0, number))
 
 
-def model_of(seed: int, counter: int) -> ModelState:
+def model_name_for(seed: int, counter: int) -> ModelState:
     generator = torch.Generator().manual_seed(seed)
     numbers = torch.randn(12, generator=generator)
     return ModelState(numbers, torch.rand(2, generator=generator), torch.tensor([counter]))
@@ -57,7 +65,7 @@ def model_of(seed: int, counter: int) -> ModelState:
 
 def started(method: Method) -> ServerState:
     """What a server begins with."""
-    return method.init(model_of(1, 3), generator_for(0, "init"))
+    return method.init(model_name_for(1, 3), generator_for(0, "init"))
 
 
 def updates(
@@ -68,7 +76,7 @@ def updates(
     for client in clients:
         received = method.broadcast(server_round(number), state, client)
         names = list(received.models)
-        trained = {names[client % len(names)]: model_of(100 * number + client, client)}
+        trained = {names[client % len(names)]: model_name_for(100 * number + client, client)}
         chance = torch.Generator().manual_seed(client)
         tensors = {n: torch.randn(12, generator=chance) for n in method.needs_tensors}
         scalars = dict.fromkeys(method.needs_scalars, 0.1 * client)
@@ -154,7 +162,7 @@ def test_server_state_survives_saving_and_loading(method: Method, tmp_path: Path
 @each_method
 def test_client_half_is_pure_and_can_be_stacked(method: Method) -> None:
     """Several clients at once under vmap give what each gives alone, with what they remember."""
-    assert isinstance(method, Defaults)
+    assert isinstance(method, BaseMethod)
     generator = torch.Generator().manual_seed(0)
 
     def rand(*shape: int) -> Tensor:
@@ -180,7 +188,7 @@ def test_client_half_is_pure_and_can_be_stacked(method: Method) -> None:
         step = Step(y, r, label, w, w_t, tensors, prepared.per_example, memory, class_counts=counts)
         penalty = method.penalty(step)
         model = ModelState(w, torch.zeros(0), torch.zeros(0).long())
-        training = Training(model, w, w_t, steps=3, lr=0.1, loss=0.5, effective_steps=3.0)
+        training = LocalResult(model, w, w_t, steps=3, lr=0.1, loss=0.5, effective_steps=3.0)
         finished = method.finish(training, Message({}, tensors), memory)
         scalars = sum(prepared.scalars.values(), torch.zeros(()))
         total = (torch.zeros(()) if penalty is None else penalty) + scalars

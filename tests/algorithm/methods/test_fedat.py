@@ -55,7 +55,7 @@ def test_tiers_stale_models_and_weights_by_hand() -> None:
     """Ends at 2, 4, 5: the fast tier, the fast one again, then the middle one."""
     method, state = FedAT(tiers=3), state_of(flat_model(0.0))
     known = round_of(SECONDS)
-    assert method.candidates(known, state, list(SECONDS)) == ["a", "b"]
+    assert method.eligible_clients(known, state, list(SECONDS)) == ["a", "b"]
     made, state = step(
         method, state, [update_of("a", 1, flat_model(1.0)), update_of("b", 3, flat_model(5.0))]
     )
@@ -64,11 +64,11 @@ def test_tiers_stale_models_and_weights_by_hand() -> None:
     first = (1 * 1.0 + 3 * 5.0) / 4  # the only tier that has ended is the global model
     assert state.models["model"].parameters.tolist() == [first]
     assert (sent(method, state, "a"), sent(method, state, "d")) == ([first], [0.0])
-    assert method.candidates(known, state, list(SECONDS)) == ["a", "b"]
+    assert method.eligible_clients(known, state, list(SECONDS)) == ["a", "b"]
     made, state = step(method, state, [update_of("b", 3, flat_model(6.0))])
     assert made.clock == 4.0
     assert state.models["model"].parameters.tolist() == [6.0]
-    assert method.candidates(known, state, list(SECONDS)) == ["c", "d"]
+    assert method.eligible_clients(known, state, list(SECONDS)) == ["c", "d"]
     made, state = step(method, state, [update_of("d", 2, flat_model(3.0))])
     assert made.clock == 5.0
     expected = (1 * 6.0 + 2 * 3.0) / 3  # T is 2 and 1: the slower weighs by the faster's count
@@ -86,7 +86,7 @@ def test_the_papers_weights_when_all_tiers_have_ended() -> None:
     value = {"a": 8.0, "c": 16.0, "e": 24.0}
     ends: list[float] = []
     for _ in range(8):
-        who = method.candidates(round_of(SECONDS), state, list(SECONDS))[0]
+        who = method.eligible_clients(round_of(SECONDS), state, list(SECONDS))[0]
         made, state = step(method, state, [update_of(who, 1, flat_model(value[str(who)]))])
         ends.append(made.clock or 0.0)
     assert ends == [2, 4, 5, 6, 8, 10, 10, 11]  # at 10 the faster tier is first
@@ -113,7 +113,7 @@ def test_events_come_as_in_a_plain_simulation(tiers: int) -> None:
         timeline += [(quarter, members[t]) for t in slowest if quarter % round(4 * t) == 0]
     method, state, known = FedAT(tiers=tiers), state_of(flat_model(0.0)), round_of(seconds)
     for quarter, expected in timeline[:60]:
-        chosen = method.candidates(known, state, list(seconds))
+        chosen = method.eligible_clients(known, state, list(seconds))
         assert set(chosen) == expected
         made = method.aggregate(known, [update_of(chosen[0], 1, flat_model(1.0))], state)
         assert made.clock == quarter / 4
@@ -124,13 +124,13 @@ def test_who_is_not_there_and_who_joins_later() -> None:
     method, state = FedAT(tiers=3), state_of(flat_model(0.0))
     _, state = step(method, state, [update_of("a", 1, flat_model(1.0))])
     slow = ["e", "f"]  # nobody else is there, so that their tier is the next to end
-    assert method.candidates(round_of(SECONDS), state, slow) == slow
+    assert method.eligible_clients(round_of(SECONDS), state, slow) == slow
     made, state = step(method, state, [update_of("e", 1, flat_model(1.0))])
     assert made.clock == 11.0
     made, _ = step(method, state, [update_of("a", 1, flat_model(1.0))])
     assert made.clock == 11.0  # it was to end at 4, when nobody of it was there
     joined = SECONDS | {"g": 4.0, "h": 30.0}
-    both = method.candidates(round_of(joined), state, ["g", "f"])
+    both = method.eligible_clients(round_of(joined), state, ["g", "f"])
     assert both == ["g"]  # of the middle tier, which was to end at 5
     known = round_of(joined)
     made = method.aggregate(known, [update_of("h", 1, flat_model(1.0))], state)
@@ -141,7 +141,7 @@ def test_who_is_not_there_and_who_joins_later() -> None:
 def test_clients_of_one_time_are_one_tier() -> None:
     alike = round_of(dict.fromkeys(["x", "y", "z"], 7.0))
     state = state_of(flat_model(0.0))
-    assert FedAT(tiers=3).candidates(alike, state, ["x", "y", "z"]) == ["x", "y", "z"]
+    assert FedAT(tiers=3).eligible_clients(alike, state, ["x", "y", "z"]) == ["x", "y", "z"]
 
 
 def test_the_proximal_term() -> None:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from cadis.algorithm import Aggregation, ServerRound, Training
+from cadis.algorithm import Aggregation, LocalResult, ServerRound
 from cadis.algorithm.methods import FedDyn
 from cadis.rng import generator_for
 from cadis.types import Message, ModelState, TensorState
@@ -25,7 +25,7 @@ def finish(
     method: FedDyn, trained: torch.Tensor, received: torch.Tensor, memory: TensorState
 ) -> TensorState:
     model = ModelState(trained, NOTHING, ZERO)
-    training = Training(model, trained, received, steps=1, lr=0.1, loss=0.0, effective_steps=1.0)
+    training = LocalResult(model, trained, received, steps=1, lr=0.1, loss=0.0, effective_steps=1.0)
     return method.finish(training, Message(), memory).state
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cadis.algorithm import Algorithm, Defaults, Step
+from cadis.algorithm import Algorithm, BaseMethod, Step
 from cadis.algorithm.methods import BalanceFL, FedAvg, FedLC, FedNTD, FedRS
 from cadis.algorithm.tasks import Binary
 from cadis.data import Examples
@@ -115,7 +115,7 @@ def test_balancefl_draws_all_classes_alike() -> None:
     assert sorted(everybody.tolist()) == list(range(100))
 
 
-def trained(method: Defaults, examples: Examples) -> tuple[Tensor, Tensor]:
+def trained(method: BaseMethod, examples: Examples) -> tuple[Tensor, Tensor]:
     """The rows of the classifier's weight before and after local training."""
     flat = FlatModel(small_model())
     before = flat.state()

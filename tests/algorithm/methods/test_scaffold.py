@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cadis.algorithm import ServerRound, ServerState, Step, Training
+from cadis.algorithm import LocalResult, ServerRound, ServerState, Step
 from cadis.algorithm.methods import SCAFFOLD
 from cadis.rng import generator_for
 from cadis.types import Message
@@ -30,7 +30,9 @@ def test_scaffold_by_hand() -> None:
     penalty = SCAFFOLD().penalty(step)
     assert penalty is not None
     assert penalty.item() == pytest.approx((0.5 - 0.1) * 0.4 + (-0.5 - 0.2) * 1.2)
-    training = Training(flat_model(0.4, 1.2), y, x, steps=3, lr=0.1, loss=0.0, effective_steps=3.0)
+    training = LocalResult(
+        flat_model(0.4, 1.2), y, x, steps=3, lr=0.1, loss=0.0, effective_steps=3.0
+    )
     finished = SCAFFOLD().finish(training, Message({}, {"control": c}), c_i)
     after = [0.1 - 0.5 + (1 - 0.4) / (3 * 0.1), 0.2 + 0.5 + (1 - 1.2) / (3 * 0.1)]
     assert finished.state["control"].tolist() == pytest.approx(after, abs=1e-6)

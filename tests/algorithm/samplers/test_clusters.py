@@ -22,11 +22,11 @@ def chosen(
 ) -> list[int]:
     """The places of those who take part, of clients in these clusters; -1 is never seen."""
 
-    def clusters_of(clients: Sequence[ClientId]) -> Tensor:
+    def cluster_labels(clients: Sequence[ClientId]) -> Tensor:
         return torch.tensor([labels[int(client)] for client in clients])
 
     generator = generator_for(seed, "participants", number)
-    known = SamplerRound(number, range(len(labels)), wanted, generator, clusters_of)
+    known = SamplerRound(number, range(len(labels)), wanted, generator, cluster_labels)
     return [int(client) for client in Clusters(**parameters).choose(known, {})]
 
 

@@ -23,13 +23,13 @@ def taken_part(
     rounds: int,
     clients: Sequence[ClientId],
     wanted: int,
-    clusters_of: Clusters | None = None,
+    cluster_labels: Clusters | None = None,
     num_clusters: int = 5,
     seed: int = 0,
 ) -> list[list[ClientId]]:
     """Who takes part, round by round, if everybody who is asked answers."""
     sampler, memory, found = FedCluster(num_clusters), dict[str, Tensor](), []
-    known = (clusters_of,) if clusters_of else ()
+    known = (cluster_labels,) if cluster_labels else ()
     for number in range(1, rounds + 1):
         generator = generator_for(seed, "participants", number)
         among = SamplerRound(number, clients, wanted, generator, *known)

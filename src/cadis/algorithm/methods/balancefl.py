@@ -8,13 +8,13 @@ from annotated_types import Ge
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.base_method import Defaults
-from cadis.algorithm.method import LocalView, Prepared, Step
+from cadis.algorithm.base_method import BaseMethod
+from cadis.algorithm.method import BatchExtras, ModelOutputs, Step
 from cadis.algorithm.methods.cadis import divergence_without
 
 
 @dataclass(frozen=True)
-class BalanceFL(Defaults):
+class BalanceFL(BaseMethod):
     """Draws classes evenly for its batches, and keeps what is known of missing ones.
 
     An epoch draws as many samples as there are, each class of the client with the same chance
@@ -41,9 +41,9 @@ class BalanceFL(Defaults):
         """For the logits of the received model, if there is anything to inherit."""
         return self.inheritance > 0
 
-    def prepare(self, view: LocalView) -> Prepared:
+    def prepare(self, view: ModelOutputs) -> BatchExtras:
         """The received model's logits: the same in every epoch, so computed once."""
-        return Prepared(per_example={"teacher": view.logits})
+        return BatchExtras(per_example={"teacher": view.logits})
 
     def penalty(self, step: Step) -> Tensor | None:
         """The mean divergence from the received model among the missing classes."""

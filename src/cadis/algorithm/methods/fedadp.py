@@ -12,13 +12,13 @@ from torch import Tensor
 from cadis._io import squared_distance
 from cadis.algorithm.about import About
 from cadis.algorithm.aggregation import example_weights, mean_state
-from cadis.algorithm.base_method import Defaults
+from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import ServerRound, ServerState, Weighing
 from cadis.types import ClientId, ClientUpdate, TensorState, ids_from_tensor, ids_to_tensor
 
 
 @dataclass(frozen=True)
-class FedAdp(Defaults):
+class FedAdp(BaseMethod):
     """Weights n_i exp(f(angle_i)): who moves the way of the mean update counts more.
 
     theta_i = arccos(<w_i - w_t, m> / (||w_i - w_t|| ||m||)), with m = sum of n_i / N (w_i - w_t);

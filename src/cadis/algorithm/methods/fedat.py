@@ -10,13 +10,13 @@ from torch import Tensor
 
 from cadis.algorithm.about import About
 from cadis.algorithm.aggregation import example_weights, mean_state
-from cadis.algorithm.base_method import Defaults
+from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import Aggregation, ServerRound, ServerState, Step
 from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
 
 
 @dataclass(frozen=True)
-class FedAT(Defaults):
+class FedAT(BaseMethod):
     """Tiers of equally fast clients, each at its own pace; rare updates weigh as often ones.
 
     Clients are put into tiers of equal size by the time that they take. A tier trains from the
@@ -59,7 +59,7 @@ class FedAT(Defaults):
             return None
         return self.mu / 2 * (step.parameters - step.received).square().sum(dim=-1)
 
-    def candidates(
+    def eligible_clients(
         self, server_round: ServerRound, state: ServerState, clients: Sequence[ClientId]
     ) -> Sequence[ClientId]:
         """The members of the tier that ends next; of two at once, of the faster one."""

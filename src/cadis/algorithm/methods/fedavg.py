@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from cadis.algorithm.about import About
-from cadis.algorithm.base_method import Defaults
+from cadis.algorithm.base_method import BaseMethod
 
 
 @dataclass(frozen=True)
-class FedAvg(Defaults):
+class FedAvg(BaseMethod):
     """Plain local SGD; weights n_i / N over the participants. The defaults are just that."""
 
     name: ClassVar[str] = "fedavg"

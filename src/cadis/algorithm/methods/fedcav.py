@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.base_method import Defaults, weighted_models
+from cadis.algorithm.base_method import BaseMethod, weighted_models
 from cadis.algorithm.method import (
     Aggregation,
-    LocalView,
-    Prepared,
+    BatchExtras,
+    ModelOutputs,
     ServerRound,
     ServerState,
     Weighing,
@@ -21,7 +21,7 @@ from cadis.types import ClientUpdate, ModelState, TensorState
 
 
 @dataclass(frozen=True)
-class FedCav(Defaults):
+class FedCav(BaseMethod):
     """Weights by the softmax of the received model's loss on the client's own data.
 
     A loss above the mean of the round counts as the mean, so that nobody gains by saying more.
@@ -53,9 +53,9 @@ class FedCav(Defaults):
         """A view of the data is needed for the loss of the received model."""
         return True
 
-    def prepare(self, view: LocalView) -> Prepared:
+    def prepare(self, view: ModelOutputs) -> BatchExtras:
         """The loss of the received model on the client's own training data."""
-        return Prepared(scalars={"received_loss": view.loss})
+        return BatchExtras(scalars={"received_loss": view.loss})
 
     def weigh(
         self,

@@ -11,20 +11,20 @@ from torch import Tensor
 from cadis._io import in_chunks
 from cadis.algorithm.about import About
 from cadis.algorithm.aggregation import mean_state
-from cadis.algorithm.base_method import Defaults
+from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import (
     Aggregation,
     ClientOutput,
+    LocalResult,
     ServerRound,
     ServerState,
     Step,
-    Training,
 )
 from cadis.types import ClientUpdate, Message, ModelState, TensorState
 
 
 @dataclass(frozen=True)
-class FedDyn(Defaults):
+class FedDyn(BaseMethod):
     """Local loss L - <g_i, w> + alpha / 2 * ||w - w_t||^2, corrected means on the server.
 
     The client remembers g_i <- g_i - alpha (w_i - w_t); the server remembers
@@ -53,7 +53,7 @@ class FedDyn(Defaults):
 
     def finish(
         self,
-        training: Training,
+        training: LocalResult,
         received: Message,  # noqa: ARG002
         memory: TensorState,
     ) -> ClientOutput:

@@ -9,13 +9,13 @@ from annotated_types import Ge
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.base_method import Defaults
-from cadis.algorithm.method import LocalView, Prepared, ServerRound, ServerState, Weighing
+from cadis.algorithm.base_method import BaseMethod
+from cadis.algorithm.method import BatchExtras, ModelOutputs, ServerRound, ServerState, Weighing
 from cadis.types import ClientId, ClientUpdate, TensorState, ids_from_tensor, ids_to_tensor
 
 
 @dataclass(frozen=True)
-class FedFA(Defaults):
+class FedFA(BaseMethod):
     """Weights alpha * A_i + beta * F_i: clients that the global model serves badly count more.
 
     A_i = -log2(acc_i / sum acc), with the received model's accuracy on the client's own data;
@@ -42,9 +42,9 @@ class FedFA(Defaults):
         """A view of the data is needed for the accuracy of the received model."""
         return True
 
-    def prepare(self, view: LocalView) -> Prepared:
+    def prepare(self, view: ModelOutputs) -> BatchExtras:
         """Accuracy of the received model on the client's own training data."""
-        return Prepared(scalars={"received_accuracy": view.correct.float().mean()})
+        return BatchExtras(scalars={"received_accuracy": view.correct.float().mean()})
 
     def weigh(
         self,

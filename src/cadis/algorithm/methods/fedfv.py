@@ -11,8 +11,8 @@ from torch import Tensor
 
 from cadis.algorithm.about import About
 from cadis.algorithm.aggregation import mean_state
-from cadis.algorithm.base_method import Defaults
-from cadis.algorithm.method import Aggregation, LocalView, Prepared, ServerRound, ServerState
+from cadis.algorithm.base_method import BaseMethod
+from cadis.algorithm.method import Aggregation, BatchExtras, ModelOutputs, ServerRound, ServerState
 from cadis.types import (
     ClientId,
     ClientUpdate,
@@ -30,7 +30,7 @@ _NOTHING = 1e-12
 
 
 @dataclass(frozen=True)
-class FedFV(Defaults):
+class FedFV(BaseMethod):
     """Takes conflicts out of the updates, g_i . g_j < 0, before it averages them.
 
     Internal conflicts: every update but those of the share alpha of clients with the highest
@@ -68,9 +68,9 @@ class FedFV(Defaults):
         """A view of the data is needed for the loss of the received model."""
         return True
 
-    def prepare(self, view: LocalView) -> Prepared:
+    def prepare(self, view: ModelOutputs) -> BatchExtras:
         """The loss of the received model on the client's own training data."""
-        return Prepared(scalars={"received_loss": view.loss})
+        return BatchExtras(scalars={"received_loss": view.loss})
 
     def aggregate(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState

@@ -8,12 +8,12 @@ from annotated_types import Ge
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.base_method import Defaults
+from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import Step
 
 
 @dataclass(frozen=True)
-class FedLC(Defaults):
+class FedLC(BaseMethod):
     """Takes the loss of logits that are lower for classes that the client has few samples of.
 
     The cross-entropy is that of f_c - tau * n_c^(-1/4), with n_c samples of class c (Eq. 8 of the

@@ -10,13 +10,13 @@ from torch import Tensor
 from cadis._io import in_chunks
 from cadis.algorithm.about import About
 from cadis.algorithm.aggregation import example_weights
-from cadis.algorithm.base_method import Defaults, weighted_models
-from cadis.algorithm.method import Aggregation, ClientOutput, ServerRound, ServerState, Training
+from cadis.algorithm.base_method import BaseMethod, weighted_models
+from cadis.algorithm.method import Aggregation, ClientOutput, LocalResult, ServerRound, ServerState
 from cadis.types import ClientUpdate, Message, TensorState
 
 
 @dataclass(frozen=True)
-class FedNova(Defaults):
+class FedNova(BaseMethod):
     """Averages updates by step, so that who takes more steps does not pull the model its way.
 
     With p_i = n_i / N and tau_i effective local steps, w <- w_t + tau * sum_i p_i (w_i - w_t) /
@@ -38,7 +38,7 @@ class FedNova(Defaults):
 
     def finish(
         self,
-        training: Training,
+        training: LocalResult,
         received: Message,  # noqa: ARG002
         memory: TensorState,
     ) -> ClientOutput:

@@ -7,13 +7,13 @@ from annotated_types import Ge
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.base_method import Defaults
-from cadis.algorithm.method import LocalView, Prepared, Step
+from cadis.algorithm.base_method import BaseMethod
+from cadis.algorithm.method import BatchExtras, ModelOutputs, Step
 from cadis.algorithm.methods.cadis import not_true_loss
 
 
 @dataclass(frozen=True)
-class FedNTD(Defaults):
+class FedNTD(BaseMethod):
     """Distils what the received model holds of the classes that are not a sample's own.
 
     Adds beta * KL(q || p) to the loss, where q and p are the softmax of the received and of the
@@ -34,9 +34,9 @@ class FedNTD(Defaults):
         """For the logits of the received model, if there is anything to distil."""
         return self.beta > 0
 
-    def prepare(self, view: LocalView) -> Prepared:
+    def prepare(self, view: ModelOutputs) -> BatchExtras:
         """The received model's logits: the same in every epoch, so computed once."""
-        return Prepared(per_example={"teacher": view.logits})
+        return BatchExtras(per_example={"teacher": view.logits})
 
     def penalty(self, step: Step) -> Tensor | None:
         """Beta times the mean divergence of the batch."""

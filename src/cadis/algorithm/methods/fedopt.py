@@ -9,48 +9,48 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from cadis.algorithm.about import About
-from cadis.algorithm.base_method import Defaults
+from cadis.algorithm.base_method import BaseMethod
 
 
 @dataclass(frozen=True)
-class FedAvgM(Defaults):
+class FedAvgM(BaseMethod):
     """FedAvg whose server steps with momentum: the server optimiser `momentum`."""
 
     name: ClassVar[str] = "fedavgm"
-    goes_with: ClassVar[Mapping[str, str]] = {"server_optimizer": "momentum"}
+    default_parts: ClassVar[Mapping[str, str]] = {"server_optimizer": "momentum"}
     about: ClassVar[About] = About(
         kind="server optimiser", paper="Hsu, Qi and Brown, 2019", server_memory="a velocity"
     )
 
 
 @dataclass(frozen=True)
-class FedAdam(Defaults):
+class FedAdam(BaseMethod):
     """FedAvg whose server steps by Adam: the server optimiser `adam`."""
 
     name: ClassVar[str] = "fedadam"
-    goes_with: ClassVar[Mapping[str, str]] = {"server_optimizer": "adam"}
+    default_parts: ClassVar[Mapping[str, str]] = {"server_optimizer": "adam"}
     about: ClassVar[About] = About(
         kind="server optimiser", paper="Reddi et al., 2021", server_memory="two moments"
     )
 
 
 @dataclass(frozen=True)
-class FedYogi(Defaults):
+class FedYogi(BaseMethod):
     """FedAvg whose server steps by Yogi: the server optimiser `yogi`."""
 
     name: ClassVar[str] = "fedyogi"
-    goes_with: ClassVar[Mapping[str, str]] = {"server_optimizer": "yogi"}
+    default_parts: ClassVar[Mapping[str, str]] = {"server_optimizer": "yogi"}
     about: ClassVar[About] = About(
         kind="server optimiser", paper="Reddi et al., 2021", server_memory="two moments"
     )
 
 
 @dataclass(frozen=True)
-class FedAdagrad(Defaults):
+class FedAdagrad(BaseMethod):
     """FedAvg whose server steps by Adagrad: the server optimiser `adagrad`."""
 
     name: ClassVar[str] = "fedadagrad"
-    goes_with: ClassVar[Mapping[str, str]] = {"server_optimizer": "adagrad"}
+    default_parts: ClassVar[Mapping[str, str]] = {"server_optimizer": "adagrad"}
     about: ClassVar[About] = About(
         kind="server optimiser", paper="Reddi et al., 2021", server_memory="two moments"
     )

@@ -7,12 +7,12 @@ from annotated_types import Ge
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.base_method import Defaults
+from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import Step
 
 
 @dataclass(frozen=True)
-class FedProx(Defaults):
+class FedProx(BaseMethod):
     """Adds mu / 2 * ||w - w_t||^2 to the local loss; weights as FedAvg.
 
     Attributes:

@@ -7,12 +7,12 @@ from annotated_types import Ge, Le
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.base_method import Defaults
+from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import Step
 
 
 @dataclass(frozen=True)
-class FedRS(Defaults):
+class FedRS(BaseMethod):
     """Takes the loss of logits that are scaled down for classes that the client does not have.
 
     The logits of missing classes are multiplied by alpha (Eq. 6 of the paper), so that their rows

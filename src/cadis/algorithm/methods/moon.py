@@ -8,13 +8,20 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cadis.algorithm.about import About
-from cadis.algorithm.base_method import Defaults
-from cadis.algorithm.method import ClientOutput, LocalClient, LocalView, Prepared, Step, Training
+from cadis.algorithm.base_method import BaseMethod
+from cadis.algorithm.method import (
+    BatchExtras,
+    ClientOutput,
+    LocalClient,
+    LocalResult,
+    ModelOutputs,
+    Step,
+)
 from cadis.types import Message, ModelState, TensorState
 
 
 @dataclass(frozen=True)
-class MOON(Defaults):
+class MOON(BaseMethod):
     """Draws representations to those of the global model, away from the client's last ones.
 
     With the representations z of the local model, z_glob of the received one and z_prev of the one
@@ -42,16 +49,16 @@ class MOON(Defaults):
 
     def local(self, client: LocalClient) -> ClientOutput:
         """Look at the data with both models, then train."""
-        model, prepared = client.received.model, Prepared()
+        model, prepared = client.received.model, BatchExtras()
         if self.mu and client.memory:
             previous = ModelState(**client.memory)
             views = {"previous": client.view(previous), "received": client.view(model)}
-            prepared = Prepared({name: view.representation for name, view in views.items()})
+            prepared = BatchExtras({name: view.representation for name, view in views.items()})
         return self.collect_output(client, prepared, client.train(model, self.penalty, prepared))
 
-    def prepare(self, view: LocalView) -> Prepared:
+    def prepare(self, view: ModelOutputs) -> BatchExtras:
         """What the received model makes of the data."""
-        return Prepared({"received": view.representation})
+        return BatchExtras({"received": view.representation})
 
     def penalty(self, step: Step) -> Tensor | None:
         """The contrastive term, mu * log(1 + exp(s_prev - s_glob)), averaged over the batch."""
@@ -65,7 +72,7 @@ class MOON(Defaults):
 
     def finish(
         self,
-        training: Training,
+        training: LocalResult,
         received: Message,  # noqa: ARG002
         memory: TensorState,
     ) -> ClientOutput:

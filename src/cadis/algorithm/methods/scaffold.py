@@ -8,13 +8,20 @@ import torch
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.base_method import Defaults
-from cadis.algorithm.method import ClientOutput, ServerRound, ServerState, Step, Training, Weighing
+from cadis.algorithm.base_method import BaseMethod
+from cadis.algorithm.method import (
+    ClientOutput,
+    LocalResult,
+    ServerRound,
+    ServerState,
+    Step,
+    Weighing,
+)
 from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
 
 
 @dataclass(frozen=True)
-class SCAFFOLD(Defaults):
+class SCAFFOLD(BaseMethod):
     """Steps corrected by control variates: what everybody's gradient is, less the client's own.
 
     Local steps are y <- y - eta (g(y) - c_i + c); the server keeps c, every client its own c_i.
@@ -51,7 +58,7 @@ class SCAFFOLD(Defaults):
         own = step.memory.get("control", torch.zeros_like(step.received))
         return ((step.tensors["control"] - own) * step.parameters).sum(dim=-1)
 
-    def finish(self, training: Training, received: Message, memory: TensorState) -> ClientOutput:
+    def finish(self, training: LocalResult, received: Message, memory: TensorState) -> ClientOutput:
         """c_i <- c_i - c + (x - y_i) / (K eta)."""
         before = memory.get("control", torch.zeros_like(training.received))
         path = training.effective_steps * training.lr

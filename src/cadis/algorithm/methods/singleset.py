@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from cadis.algorithm.about import About
-from cadis.algorithm.base_method import Defaults
+from cadis.algorithm.base_method import BaseMethod
 
 
 @dataclass(frozen=True)
-class SingleSet(Defaults):
+class SingleSet(BaseMethod):
     """A federation of one client who holds everybody's data; its update is the new model."""
 
     name: ClassVar[str] = "singleset"

@@ -38,7 +38,7 @@ class Clusters(BaseSampler):
     ) -> Sequence[ClientId]:
         """Deal the seats."""
         clients, wanted = server_round.available, server_round.wanted
-        labels = server_round.clusters_of(clients)
+        labels = server_round.cluster_labels(clients)
         order = torch.randperm(len(clients), generator=server_round.generator)
         unseen = order[labels[order] < 0][: self._seats(server_round, labels)]
         known = order[labels[order] >= 0]

@@ -57,7 +57,7 @@ class FedCluster(BaseSampler):
 
     def _labels(self, server_round: SamplerRound) -> Tensor:
         """The cluster of each client that is there, numbered from 0 without gaps, (n,)."""
-        labels = server_round.clusters_of(server_round.available)
+        labels = server_round.cluster_labels(server_round.available)
         if (labels < 0).all():
             labels = client_keys(server_round.available) % self.num_clusters
         own: Tensor = labels.unique(return_inverse=True)[1]

@@ -23,15 +23,15 @@ class SamplerRound:
         available: the clients that are there, always in the same order.
         wanted: k, how many are to take part; no more than there are.
         generator: the round's source of randomness.
-        clusters_of: tells the cluster of each of some clients as the method knows it, -1 if it was
-            never seen, (n,); everybody is unknown to a method that finds no clusters.
+        cluster_labels: returns the cluster of each of some clients as the method knows it, -1 if it
+            was never seen, (n,); everybody is unknown to a method that finds no clusters.
     """
 
     number: int
     available: Sequence[ClientId]
     wanted: int
     generator: torch.Generator
-    clusters_of: Callable[[Sequence[ClientId]], Tensor] = _nobody_known
+    cluster_labels: Callable[[Sequence[ClientId]], Tensor] = _nobody_known
 
 
 @dataclass(frozen=True)

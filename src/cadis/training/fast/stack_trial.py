@@ -7,7 +7,7 @@ from math import isclose
 import torch
 from torch import nn
 
-from cadis.algorithm import Algorithm, ClientOutput, Defaults, ServerRound
+from cadis.algorithm import Algorithm, BaseMethod, ClientOutput, ServerRound
 from cadis.data import Examples
 from cadis.models import FlatModel, channels_last
 from cadis.rng import generator_for
@@ -30,7 +30,7 @@ def may_stack(model: FlatModel, algorithm: Algorithm, settings: LocalSettings) -
     that are small enough gain nothing from half precision, so it is taken as a wish to know of it.
     """
     local: object = type(algorithm.method).local
-    usual = local is Defaults.local and settings.precision == "float32"
+    usual = local is BaseMethod.local and settings.precision == "float32"
     return usual and stacks(model)
 
 

@@ -13,7 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cadis.algorithm import ClientOutput, Defaults, LocalView, Penalty, Prepared, Step, Training
+from cadis.algorithm import (
+    BaseMethod,
+    BatchExtras,
+    ClientOutput,
+    LocalResult,
+    ModelOutputs,
+    Penalty,
+    Step,
+)
 from cadis.algorithm.tasks import Task
 from cadis.data import Examples, Scaling, joined
 from cadis.training.fast.closed_forms import representation_gradient, takes_stacks
@@ -59,8 +67,8 @@ def replies_together(clients: Sequence[Client], models: StackedModel) -> list[Cl
         models: where to train.
     """
     method = clients[0].algorithm.method
-    assert isinstance(method, Defaults)
-    prepared = [Prepared()] * len(clients)
+    assert isinstance(method, BaseMethod)
+    prepared = [BatchExtras()] * len(clients)
     if method.needs_view:
         prepared = [method.prepare(view) for view in _views(clients)]
     trainings = train_together(clients, models, method, prepared)
@@ -68,7 +76,7 @@ def replies_together(clients: Sequence[Client], models: StackedModel) -> list[Cl
     return [method.collect_output(*parts) for parts in each]
 
 
-def _views(clients: Sequence[Client]) -> Iterator[LocalView]:
+def _views(clients: Sequence[Client]) -> Iterator[ModelOutputs]:
     """What each received model makes of its client's data; one model sees everybody's at once."""
     first, model = clients[0], clients[0].received.model
     places = {client.received.model.parameters.data_ptr() for client in clients}
@@ -83,7 +91,7 @@ def _views(clients: Sequence[Client]) -> Iterator[LocalView]:
     split = [tensor.split(sizes) for tensor in rows]
     for logits, representation, labels, correct in zip(*split, strict=True):
         loss = mean_loss(task, logits, labels)
-        yield LocalView(logits, representation, labels, correct, loss)
+        yield ModelOutputs(logits, representation, labels, correct, loss)
 
 
 @dataclass(frozen=True)
@@ -231,9 +239,9 @@ def _rows_and_weights(sizes: Tensor) -> tuple[Tensor, Tensor]:
 def train_together(
     clients: Sequence[Client],
     models: StackedModel,
-    method: Defaults,
-    prepared: Sequence[Prepared],
-) -> list[Training]:
+    method: BaseMethod,
+    prepared: Sequence[BatchExtras],
+) -> list[LocalResult]:
     """Train a copy of its received model on each client's data; trainings in the clients' order."""
     order = sorted(range(len(clients)), key=lambda place: -len(clients[place].examples))
     run = _Run([clients[p] for p in order], models, method, [prepared[p] for p in order])
@@ -248,14 +256,14 @@ class _Run:
         self,
         clients: Sequence[Client],
         models: StackedModel,
-        method: Defaults,
-        prepared: Sequence[Prepared],
+        method: BaseMethod,
+        prepared: Sequence[BatchExtras],
     ) -> None:
         first = clients[0]
         self.clients, self.models, self.method = clients, models, method
         self.gradient = representation_gradient(method)
         self.penalty: _StackedPenalty | None = None
-        penalty = unless_default(method.penalty, Defaults.penalty)
+        penalty = unless_default(method.penalty, BaseMethod.penalty)
         if penalty is not None and self.gradient is None:
             self.penalty = _StackedPenalty(penalty, takes_stacks(method))
         self.task: Task = first.algorithm.task
@@ -265,7 +273,7 @@ class _Run:
             row.copy_(client.received.model.parameters)
             torch.randint(2**62, (), generator=client.generator)  # what seeds dropout, one by one
         self.start = models.memory[: len(clients)].clone()  # (m, P)
-        self.calibrate = unless_default(method.calibrate, Defaults.calibrate)
+        self.calibrate = unless_default(method.calibrate, BaseMethod.calibrate)
         self.epochs = [
             c.epochs(own, method.epoch_order) for c, own in zip(clients, prepared, strict=True)
         ]
@@ -275,7 +283,7 @@ class _Run:
         self.memories: list[dict[str, Tensor]] = [{} for _ in clients]
         self.losses = torch.zeros(len(clients))
 
-    def train(self) -> list[Training]:
+    def train(self) -> list[LocalResult]:
         """Take all steps."""
         settings = self.clients[0].settings
         lr = self.lr if self.optimizer.is_plain else None
@@ -355,7 +363,7 @@ class _Run:
         for row, slope, memory in zip(parameters, gradient, self.memories, strict=False):
             take_step(self.optimizer, row, slope, self.lr, memory)
 
-    def _training(self, place: int, client: Client) -> Training:
+    def _training(self, place: int, client: Client) -> LocalResult:
         settings, parameters = client.settings, self.models.memory[place].clone()
         steps = settings.epochs * len(batch_sizes(len(client.examples), settings.batch_size))
         model = replace(client.received.model, parameters=parameters)
@@ -363,7 +371,7 @@ class _Run:
             float(self.losses[place]) / steps,
             effective_steps(self.optimizer, steps, self.lr),
         )
-        return Training(model, parameters, self.start[place], steps, self.lr, loss, reach)
+        return LocalResult(model, parameters, self.start[place], steps, self.lr, loss, reach)
 
 
 def _sum(*gradients: Tensor | None) -> Tensor | None:

@@ -12,7 +12,7 @@ from scipy.spatial.distance import squareform
 from torch import Tensor
 
 from cadis.algorithm import unit
-from cadis.algorithm.methods.cadis import Cut, contrast_cut, found_clusters, join
+from cadis.algorithm.methods.cadis import Cut, average_linkage, contrast_cut, found_clusters
 from cadis.algorithm.methods.cadis.auto_clusters import repeatability
 from cadis.rng import generator_for
 from cadis.store import agreement
@@ -43,7 +43,7 @@ def test_joining_is_average_linkage(number: int, cut: float, seed: int) -> None:
     """Against scipy, which joins one pair at a time."""
     vectors = unit(torch.randn(number, 4, generator=generator_for(seed), dtype=torch.float64))
     similarity = (vectors @ vectors.T).clamp(-1, 1).fill_diagonal_(1)
-    found = join(similarity, cut)
+    found = average_linkage(similarity, cut)
     distances = squareform((1 - similarity).numpy(), checks=False)
     tree = linkage(distances, "average")
     if np.abs(tree[:, 2] - (1 - cut)).min() < 1e-9:
@@ -54,10 +54,10 @@ def test_joining_is_average_linkage(number: int, cut: float, seed: int) -> None:
 
 
 def test_everybody_alike_is_joined_at_once_and_nobody_below_the_cut() -> None:
-    assert join(torch.ones(6, 6), 0.9).tolist() == [0] * 6
-    assert join(torch.eye(4), 0.1).tolist() == [0, 1, 2, 3]
-    assert join(torch.full((3, 3), -0.4).fill_diagonal_(1), -1).tolist() == [0, 0, 0]
-    assert join(torch.zeros(0, 0), 0.5).tolist() == []
+    assert average_linkage(torch.ones(6, 6), 0.9).tolist() == [0] * 6
+    assert average_linkage(torch.eye(4), 0.1).tolist() == [0, 1, 2, 3]
+    assert average_linkage(torch.full((3, 3), -0.4).fill_diagonal_(1), -1).tolist() == [0, 0, 0]
+    assert average_linkage(torch.zeros(0, 0), 0.5).tolist() == []
 
 
 def test_repeatability_is_the_mean_cosine_between_rounds() -> None:

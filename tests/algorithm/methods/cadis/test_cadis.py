@@ -67,12 +67,12 @@ def test_those_who_never_met_are_compared() -> None:
     for number, some in enumerate((SEVEN_AND_THREE[:5], SEVEN_AND_THREE[4:]), 1):
         made = method.aggregate(server_round(number), some, state)
         state = replace(state, memory=made.memory)
-    clusters = method.clusters_of(server_round(3), state, [*range(10), "stranger"])
+    clusters = method.cluster_labels(server_round(3), state, [*range(10), "stranger"])
     assert clusters.tolist() == [0] * 7 + [1] * 3 + [-1]
 
 
 def test_where_nobody_was_seen_nobody_is_known() -> None:
-    assert CADIS().clusters_of(server_round(), start(), [1, 2]).tolist() == [-1, -1]
+    assert CADIS().cluster_labels(server_round(), start(), [1, 2]).tolist() == [-1, -1]
     assert CADIS().finds_clusters
 
 
@@ -100,12 +100,12 @@ def test_true_clusters_and_none() -> None:
     assert (
         oracle.aggregate(told, SEVEN_AND_THREE, start()).report["clusters"].tolist() == [0, 1] * 5
     )
-    assert oracle.clusters_of(told, start(), [3, 4]).tolist() == [1, 0]
+    assert oracle.cluster_labels(told, start(), [3, 4]).tolist() == [1, 0]
     alone = CADIS(clusters="none")
     made = alone.aggregate(server_round(), SEVEN_AND_THREE, start())
     assert made.weights.tolist() == pytest.approx([0.1] * 10)
     after = replace(start(), memory=made.memory)
-    assert alone.clusters_of(server_round(2), after, [0, 9, 99]).tolist() == [0, 0, -1]
+    assert alone.cluster_labels(server_round(2), after, [0, 9, 99]).tolist() == [0, 0, -1]
 
 
 def test_a_head_of_one_output_tells_two_classes() -> None:
@@ -136,10 +136,10 @@ def test_signatures_and_cuts_go_together(signature: str, threshold: str | float)
 def test_a_scope_of_the_whole_federation_tells_its_clusters_to_samplers() -> None:
     method = CADIS(signature="head", scope="federation", threshold=0.7)
     assert method.finds_clusters
-    assert method.clusters_of(server_round(), start(), [0]).tolist() == [-1]
+    assert method.cluster_labels(server_round(), start(), [0]).tolist() == [-1]
     made = method.aggregate(server_round(), SEVEN_AND_THREE, start())
     known = replace(start(), memory=made.memory)
-    assert method.clusters_of(server_round(2), known, [9, 0, 1, 77]).tolist() == [1, 0, 0, -1]
+    assert method.cluster_labels(server_round(2), known, [9, 0, 1, 77]).tolist() == [1, 0, 0, -1]
 
 
 def test_absent_clusters_by_hand() -> None:

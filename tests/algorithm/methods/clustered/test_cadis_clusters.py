@@ -51,14 +51,14 @@ def test_it_finds_the_clusters(tmp_path: Path) -> None:
     results = run(spread_out(), method, tmp_path, 14)
     state = results[-1].state.server
     assert list(state.models) == ["model", "cluster-0", "cluster-1", "cluster-2"]
-    used = [method.model_of(client, state) for client in range(9)]
+    used = [method.model_name_for(client, state) for client in range(9)]
     assert len({used[0], used[4], used[7]}) == 3
     assert used == [used[0]] * 4 + [used[4]] * 3 + [used[7]] * 2
     told = ServerRound(15, (), 9, generator_for(0))
-    labels = method.clusters_of(told, state, [0, 4, 7, "a stranger"])
+    labels = method.cluster_labels(told, state, [0, 4, 7, "a stranger"])
     assert [f"cluster-{label}" for label in labels[:3].tolist()] == [used[0], used[4], used[7]]
     assert labels[3] == -1
-    assert method.model_of("a stranger", state) == "model"
+    assert method.model_name_for("a stranger", state) == "model"
     assert results[-1].record.client_accuracy == pytest.approx([1.0] * 9)
 
 

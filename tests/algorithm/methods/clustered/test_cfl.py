@@ -36,7 +36,7 @@ def one_round(method: CFL, state: ServerState, moved: dict[int, list[float]]) ->
     """A round in which clients move the model that they use by so much."""
     updates = []
     for client, change in moved.items():
-        name = method.model_of(client, state)
+        name = method.model_name_for(client, state)
         trained = flat_model(*(state.models[name].parameters + torch.tensor(change)).tolist())
         updates.append(ClientUpdate(client, 10, Message({name: trained})))
     return method.aggregate(ServerRound(1, (), 9, generator_for(0)), updates, state)
@@ -107,7 +107,7 @@ def split_federation() -> tuple[CFL, ServerState]:
 def test_a_split_by_hand() -> None:
     method, state = split_federation()
     assert list(state.models) == ["model", "cluster-1", "cluster-2"]
-    assert [method.model_of(n, state) for n in range(5)] == [
+    assert [method.model_name_for(n, state) for n in range(5)] == [
         "cluster-1",
         "cluster-1",
         "cluster-2",
@@ -119,7 +119,7 @@ def test_a_split_by_hand() -> None:
         expected = [right * 2.0, 1 + 0.1 / 2]  # each side has averaged its own updates
         assert state.models[name].parameters.tolist() == pytest.approx(expected)
     told = ServerRound(3, (), 9, generator_for(0))
-    assert method.clusters_of(told, state, [0, 2, 4, "a stranger"]).tolist() == [1, 2, -1, -1]
+    assert method.cluster_labels(told, state, [0, 2, 4, "a stranger"]).tolist() == [1, 2, -1, -1]
 
 
 def test_who_was_absent_goes_down_the_tree() -> None:
@@ -131,8 +131,8 @@ def test_who_was_absent_goes_down_the_tree() -> None:
     assert made.weights.tolist() == [0, 0]
     assert made.report["clusters"].tolist() == [2, 1]
     state = following(state, made)
-    assert method.model_of(4, state) == "cluster-2"
-    assert method.model_of(5, state) == "cluster-1"
+    assert method.model_name_for(4, state) == "cluster-2"
+    assert method.model_name_for(5, state) == "cluster-1"
     assert all(torch.equal(state.models[name].parameters, before[name]) for name in before)
 
 
@@ -145,7 +145,7 @@ def test_a_split_takes_in_those_absent_who_have_met_everybody() -> None:
     state = following(state, one_round(method, state, {4: [0.0, 0.9], 5: [0.0, -0.9]}))
     changes = {0: [2.0, 0.0], 1: [2.0, 0.0], 2: [-2.0, 0.0], 3: [-2.0, 0.0]}
     state = following(state, one_round(method, state, changes))
-    used = [method.model_of(n, state) for n in range(6)]
+    used = [method.model_name_for(n, state) for n in range(6)]
     assert used == [*["cluster-1"] * 2, *["cluster-2"] * 2, "cluster-1", "model"]
 
 
@@ -203,7 +203,7 @@ def run_contradicting(folder: Path, rounds: int, workers: int = 1) -> list[Round
 def test_it_finds_the_clusters(tmp_path: Path) -> None:
     one, two = (run_contradicting(tmp_path, 20, workers) for workers in (1, 2))
     state = one[-1].state.server
-    used = [CFL().model_of(client, state) for client in range(6)]
+    used = [CFL().model_name_for(client, state) for client in range(6)]
     assert used[0] == used[2] == used[3] == used[5] != used[1] == used[4]
     for first, second in zip(models_after(one[-1]), models_after(two[-1]), strict=True):
         assert same(first.parameters, second.parameters)

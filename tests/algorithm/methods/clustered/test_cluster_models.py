@@ -8,7 +8,7 @@ import torch
 from cadis.algorithm import Algorithm, Method, ServerState, example_weights, mean_state
 from cadis.algorithm.methods import FLHC, CADISClusters
 from cadis.algorithm.methods.clustered.cluster_models import (
-    Latest,
+    PerClientTable,
     aggregate_by_cluster,
     assigned_labels,
     assigned_model,
@@ -20,24 +20,24 @@ from support import flat_model, planted, small_model, small_settings, update_of
 
 
 def test_the_latest_value_of_each_client() -> None:
-    first = Latest().put([7, "site", 3], torch.tensor([1, 2, 3]))
+    first = PerClientTable().put([7, "site", 3], torch.tensor([1, 2, 3]))
     second = first.put([3, 5], torch.tensor([30, 50]))
     assert second.labels([3, 5, 7, "site", "nobody", 4]).tolist() == [30, 50, 1, 2, -1, -1]
     assert first.labels([3, 5]).tolist() == [3, -1]  # it is as it was
-    again = Latest.from_tensors(second.to_tensors("x"), "x")
+    again = PerClientTable.from_tensors(second.to_tensors("x"), "x")
     assert again.labels([3, 5, 7]).tolist() == [30, 50, 1]
-    assert Latest.from_tensors({}, "x").labels([1]).tolist() == [-1]
+    assert PerClientTable.from_tensors({}, "x").labels([1]).tolist() == [-1]
 
 
 def test_rows_are_kept_as_well_as_numbers() -> None:
-    rows = Latest().put([2, 1], torch.tensor([[2.0, 2.0], [1.0, 1.0]]))
+    rows = PerClientTable().put([2, 1], torch.tensor([[2.0, 2.0], [1.0, 1.0]]))
     rows = rows.put([2], torch.tensor([[5.0, 6.0]]))
     assert rows.keys.tolist() == [1, 2]
     assert rows.values.tolist() == [[1, 1], [5, 6]]
 
 
 def test_everybody_uses_the_common_model_until_assigned() -> None:
-    memory = Latest().put([4], torch.tensor([2])).to_tensors("assigned")
+    memory = PerClientTable().put([4], torch.tensor([2])).to_tensors("assigned")
     assert assigned_labels([4, 5], memory).tolist() == [2, -1]
     assert assigned_model(4, memory) == "cluster-2"
     assert assigned_model(5, memory) == "model"
@@ -67,7 +67,7 @@ def test_one_model_is_averaged_as_fedavg_does() -> None:
 def test_a_newcomer_is_assigned_and_not_averaged() -> None:
     memory = {
         "centres": torch.tensor([[1.0, 0.0], [0.0, 1.0]]),
-        **Latest().put([0], torch.tensor([0])).to_tensors("assigned"),
+        **PerClientTable().put([0], torch.tensor([0])).to_tensors("assigned"),
     }
     models = {name: flat_model(0.0) for name in ("model", "cluster-0", "cluster-1")}
     updates = [update_of(1, 5, flat_model(9.0))]

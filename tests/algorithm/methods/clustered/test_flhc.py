@@ -7,7 +7,7 @@ import torch
 
 from cadis.algorithm import Algorithm, ServerRound, ServerState
 from cadis.algorithm.methods import FLHC, FedAvg
-from cadis.algorithm.methods.clustered.cluster_models import Latest
+from cadis.algorithm.methods.clustered.cluster_models import PerClientTable
 from cadis.algorithm.methods.clustered.flhc import clusters_of_heads
 from cadis.engine import Engine
 from cadis.rng import generator_for
@@ -28,7 +28,7 @@ from support import (
 def test_clusters_by_hand() -> None:
     """0 and 2 are at a distance of 0.2; 1 is at 1 and 0.4 from them, 0.7 on the average."""
     updates = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6]])
-    known = Latest().put([0, 1, 2], updates)
+    known = PerClientTable().put([0, 1, 2], updates)
     for distance, labels in ((0.1, [0, 1, 2]), (0.3, [0, 1, 0]), (0.75, [0, 0, 0])):
         found, centres = clusters_of_heads(known, distance)
         assert found.labels([0, 1, 2]).tolist() == labels
@@ -41,7 +41,7 @@ def test_of_very_many_clients_some_are_clustered_and_all_are_assigned() -> None:
     angles = torch.linspace(0, 0.2, 1500)
     one = torch.stack([angles.cos(), angles.sin()], dim=1)
     updates = torch.cat([one, one.flip(1) * torch.tensor([-1.0, 1.0])])
-    found, centres = clusters_of_heads(Latest().put(range(3000), updates), 0.5)
+    found, centres = clusters_of_heads(PerClientTable().put(range(3000), updates), 0.5)
     assert len(centres) == 2
     assert found.labels(range(1500)).unique().tolist() == [0]
     assert found.labels(range(1500, 3000)).unique().tolist() == [1]
@@ -64,7 +64,7 @@ def test_the_latest_update_of_each_client_counts() -> None:
         told = ServerRound(number, head, 3, generator_for(0), num_outputs=1)
         made = method.aggregate(told, updates, state)
         state = ServerState({**state.models, **made.models}, made.memory)
-    assert [method.model_of(n, state) for n in (0, 1, 2, 3)] == [
+    assert [method.model_name_for(n, state) for n in (0, 1, 2, 3)] == [
         "cluster-0",
         "cluster-1",
         "cluster-0",
@@ -95,7 +95,7 @@ def test_it_finds_the_clusters(warmup: int, tmp_path: Path) -> None:
     results = run_planted(tmp_path, method, 12)
     assert [len(r.state.server.models) for r in results[warmup - 1 : warmup + 1]] == [3, 3]
     state = results[-1].state.server
-    used = [method.model_of(client, state) for client in range(6)]
+    used = [method.model_name_for(client, state) for client in range(6)]
     assert used[0] == used[2] == used[3] == used[5] != used[1] == used[4]
     assert results[-1].record.client_accuracy == pytest.approx([1.0] * 6)
 

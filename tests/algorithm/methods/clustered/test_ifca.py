@@ -37,7 +37,7 @@ def test_ifca_finds_the_clusters(tmp_path: Path) -> None:
         )
         results = list(engine.rounds(engine.start))
         state = results[-1].state.server
-        used = [IFCA().model_of(client, state) for client in range(6)]
+        used = [IFCA().model_name_for(client, state) for client in range(6)]
         assert used[0] == used[2] == used[3] == used[5] != used[1] == used[4], workers
 
 
@@ -103,10 +103,10 @@ def test_the_clusters_that_a_sampler_sees(tmp_path: Path) -> None:
     engine = Engine(small_model(), planted(), algorithm, small_settings(8, per_round=4), tmp_path)
     (*_, last) = engine.rounds(engine.start)
     told = ServerRound(9, (), 6, generator_for(0))
-    labels = method.clusters_of(told, last.state.server, [0, 1, 2, "a stranger"])
+    labels = method.cluster_labels(told, last.state.server, [0, 1, 2, "a stranger"])
     assert labels[0] == labels[2] != labels[1]
     assert labels[3] == -1
-    assert method.model_of("a stranger", last.state.server) == "model-0"
+    assert method.model_name_for("a stranger", last.state.server) == "model-0"
 
 
 def test_models_that_nobody_chose_are_kept_with_batch_norm(tmp_path: Path) -> None:

@@ -3,10 +3,10 @@
 from cadis.algorithm.methods.cadis.auto_clusters import (
     Cut,
     ProfileClusters,
-    after_round,
+    average_linkage,
     contrast_cut,
     found_clusters,
-    join,
+    update_profiles,
 )
 from cadis.algorithm.methods.cadis.cluster_participants import (
     Grouping,
@@ -42,7 +42,7 @@ __all__ = [
     "ObservedPairs",
     "ProfileClusters",
     "SimilarityMatrix",
-    "after_round",
+    "average_linkage",
     "class_profiles",
     "cluster",
     "cluster_weights",
@@ -54,7 +54,6 @@ __all__ = [
     "found_clusters",
     "group_by_profiles",
     "instance_similarity",
-    "join",
     "not_true_loss",
     "profile_clusters",
     "profiles_of",
@@ -62,4 +61,5 @@ __all__ = [
     "running_mean",
     "signatures",
     "threshold_at",
+    "update_profiles",
 ]

@@ -106,7 +106,7 @@ def repeatability(mean: Tensor, count: Tensor) -> float | None:
     return float((rounds.square() * squares - rounds).clamp(min=0).sum() / pairs)
 
 
-def join(similarity: Tensor, cut: float) -> Tensor:
+def average_linkage(similarity: Tensor, cut: float) -> Tensor:
     """Average linkage: join the two clusters that are most alike on the average, down to a cut.
 
     Pairs of clusters that are each other's nearest are joined at once, which comes to the same.
@@ -138,7 +138,7 @@ def join(similarity: Tensor, cut: float) -> Tensor:
     return labels
 
 
-def after_round(known: ClientProfiles, keys: Tensor, profiles: Tensor) -> ClientProfiles:
+def update_profiles(known: ClientProfiles, keys: Tensor, profiles: Tensor) -> ClientProfiles:
     """What is known after a round: mean profiles, in which those hardly seen yet lean on others.
 
     They take on the mean profile of those who moved as they did in this round. Where the model that
@@ -153,7 +153,7 @@ def after_round(known: ClientProfiles, keys: Tensor, profiles: Tensor) -> Client
     known = known.observe(keys, profiles)
     if len(keys) > LOOKED_AT:
         return known
-    alike = join(cosines(profiles), _MOVED_ALIKE)
+    alike = average_linkage(cosines(profiles), _MOVED_ALIKE)
     mean, count = known.of(keys, profiles.shape[1])
     rounds = count.clamp(max=LONGEST).float()
     groups = torch.zeros(int(alike.max()) + 1, profiles.shape[1] + 1)
@@ -196,7 +196,7 @@ def found_clusters(mean: Tensor, count: Tensor, threshold: float | None = None) 
     else:
         rounds = float(count.double().clamp(max=LONGEST).mean())
         cut = _decided(contrast_cut(similarity, rounds), mean, count)
-        labels = join(similarity, cut.at)
+        labels = average_linkage(similarity, cut.at)
     sums = torch.zeros(int(labels.max()) + 1, mean.shape[1])
     return ProfileClusters(unit(sums.index_add(0, labels, profiles)), cut)
 

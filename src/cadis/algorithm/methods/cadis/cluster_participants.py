@@ -12,10 +12,10 @@ from cadis.algorithm.methods.cadis.auto_clusters import (
     LOOKED_AT,
     Cut,
     ProfileClusters,
-    after_round,
+    average_linkage,
     contrast_cut,
     found_clusters,
-    join,
+    update_profiles,
 )
 from cadis.algorithm.methods.cadis.clustering import cluster, rescale
 from cadis.algorithm.methods.cadis.observed_pairs import ObservedPairs
@@ -79,7 +79,7 @@ def group_by_profiles(
         given: clusters to take instead of those found.
     """
     keys = client_keys(clients)
-    known = after_round(ClientProfiles.from_tensors(memory), keys, profiles)
+    known = update_profiles(ClientProfiles.from_tensors(memory), keys, profiles)
     found = found_clusters(*known.some(LOOKED_AT), threshold)
     labels = given(clients) if given else found.of(known.of(keys, profiles.shape[1])[0])
     report = {"clusters": labels, "profile": profiles, **_told(found.cut, threshold)}
@@ -174,7 +174,7 @@ class PairRule:
             labels = cluster(compared.q, self.threshold)
             return labels, _told(Cut(0, 0), self.threshold)
         cut = contrast_cut(compared.similarity).if_confident()
-        return join(compared.similarity, cut.at), _told(cut, None)
+        return average_linkage(compared.similarity, cut.at), _told(cut, None)
 
 
 @dataclass(frozen=True)

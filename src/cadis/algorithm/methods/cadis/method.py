@@ -11,11 +11,11 @@ from torch import Tensor
 
 from cadis.algorithm.about import About
 from cadis.algorithm.aggregation import example_weights
-from cadis.algorithm.base_method import Defaults
+from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import (
     Aggregation,
-    LocalView,
-    Prepared,
+    BatchExtras,
+    ModelOutputs,
     ServerRound,
     ServerState,
     Step,
@@ -44,13 +44,13 @@ from cadis.types import ClientId, ClientUpdate
 
 
 @dataclass(frozen=True)
-class CADIS(Defaults):
+class CADIS(BaseMethod):
     """Finds clusters of alike clients from their head updates and gives each an equal voice.
 
     What differs from the paper by default: clients are compared by class profiles, one number a
     class, averaged over their own rounds (``signature``); the cut is read off these similarities
     (``threshold``); distillation is weak; participants are drawn evenly from the clusters found,
-    and the server steps with momentum (``goes_with``). ``CADISPaper`` has what the paper has;
+    and the server steps with momentum (``default_parts``). ``CADISPaper`` has what the paper has;
     docs/results.md tells what each is worth.
 
     Attributes:
@@ -78,7 +78,7 @@ class CADIS(Defaults):
 
     name: ClassVar[str] = "cadis"
     compares_heads: ClassVar[bool] = True
-    goes_with: ClassVar[Mapping[str, str]] = {
+    default_parts: ClassVar[Mapping[str, str]] = {
         "sampler": "clusters",
         "server_optimizer": "momentum",
     }
@@ -123,10 +123,10 @@ class CADIS(Defaults):
         """Whether clusters of all clients seen are known, not of a round's participants alone."""
         return self.signature == "profile" or self.scope == "federation"
 
-    def prepare(self, view: LocalView) -> Prepared:
+    def prepare(self, view: ModelOutputs) -> BatchExtras:
         """The teacher's representations or logits: the same in every epoch, so computed once."""
         teacher = view.representation if self.distil == "geometry" else view.logits
-        return Prepared(per_example={"teacher": teacher})
+        return BatchExtras(per_example={"teacher": teacher})
 
     def penalty(self, step: Step) -> Tensor | None:
         """Distillation: lambda * L_KD / b, as the final loss divides both its sums by n_i."""
@@ -139,7 +139,7 @@ class CADIS(Defaults):
             loss = not_true_loss(step.logits, teacher, step.labels)
         return self.distillation / len(step.labels) * loss
 
-    def clusters_of(
+    def cluster_labels(
         self, server_round: ServerRound, state: ServerState, clients: Sequence[ClientId]
     ) -> Tensor:
         """The clusters of clients as they are known before a round."""
@@ -225,7 +225,7 @@ class CADISPaper(CADIS):
 
     name: ClassVar[str] = "cadis-paper"
     label: ClassVar[str] = "CADIS (paper)"
-    goes_with: ClassVar[Mapping[str, str]] = {}
+    default_parts: ClassVar[Mapping[str, str]] = {}
     about: ClassVar[About] = About(
         kind="clustered aggregation",
         paper="Nguyen et al., 2023",

@@ -9,7 +9,7 @@ from annotated_types import Ge
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.base_method import Defaults, weighted_models
+from cadis.algorithm.base_method import BaseMethod, weighted_models
 from cadis.algorithm.method import Aggregation, ServerRound, ServerState
 from cadis.algorithm.methods.cadis import (
     ClientProfiles,
@@ -22,7 +22,7 @@ from cadis.algorithm.methods.cadis import (
     profiles_of,
 )
 from cadis.algorithm.methods.clustered.cluster_models import (
-    Latest,
+    PerClientTable,
     aggregate_by_cluster,
     assigned_labels,
     assigned_model,
@@ -32,7 +32,7 @@ from cadis.types import ClientId, ClientUpdate
 
 
 @dataclass(frozen=True)
-class CADISClusters(Defaults):
+class CADISClusters(BaseMethod):
     """Finds clusters as CADIS does; once they are certain, each has a model of its own.
 
     Until then one model is trained with CADIS's weights, every cluster an equal voice, and without
@@ -49,7 +49,7 @@ class CADISClusters(Defaults):
     name: ClassVar[str] = "cadis-clusters"
     label: ClassVar[str] = "CADIS, a model each"
     compares_heads: ClassVar[bool] = True
-    goes_with: ClassVar[Mapping[str, str]] = {"sampler": "clusters"}
+    default_parts: ClassVar[Mapping[str, str]] = {"sampler": "clusters"}
     about: ClassVar[About] = About(
         kind="one model per cluster",
         paper="ours",
@@ -62,11 +62,11 @@ class CADISClusters(Defaults):
         """As CADIS does, from the first round on."""
         return True
 
-    def model_of(self, client: ClientId, state: ServerState) -> str:
+    def model_name_for(self, client: ClientId, state: ServerState) -> str:
         """The model of the client's cluster; until it is known, the common one."""
         return assigned_model(client, state.memory)
 
-    def clusters_of(
+    def cluster_labels(
         self,
         server_round: ServerRound,  # noqa: ARG002
         state: ServerState,
@@ -117,6 +117,6 @@ def _split_by_profiles(made: Aggregation, grouping: Grouping) -> Aggregation:
     known = ClientProfiles.from_tensors(grouping.memory)
     table = known.old.merged(known.new)
     labels = ProfileClusters(centres, Cut(0, 0)).of(table.mean.float())
-    divided = split(made, centres, Latest(table.keys, labels), grouping.report)
+    divided = split(made, centres, PerClientTable(table.keys, labels), grouping.report)
     told = {name: grouping.report[name] for name in ("cut", "confidence")}
     return replace(divided, memory={**divided.memory, **told})

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from cadis.algorithm.about import About
 from cadis.algorithm.aggregation import example_weights
-from cadis.algorithm.base_method import Defaults
+from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import Aggregation, ServerRound, ServerState
 from cadis.algorithm.methods.cadis import ObservedPairs
-from cadis.algorithm.methods.clustered.cluster_models import Latest, averaged
+from cadis.algorithm.methods.clustered.cluster_models import PerClientTable, averaged
 from cadis.algorithm.methods.clustered.cluster_tree import ClusterTree, node_model
 from cadis.types import ClientId, ClientUpdate
 
@@ -22,7 +22,7 @@ _CHUNK = 2**18
 
 
 @dataclass(frozen=True)
-class CFL(Defaults):
+class CFL(BaseMethod):
     """Begins with one model, and splits a cluster in two when its clients pull it apart.
 
     Each cluster has FedAvg on its own model. When its mean update is nearly zero while those of
@@ -58,12 +58,12 @@ class CFL(Defaults):
         """The leaves of the tree."""
         return True
 
-    def model_of(self, client: ClientId, state: ServerState) -> str:
+    def model_name_for(self, client: ClientId, state: ServerState) -> str:
         """The model of the node that a client has come to."""
-        members = Latest.from_tensors(state.memory, "members")
+        members = PerClientTable.from_tensors(state.memory, "members")
         return node_model(max(0, int(members.labels([client]))))
 
-    def clusters_of(
+    def cluster_labels(
         self,
         server_round: ServerRound,  # noqa: ARG002
         state: ServerState,

@@ -22,7 +22,7 @@ def cluster_model(number: int) -> str:
 
 
 @dataclass(frozen=True)
-class Latest:
+class PerClientTable:
     """The latest value of each client, sorted by key. It is a value: nothing is changed in place.
 
     Attributes:
@@ -33,7 +33,7 @@ class Latest:
     keys: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     values: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
 
-    def put(self, clients: Sequence[ClientId], values: Tensor) -> "Latest":
+    def put(self, clients: Sequence[ClientId], values: Tensor) -> "PerClientTable":
         """The same with new values of some clients, (k, ...)."""
         keys, rows = client_keys(clients), values
         if len(self.keys):
@@ -41,7 +41,7 @@ class Latest:
         keys, order = keys.sort(stable=True)
         last = torch.ones(len(keys), dtype=torch.bool)  # of equal keys, that of the newest value
         last[:-1] = keys[1:] != keys[:-1]
-        return Latest(keys[last], rows[order[last]])
+        return PerClientTable(keys[last], rows[order[last]])
 
     def labels(self, clients: Sequence[ClientId]) -> Tensor:
         """The values of clients, where these are labels, (k,); -1 of those that have none."""
@@ -56,7 +56,7 @@ class Latest:
         return {f"{name}.keys": self.keys, f"{name}.values": self.values}
 
     @classmethod
-    def from_tensors(cls, memory: TensorState, name: str) -> "Latest":
+    def from_tensors(cls, memory: TensorState, name: str) -> "PerClientTable":
         """The inverse of :meth:`to_tensors`; nobody, if there is nothing."""
         if f"{name}.keys" not in memory:
             return cls()
@@ -65,7 +65,7 @@ class Latest:
 
 def assigned_labels(clients: Sequence[ClientId], memory: TensorState) -> Tensor:
     """The clusters that clients were assigned to, -1 for those that were not yet, (n,)."""
-    return Latest.from_tensors(memory, "assigned").labels(clients)
+    return PerClientTable.from_tensors(memory, "assigned").labels(clients)
 
 
 def assigned_model(client: ClientId, memory: TensorState) -> str:
@@ -103,7 +103,7 @@ def _renamed(update: ClientUpdate, name: str) -> ClientUpdate:
 
 
 def split(
-    made: Aggregation, centres: Tensor, assigned: Latest, report: Mapping[str, Tensor]
+    made: Aggregation, centres: Tensor, assigned: PerClientTable, report: Mapping[str, Tensor]
 ) -> Aggregation:
     """Give every cluster a model of its own, begun from the common one as a round has left it.
 
@@ -139,6 +139,6 @@ def aggregate_by_cluster(
     labels = torch.where(known < 0, nearest, known)
     trained = [update.message.model_name for update in updates]
     models, weights = averaged(updates, [None if name == COMMON else name for name in trained])
-    assigned = Latest.from_tensors(state.memory, "assigned").put(clients, labels)
+    assigned = PerClientTable.from_tensors(state.memory, "assigned").put(clients, labels)
     memory = {**state.memory, **assigned.to_tensors("assigned")}
     return Aggregation(models, memory, weights, {"clusters": labels})

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from cadis.algorithm.methods.cadis import ObservedPairs
-from cadis.algorithm.methods.clustered.cluster_models import COMMON, Latest, cluster_model
+from cadis.algorithm.methods.clustered.cluster_models import COMMON, PerClientTable, cluster_model
 from cadis.types import ClientId, TensorState
 
 _NO_CHILDREN = -1
@@ -34,7 +34,7 @@ class ClusterTree:
     """
 
     children: Tensor = field(default_factory=lambda: torch.tensor([_NO_CHILDREN]))
-    members: Latest = field(default_factory=Latest)
+    members: PerClientTable = field(default_factory=PerClientTable)
     directions: dict[int, Tensor] = field(default_factory=dict)
     pairs: dict[int, ObservedPairs] = field(default_factory=dict)
 
@@ -89,7 +89,7 @@ class ClusterTree:
         nodes = range(len(memory["children"]))
         return cls(
             memory["children"],
-            Latest.from_tensors(memory, "members"),
+            PerClientTable.from_tensors(memory, "members"),
             {n: memory[f"direction-{n}"] for n in nodes if f"direction-{n}" in memory},
             {n: pairs for n in nodes if (pairs := _pairs_of(memory, f"pairs-{n}.")).client_ids},
         )

@@ -9,11 +9,11 @@ from annotated_types import Ge, Le
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.base_method import Defaults
+from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import Aggregation, ServerRound, ServerState
-from cadis.algorithm.methods.cadis import join, signatures
+from cadis.algorithm.methods.cadis import average_linkage, signatures
 from cadis.algorithm.methods.clustered.cluster_models import (
-    Latest,
+    PerClientTable,
     aggregate_by_cluster,
     assigned_labels,
     assigned_model,
@@ -27,7 +27,7 @@ _LOOKED_AT = 1000
 
 
 @dataclass(frozen=True)
-class FLHC(Defaults):
+class FLHC(BaseMethod):
     """FedAvg for some rounds; then clients are clustered once, and each cluster has a model.
 
     Clusters are joined by average linkage of the cosine distance, as long as two are nearer than
@@ -63,11 +63,11 @@ class FLHC(Defaults):
         """After the warm-up."""
         return True
 
-    def model_of(self, client: ClientId, state: ServerState) -> str:
+    def model_name_for(self, client: ClientId, state: ServerState) -> str:
         """The model of the client's cluster; until it is known, the common one."""
         return assigned_model(client, state.memory)
 
-    def clusters_of(
+    def cluster_labels(
         self,
         server_round: ServerRound,  # noqa: ARG002
         state: ServerState,
@@ -88,7 +88,7 @@ class FLHC(Defaults):
             return aggregate_by_cluster(updates, heads, state)
         made = super().aggregate(server_round, updates, state)
         clients = [update.client_id for update in updates]
-        known = Latest.from_tensors(state.memory, "heads").put(clients, heads.half())
+        known = PerClientTable.from_tensors(state.memory, "heads").put(clients, heads.half())
         if server_round.number < self.warmup:
             return replace(made, memory=known.to_tensors("heads"))
         assigned, centres = clusters_of_heads(known, self.distance)
@@ -98,7 +98,7 @@ class FLHC(Defaults):
         return split(made, centres, assigned, report)
 
 
-def clusters_of_heads(known: Latest, distance: float) -> tuple[Latest, Tensor]:
+def clusters_of_heads(known: PerClientTable, distance: float) -> tuple[PerClientTable, Tensor]:
     """Hierarchical clusters of clients by their updates.
 
     Args:
@@ -111,9 +111,9 @@ def clusters_of_heads(known: Latest, distance: float) -> tuple[Latest, Tensor]:
     updates = unit(known.values.float())
     step = -(-len(updates) // _LOOKED_AT)
     chosen = updates[::step]
-    found = join(cosines(chosen), 1 - distance)
+    found = average_linkage(cosines(chosen), 1 - distance)
     sums = torch.zeros(int(found.max()) + 1, updates.shape[1]).index_add(0, found, chosen)
     centres = unit(sums)
     labels = (updates @ centres.T).argmax(dim=1)
     labels[::step] = found
-    return Latest(known.keys, labels), centres
+    return PerClientTable(known.keys, labels), centres

@@ -12,14 +12,14 @@ from annotated_types import Ge
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.base_method import Defaults
+from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import ClientOutput, LocalClient, ServerRound, ServerState, Weighing
-from cadis.algorithm.methods.clustered.cluster_models import Latest
+from cadis.algorithm.methods.clustered.cluster_models import PerClientTable
 from cadis.types import ClientId, ClientUpdate, Message, ModelState
 
 
 @dataclass(frozen=True)
-class IFCA(Defaults):
+class IFCA(BaseMethod):
     """Sends all models; a client trains the one with the lowest loss on its own data.
 
     Departure: the paper begins with models at random. A method is given one initial model and does
@@ -79,21 +79,21 @@ class IFCA(Defaults):
         """As FedAvg among those who trained the same model; remembers who chose which."""
         names = list(state.models)
         chosen = torch.tensor([names.index(update.message.model_name) for update in updates])
-        choices = Latest.from_tensors(state.memory, "choices")
+        choices = PerClientTable.from_tensors(state.memory, "choices")
         choices = choices.put([update.client_id for update in updates], chosen)
         weights = super().weigh(server_round, updates, state).weights
         return Weighing(weights, choices.to_tensors("choices"), {"clusters": chosen})
 
-    def model_of(self, client: ClientId, state: ServerState) -> str:
+    def model_name_for(self, client: ClientId, state: ServerState) -> str:
         """The model that a client chose last; the first, if it was never asked."""
-        choice = Latest.from_tensors(state.memory, "choices").labels([client])
+        choice = PerClientTable.from_tensors(state.memory, "choices").labels([client])
         return list(state.models)[max(0, int(choice))]
 
-    def clusters_of(
+    def cluster_labels(
         self,
         server_round: ServerRound,  # noqa: ARG002
         state: ServerState,
         clients: Sequence[ClientId],
     ) -> Tensor:
         """The models that clients chose last."""
-        return Latest.from_tensors(state.memory, "choices").labels(clients)
+        return PerClientTable.from_tensors(state.memory, "choices").labels(clients)

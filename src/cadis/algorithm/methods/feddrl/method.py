@@ -10,8 +10,8 @@ from torch import Tensor
 
 from cadis.algorithm.about import About
 from cadis.algorithm.aggregation import example_weights
-from cadis.algorithm.base_method import Defaults
-from cadis.algorithm.method import LocalView, Prepared, ServerRound, ServerState, Weighing
+from cadis.algorithm.base_method import BaseMethod
+from cadis.algorithm.method import BatchExtras, ModelOutputs, ServerRound, ServerState, Weighing
 from cadis.algorithm.methods.feddrl.ddpg import (
     Agent,
     Learning,
@@ -33,7 +33,7 @@ _CAPACITY = 1000
 
 
 @dataclass(frozen=True)
-class FedDRL(Defaults):
+class FedDRL(BaseMethod):
     """Weights that an agent on the server learns, DDPG, from the losses that they lead to.
 
     State: of each of the k participants the received model's loss, the loss in training, and n_i.
@@ -80,9 +80,9 @@ class FedDRL(Defaults):
         """A view of the data is needed for the loss of the received model."""
         return True
 
-    def prepare(self, view: LocalView) -> Prepared:
+    def prepare(self, view: ModelOutputs) -> BatchExtras:
         """The loss of the received model on the client's own training data."""
-        return Prepared(scalars={"received_loss": view.loss})
+        return BatchExtras(scalars={"received_loss": view.loss})
 
     def weigh(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
