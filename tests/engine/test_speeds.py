@@ -90,7 +90,7 @@ class Odd(BaseMethod):
     named: tuple[ClientId, ...] = (3, 1)
     ended: float = 7.0
 
-    def candidates(
+    def eligible_clients(
         self, server_round: ServerRound, state: ServerState, clients: Sequence[ClientId]
     ) -> Sequence[ClientId]:
         assert list(clients) == list(server_round.clients) == [0, 1, 2, 3, 4]
@@ -113,9 +113,9 @@ def test_a_method_says_who_may_take_part_and_when_a_round_ended(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("method", "sentence"),
     [
-        (Odd(named=()), "odd.candidates names nobody"),
-        (Odd(named=(1, 9)), "odd.candidates names 9, which is no client that is there"),
-        (Odd(named=(1, 1)), "odd.candidates names a client twice; name each once"),
+        (Odd(named=()), "odd.eligible_clients names nobody"),
+        (Odd(named=(1, 9)), "odd.eligible_clients names 9, which is no client that is there"),
+        (Odd(named=(1, 1)), "odd.eligible_clients names a client twice; name each once"),
         (Odd(ended=-1.0), "odd.aggregate says that the round ended at -1.0, but it began at 0"),
         (Odd(ended=float("nan")), "odd.aggregate says that the round ended at nan"),
     ],

@@ -174,7 +174,7 @@ class Server:
     ) -> Sequence[ClientId]:
         """Those who may take part, as the method says."""
         method, there = self.algorithm.method, server_round.clients
-        with calling(method, "candidates"):
+        with calling(method, "eligible_clients"):
             found = method.eligible_clients(server_round, state, there)
         return check_eligible(found, there, method.name)
 

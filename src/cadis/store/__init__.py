@@ -36,8 +36,8 @@ from cadis.store.observations import (
     told_scalars,
     unfit,
 )
+from cadis.store.option_changes import check_named
 from cadis.store.planned_run import PlannedRun, StudyCallbacks, planned_runs
-from cadis.store.resume import check_named
 from cadis.store.sampling import SHOWN, sample
 from cadis.store.storage import DamagedError, read_file, replace_file, replace_text, sync_folder
 from cadis.store.study import PaperReport, Study, StudyFolder, Variant, cell_label, cell_name

@@ -21,7 +21,7 @@ from cadis.store.lock import Lock
 from cadis.store.metrics import measured, summarise
 from cadis.store.model_card import CARD, model_card
 from cadis.store.model_file import model_bytes
-from cadis.store.resume import differ, difference
+from cadis.store.option_changes import differ, difference
 from cadis.store.storage import DamagedError, digest_of, read_file
 from cadis.training import Evaluation
 from cadis.types import ClientId
