@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cadis._io import all_finite, fresh, in_chunks, squared_distance
+from cadis._io.chunked import mean_into
 from cadis.algorithm import weighted_mean
 from cadis.rng import one_thread
 
@@ -111,6 +112,10 @@ def test_the_mean_does_not_depend_on_threads_nor_on_strides() -> None:
         assert torch.equal(weighted_mean([{"w": t} for t in tensors], shares)["w"], found)
     strided = [tensor.permute(1, 0, 3, 2).contiguous().permute(1, 0, 3, 2) for tensor in tensors]
     assert torch.equal(weighted_mean([{"w": t} for t in strided], shares)["w"], found)
+    place = torch.empty_like(strided[0])
+    assert not place.is_contiguous()
+    mean_into(place, tensors, shares)
+    assert torch.equal(place, found)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2**15, SEVERAL])

@@ -81,19 +81,21 @@ def mean_into(place: Tensor, tensors: Sequence[Tensor], shares: Sequence[float])
     """Write the weighted mean of tensors to ``place``; of integers, the maximum.
 
     All tensors of a chunk are read before the next chunk, so that each is read once, and nothing
-    of full size is written but the mean.
+    of full size is written but the mean; a place that is not contiguous takes one more copy.
 
     Args:
-        place: of their shape, and contiguous.
+        place: of their shape, with any strides.
         tensors: of one shape and type, and on the device of ``place``.
         shares: one a tensor, not negative, and one of them at least positive.
     """
     write = _write_mean if place.is_floating_point() else _write_maximum
-    flat = place.view(-1)
+    flat = place.view(-1) if place.is_contiguous() else fresh(place.numel(), place.dtype)
     vectors = [tensor.reshape(-1) for tensor in tensors]
     for start in range(0, len(flat), _CHUNK):
         chunk = slice(start, start + _CHUNK)
         write(flat[chunk], [vector[chunk] for vector in vectors], shares)
+    if not place.is_contiguous():
+        place.copy_(flat.view(place.shape))
 
 
 def _write_mean(place: Tensor, parts: Sequence[Tensor], shares: Sequence[float]) -> None:

@@ -14,7 +14,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from torch import Tensor
 
 from cadis.flower.arrays import array_in, writable
-from cadis.models import Layout, WrongTensorsError
+from cadis.models import Layout, NamedState, WrongTensorsError
 from cadis.types import Message, ModelState, TensorState
 
 _MODEL = "cadis.model."
@@ -65,7 +65,7 @@ def contents_of(messages: Iterable[Message], layout: Layout, arrays_key: str) ->
         content = RecordDict()
         for name, model in message.models.items():
             place = _key(name, message.models, arrays_key)
-            content[place] = record("model", model.vectors(), partial(layout.unpack, model))
+            content[place] = record("model", model.pieces(), partial(layout.unpack, model))
         if message.tensors:
             own = {name: tensor.contiguous() for name, tensor in message.tensors.items()}
             content[_TENSORS] = record("tensors", message.tensors, partial(dict, own))
@@ -87,12 +87,14 @@ def sent_by_server(
         for key, value in config.items()
         if key.startswith(_SCALAR) and isinstance(value, int | float)
     }
-    models = _models(content, arrays_key, "model", layout)
+    models = _models(content, arrays_key, "model", layout.pack)
     return Message(models, _tensors(content), scalars)
 
 
 def sent_by_client(content: RecordDict, layout: Layout, sent: Message) -> Message:
     """The message in what a client has answered; ``sent`` is what it was sent.
+
+    Its models lie where the answer's bytes do.
 
     Raises:
         WrongTensorsError: if the answer holds no models that fit; it ends a sentence about it.
@@ -103,7 +105,7 @@ def sent_by_client(content: RecordDict, layout: Layout, sent: Message) -> Messag
         raise WrongTensorsError(f"it sent {len(others) + len(named)} models, not one")
     single = next(iter(sent.models)) if len(sent.models) == 1 else ""
     arrays_key = others[0] if others else ""
-    models = _models(content, arrays_key, single, layout)
+    models = _models(content, arrays_key, single, partial(NamedState, layout=layout))
     return Message(models, _tensors(content), scalars_in(content))
 
 
@@ -123,15 +125,15 @@ def _key(name: str, models: Mapping[str, ModelState], arrays_key: str) -> str:
 
 
 def _models(
-    content: RecordDict, arrays_key: str, single: str, layout: Layout
+    content: RecordDict, arrays_key: str, single: str, made_of: Callable[[TensorState], ModelState]
 ) -> dict[str, ModelState]:
     models = {
-        key.removeprefix(_MODEL): layout.pack(tensors_in(arrays))
+        key.removeprefix(_MODEL): made_of(tensors_in(arrays))
         for key, arrays in content.array_records.items()
         if key.startswith(_MODEL)
     }
     if arrays_key in content.array_records:
-        models[single] = layout.pack(tensors_in(content.array_records[arrays_key]))
+        models[single] = made_of(tensors_in(content.array_records[arrays_key]))
     return models
 
 

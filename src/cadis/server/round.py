@@ -329,8 +329,8 @@ def _copy_if_shared(updates: Sequence[ClientUpdate], aggregation: Aggregation) -
 
 
 def _storages(updates: Sequence[ClientUpdate]) -> set[int]:
-    vectors = (vector for update in updates for _, vector in update.message.vectors())
-    return {vector.untyped_storage().data_ptr() for vector in vectors}
+    pieces = (piece for update in updates for piece in update.message.pieces())
+    return {piece.untyped_storage().data_ptr() for piece in pieces}
 
 
 def _copied(tensors: TensorState, taken: set[int]) -> dict[str, Tensor]:

@@ -5,13 +5,11 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from statistics import median_low
 
-import torch
-
 from cadis._io import all_finite
 from cadis.algorithm import Method, ServerState
 from cadis.errors import RunError
 from cadis.server.records import Rejection, RunState
-from cadis.types import ClientUpdate, Message, ModelState
+from cadis.types import ClientUpdate, Message
 
 NOT_FINITE = "its model is infinite or not a number"
 """Why an update is left out that has diverged."""
@@ -43,13 +41,9 @@ def check_answer(answer: ClientUpdate, method: Method, state: ServerState) -> st
     for name, model in message.models.items():
         if name not in state.models:
             return f"it sent a model '{name}', which there is not"
-        if _shapes(model) != _shapes(state.models[name]):
+        if model.shapes() != state.models[name].shapes():
             return "its model has another size than the global one"
     return _lacking(message, method) or _not_finite(message)
-
-
-def _shapes(model: ModelState) -> list[torch.Size]:
-    return [vector.shape for vector in model.vectors().values()]
 
 
 def split_valid(

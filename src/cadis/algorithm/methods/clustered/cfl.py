@@ -160,7 +160,7 @@ def inner_products(updates: Sequence[ClientUpdate], sent: Tensor) -> Tensor:
     products = torch.zeros(len(updates), len(updates), dtype=torch.float64)
     for start in range(0, len(sent), _CHUNK):
         place = slice(start, min(start + _CHUNK, len(sent)))
-        parts = torch.stack([update.model.parameters[place] for update in updates])
+        parts = torch.stack([update.model.parameters_at((place,)) for update in updates])
         changes = parts.double() - sent[place].double()
         products += changes @ changes.T
     return products
