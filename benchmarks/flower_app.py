@@ -83,7 +83,7 @@ def server_app(pipe: Connection, rounds: int) -> ServerApp:
     """A server that begins a round whenever it is asked to, and tells how it went."""
     server, started = ServerApp(), 0.0
 
-    def update_profiles(number: int, arrays: ArrayRecord) -> MetricRecord:
+    def after_round(number: int, arrays: ArrayRecord) -> MetricRecord:
         nonlocal started
         taken = time.perf_counter() - started
         loss = global_loss(arrays)
@@ -98,7 +98,7 @@ def server_app(pipe: Connection, rounds: int) -> ServerApp:
         fraction = PER_ROUND / CLIENTS
         strategy = FedAvg(fraction, fraction_evaluate=0.0, min_available_nodes=CLIENTS)
         arrays = ArrayRecord(first_model().state_dict())
-        strategy.start(grid, arrays, num_rounds=rounds, evaluate_fn=update_profiles)
+        strategy.start(grid, arrays, num_rounds=rounds, evaluate_fn=after_round)
 
     return server
 

@@ -14,7 +14,7 @@ _SHOWN = 15
 
 
 @dataclass(frozen=True)
-class RoundOutcome:
+class Outcome:
     """What came of a line.
 
     Attributes:
@@ -28,7 +28,7 @@ class RoundOutcome:
     failure: str = ""
 
 
-def measure_apart(line: str) -> RoundOutcome:
+def measure_apart(line: str) -> Outcome:
     """Measure one of the lines in a fresh process, which may fail."""
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder) / "told.json"
@@ -43,9 +43,9 @@ def measure_apart(line: str) -> RoundOutcome:
         )
         if done.returncode or not told.exists():
             said = done.stdout.splitlines()[-_SHOWN:]
-            return RoundOutcome(failure="\n".join([*said, f"exit code {done.returncode}"]))
+            return Outcome(failure="\n".join([*said, f"exit code {done.returncode}"]))
         answer = json.loads(told.read_text(encoding="utf-8"))
-    return RoundOutcome(tuple(Measured(**row) for row in answer["rows"]), answer["skipped"])
+    return Outcome(tuple(Measured(**row) for row in answer["rows"]), answer["skipped"])
 
 
 def main(line: str, path: str) -> None:

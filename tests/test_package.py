@@ -9,7 +9,9 @@ import pytest
 
 import cadis
 
-PACKAGES = sorted(path.parent.name for path in Path(cadis.__file__).parent.glob("[a-z]*/__init__.py"))
+PACKAGES = sorted(
+    path.parent.name for path in Path(cadis.__file__).parent.glob("[a-z]*/__init__.py")
+)
 
 
 @pytest.mark.parametrize("name", PACKAGES)

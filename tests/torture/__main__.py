@@ -13,7 +13,7 @@ from rich.console import Console
 
 from torture.attacks import ATTACKS, obstacle
 from torture.campaign import Campaign
-from torture.outcomes import Attack, RoundOutcome
+from torture.outcomes import Attack, Outcome
 from torture.table import Row, markdown, on_screen, write_markdown
 
 
@@ -25,7 +25,7 @@ class Progress:
         self._done = self._failed = 0
         self._shown = time.monotonic()
 
-    def __call__(self, outcome: RoundOutcome) -> None:
+    def __call__(self, outcome: Outcome) -> None:
         """Hear of an outcome."""
         self._done += 1
         if not outcome.finding.good:
@@ -36,7 +36,7 @@ class Progress:
             name = self._campaign.attack.name
             _say(f"{name}: {self._done:,} of {self._total:,}, {self._failed:,} failed")
 
-    def _tell(self, outcome: RoundOutcome) -> None:
+    def _tell(self, outcome: Outcome) -> None:
         name, number = self._campaign.attack.name, outcome.number
         _say(f"{name} {number} FAILED, {outcome.finding.verdict}: {outcome.what}")
         _say(f"    {outcome.finding.why}")

@@ -17,15 +17,15 @@ from types import FrameType
 from typing import TypeAlias
 
 from torture.devices import private_mounts
-from torture.outcomes import NOTE, Attack, Finding, RoundOutcome, Trial, Verdict
+from torture.outcomes import NOTE, Attack, Finding, Outcome, Trial, Verdict
 
-OnOutcome: TypeAlias = Callable[[RoundOutcome], None]
+OnOutcome: TypeAlias = Callable[[Outcome], None]
 
 _FORK = multiprocessing.get_context("fork")
 
 
 @dataclass
-class WorkerContext:
+class Job:
     """A process that does some of the trials.
 
     Attributes:
@@ -66,10 +66,10 @@ class Campaign:
         """The folder of a trial."""
         return self.place / self.attack.name / f"trial-{number}"
 
-    def fight(self, numbers: Sequence[int], jobs: int, on_outcome: OnOutcome) -> list[RoundOutcome]:
+    def fight(self, numbers: Sequence[int], jobs: int, on_outcome: OnOutcome) -> list[Outcome]:
         """Do these trials in so many processes; the outcomes by number."""
         self._prepare()
-        outcomes: list[RoundOutcome] = []
+        outcomes: list[Outcome] = []
         shares = [list(numbers[start::jobs]) for start in range(jobs)]
         working = [self._start(share) for share in shares if share]
         try:
@@ -102,18 +102,18 @@ class Campaign:
         if process.exitcode:
             raise RuntimeError(f"{self.attack.name} cannot be prepared; see above")
 
-    def _start(self, numbers: list[int]) -> WorkerContext:
+    def _start(self, numbers: list[int]) -> Job:
         ours, theirs = _FORK.Pipe(duplex=False)
         process = _FORK.Process(target=self._work, args=(list(numbers), theirs))
         process.start()
         theirs.close()
-        return WorkerContext(numbers, process, ours)
+        return Job(numbers, process, ours)
 
-    def _heard(self, job: WorkerContext, ready: bool) -> list[RoundOutcome]:
+    def _heard(self, job: Job, ready: bool) -> list[Outcome]:
         """What a process has to say; if it is dead or hangs, so it is with its trial."""
         if ready:
             try:
-                outcome: RoundOutcome = job.answers.recv()
+                outcome: Outcome = job.answers.recv()
             except EOFError:
                 job.process.join()
                 timed_out = job.process.exitcode == -signal.SIGALRM
@@ -128,7 +128,7 @@ class Campaign:
             return self._given_up(job, Finding("hang", f"{self.attack.patience:g} s and no end"))
         return []
 
-    def _given_up(self, job: WorkerContext, finding: Finding) -> list[RoundOutcome]:
+    def _given_up(self, job: Job, finding: Finding) -> list[Outcome]:
         """The process of a job is gone: its trial failed, if there was one under way."""
         job.ended = True
         job.answers.close()
@@ -137,7 +137,7 @@ class Campaign:
         number, seconds = job.numbers.pop(0), time.monotonic() - job.since
         note = self.folder(number) / NOTE
         what = note.read_text(encoding="utf-8") if note.exists() else "the process of the trial"
-        return [RoundOutcome(number, what, finding, seconds)]
+        return [Outcome(number, what, finding, seconds)]
 
     def _work(self, numbers: list[int], answers: Connection) -> None:
         """The life of a process that does trials."""
@@ -151,7 +151,7 @@ class Campaign:
         except (KeyboardInterrupt, BrokenPipeError):
             sys.exit(1)
 
-    def _outcome(self, number: int) -> RoundOutcome:
+    def _outcome(self, number: int) -> Outcome:
         folder, started = self.folder(number), time.monotonic()
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -162,7 +162,7 @@ class Campaign:
             what, finding = "the harness itself", Finding("harness", traceback.format_exc())
         if finding.good:
             shutil.rmtree(folder, ignore_errors=True)
-        return RoundOutcome(number, what, finding, time.monotonic() - started)
+        return Outcome(number, what, finding, time.monotonic() - started)
 
 
 def _quietly(prepare: Callable[[Path], None], base: Path) -> None:

@@ -72,7 +72,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class RoundOutcome:
+class Outcome:
     """What came of a trial.
 
     Attributes:

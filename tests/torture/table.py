@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from rich.table import Table
 
-from torture.outcomes import GOOD, Attack, RoundOutcome, Verdict
+from torture.outcomes import GOOD, Attack, Outcome, Verdict
 
 _COLUMNS = ("attack", "trials", "the same end", "told", "taken", "failed", "minutes")
 _BEGIN, _END = "<!-- make torture writes this -->", "<!-- until here -->"
@@ -28,12 +28,12 @@ class Row:
     """
 
     attack: Attack
-    outcomes: Sequence[RoundOutcome]
+    outcomes: Sequence[Outcome]
     seconds: float
     skipped: str | None = None
 
     @property
-    def failed(self) -> list[RoundOutcome]:
+    def failed(self) -> list[Outcome]:
         """The trials that did harm."""
         return [outcome for outcome in self.outcomes if not outcome.finding.good]
 

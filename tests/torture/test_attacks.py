@@ -6,10 +6,10 @@ import pytest
 
 from torture.attacks import ATTACKS, obstacle
 from torture.campaign import Campaign
-from torture.outcomes import RoundOutcome
+from torture.outcomes import Outcome
 
 
-def told(outcome: RoundOutcome) -> str:
+def told(outcome: Outcome) -> str:
     what, found = f"trial {outcome.number}, {outcome.what}", outcome.finding
     return f"{what}: {found.verdict}, {found.why}".encode("utf-8", "backslashreplace").decode()
 
