@@ -24,6 +24,7 @@ from cadis.algorithm import (
 )
 from cadis.algorithm.local_optimizers import SGD
 from cadis.algorithm.methods import CADIS, FedAvg, FedProx
+from cadis.algorithm.samplers import BaseSampler
 from cadis.data.partition import MultiCluster
 from cadis.errors import CadisError
 from cadis.experiment import PARTITION
@@ -214,7 +215,7 @@ class Rounds(BaseMethod):
 
 
 @dataclass(frozen=True)
-class Unsampled:
+class Unsampled(BaseSampler):
     name: ClassVar[str] = "unsampled"
 
 
@@ -222,7 +223,7 @@ class Unsampled:
     ("algorithm", "sentence"),
     [
         (Algorithm(CADIS), "Give a method such as CADIS(), not its class."),  # type: ignore[arg-type]
-        (Algorithm(sampler=Unsampled()), "lacks choose and learn; cadis.algorithm.samplers"),  # type: ignore[arg-type]
+        (Algorithm(sampler=Unsampled()), "lacks choose; derive it from cadis"),  # type: ignore[arg-type]
         (Algorithm(local_optimizer=SGD(momentum=1.5)), "momentum should be less than 1, not 1.5."),
         (Algorithm(local_optimizer=SGD(lr_decay=float("nan"))), "lr_decay should be"),
     ],

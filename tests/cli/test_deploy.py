@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from cli_support import refuse, succeed
+from cli_support import call, refuse, succeed
 
 INIT = ("deploy", "init")
 
@@ -47,8 +47,10 @@ def test_sites_by_name_number_and_another_host(tmp_path: Path) -> None:
         (["--port", f"1{'0' * 30}"], "--port must be"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(tmp_path: Path, options: list[str], sentence: str) -> None:
-    assert sentence in refuse(*INIT, tmp_path / "d", *options)
+def test_what_is_wrong_is_refused(tmp_path: Path, options: list[str], sentence: str) -> None:
+    result = call(*INIT, tmp_path / "d", *options)
+    assert result.exit_code == 2
+    assert sentence in result.output
     assert not (tmp_path / "d").exists()
 
 

@@ -137,7 +137,7 @@ def test_parameters_of_a_users_own_part_are_options(
         (["run", "--method", "own.py:Halve"], "Halve lacks pools_clients, "),
         (
             ["run", "--sampler", "own.py:Mine"],
-            "Mine lacks choose and learn; cadis.algorithm.samplers.Sampler",
+            "Mine lacks needs_clusters, needs_head, choose and learn; derive it from cadis.",
         ),
         (
             ["run", "--method", "own.py:Mine", "--parameter", "x"],
