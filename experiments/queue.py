@@ -24,6 +24,7 @@ from rich.table import Table
 
 from cadis.errors import CadisError
 from cadis.server import RoundResult
+from cadis.store import replace_text
 from experiments.plans import PLANS, QUEUE
 from experiments.running import RESULTS, Task, results_of, run_task, tasks_of
 
@@ -147,16 +148,15 @@ def _run(task: Task, data_dir: str, home: Path, results: Path) -> None:
 
     def record_progress(result: RoundResult) -> None:
         times.append(time.monotonic())
-        seconds = (times[-1] - times[0]) / (len(times) - 1)
-        now = Progress(task.plan, *task.key, result.record.round, rounds, seconds)
-        _replace(progress, json.dumps(asdict(now)))
+        now = Progress(task.plan, *task.key, result.record.round, rounds, _pace(times) or 0.0)
+        replace_text(progress, json.dumps(asdict(now)))
 
     print(f"{time.strftime('%H:%M')} {task.plan}: {task.key}", flush=True)
     result = run_task(task, data_dir, folder, "auto", record_progress)
     result |= {"commit": _git("rev-parse", "HEAD"), "seconds_per_round": _pace(times)}
     file = results / f"{task.plan}.jsonl"
     before = file.read_text() if file.exists() else ""
-    _replace(file, before + json.dumps(result) + "\n")
+    replace_text(file, before + json.dumps(result) + "\n")
     shutil.rmtree(folder)
     progress.unlink(missing_ok=True)
     shown = "diverged" if result["diverged"] else f"{result['last_ten']:.3f}"
@@ -166,16 +166,6 @@ def _run(task: Task, data_dir: str, home: Path, results: Path) -> None:
 def _pace(times: list[float]) -> float | None:
     """Return seconds per round; None if a resumed run had no round left."""
     return round((times[-1] - times[0]) / (len(times) - 1), 3) if len(times) > 1 else None
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file so that it is never half written, whenever the process is killed."""
-    draft = path.with_name(f".{path.name}.draft")
-    with draft.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
 
 
 def print_status(home: Path, results: Path) -> None:

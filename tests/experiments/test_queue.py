@@ -57,21 +57,21 @@ def test_an_interrupted_run_resumes_from_its_checkpoint(
     whole = tmp_path / "whole"
     whole.mkdir()
     queue.work("", tmp_path / "other-home", whole)
-    replace = queue._replace
+    replace = queue.replace_text
 
     def fail_after_two_rounds(path: Path, text: str) -> None:
         replace(path, text)
         if '"round": 2' in text:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(queue, "_replace", fail_after_two_rounds)
+    monkeypatch.setattr(queue, "replace_text", fail_after_two_rounds)
     with pytest.raises(KeyboardInterrupt):
         queue.work("", *folders)
     assert stored(results) == []
     current = queue._current(home)
     assert current is not None
     assert (current.round, current.rounds) == (2, 4)
-    monkeypatch.setattr(queue, "_replace", replace)
+    monkeypatch.setattr(queue, "replace_text", replace)
     queue.work("", *folders)
     assert stored(results) == stored(whole)
 
