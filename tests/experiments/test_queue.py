@@ -7,6 +7,7 @@ import pytest
 from filelock import FileLock
 
 from cadis.errors import CadisError
+from cadis.store import replace_text
 from experiments import queue, running
 from experiments.plans import PLANS, QUEUE, Plan
 
@@ -57,10 +58,9 @@ def test_an_interrupted_run_resumes_from_its_checkpoint(
     whole = tmp_path / "whole"
     whole.mkdir()
     queue.work("", tmp_path / "other-home", whole)
-    replace = queue.replace_text
 
     def fail_after_two_rounds(path: Path, text: str) -> None:
-        replace(path, text)
+        replace_text(path, text)
         if '"round": 2' in text:
             raise KeyboardInterrupt
 
@@ -71,7 +71,7 @@ def test_an_interrupted_run_resumes_from_its_checkpoint(
     current = queue._current(home)
     assert current is not None
     assert (current.round, current.rounds) == (2, 4)
-    monkeypatch.setattr(queue, "replace_text", replace)
+    monkeypatch.setattr(queue, "replace_text", replace_text)
     queue.work("", *folders)
     assert stored(results) == stored(whole)
 
