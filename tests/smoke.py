@@ -78,7 +78,7 @@ def check_extras() -> None:
         said = cadis("run", "--rounds", "1", "--out", "tracked", "--track", tracker, code=2)
         assert "pip install 'cadis[trackers]'" in " ".join(said.split()), said
     assert "pip install 'cadis[flower]'" in cadis("deploy", "init", "federation", code=2)
-    for module, extra in (("flower", "flower"), ("partition.flower_datasets", "datasets")):
+    for module, extra in (("flower", "flower"), ("data.partition.flower_datasets", "datasets")):
         command = [sys.executable, "-c", f"import cadis.{module}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert f"pip install 'cadis[{extra}]'" in done.stderr, done.stderr
