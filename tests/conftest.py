@@ -1,5 +1,6 @@
 """The same on every machine: examples, however slow it is, and threads, as the engine has them."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -21,18 +22,28 @@ _BESIDE = Path(__file__).parents[2] / "shared" / "data"
 """A folder of datasets beside the checkout, which may have a program that unpacks some of them."""
 
 
+def _shared_folder(factory: pytest.TempPathFactory) -> Path:
+    """Return a temporary folder that all worker processes of this test run share."""
+    base = factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
 @pytest.fixture(scope="session")
 def real_data(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Gives a folder that has the published files of a dataset; skips where there are none."""
-    unpacked = tmp_path_factory.mktemp("unpacked")
+    unpacked = _shared_folder(tmp_path_factory) / "unpacked"
     named = os.environ.get("CADIS_DATA")
-    places = [*([Path(named)] if named else []), _BESIDE, unpacked]
+    places = [*([Path(named)] if named else []), _BESIDE]
 
     def folder_of(name: str) -> Path:
         found = next((place for place in places if find(CATALOGUE[name], [place])), None)
         if found is None and (_BESIDE / "unpack").is_file():
             command = [sys.executable, str(_BESIDE / "unpack"), str(unpacked), name]
-            subprocess.run(command, check=True, capture_output=True)
+            unpacked.mkdir(exist_ok=True)
+            with (unpacked / f"{name}.lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not find(CATALOGUE[name], [unpacked]):
+                    subprocess.run(command, check=True, capture_output=True)
             found = unpacked
         if found is None:
             pytest.skip(f"the published files of {name} are not in $CADIS_DATA or {_BESIDE}")

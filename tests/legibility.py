@@ -21,7 +21,7 @@ SLACK = 1.5  # pixels
 
 @contextmanager
 def saved_figures() -> Iterator[dict[str, Figure]]:
-    """All figures that are saved meanwhile, by the names of their files."""
+    """Collect the figures that the code in this context saves, by file name."""
     found: dict[str, Figure] = {}
     save: Callable[..., Any] = Figure.savefig
 
@@ -54,14 +54,13 @@ def texts(drawing: Figure) -> list[str]:
 
 def _drawn_texts(drawing: Figure) -> list[Text]:
     """The texts that are seen: ticks beyond the ends of an axis are not."""
-    hidden = {
-        id(label)
-        for axes in drawing.axes
-        for axis in (axes.xaxis, axes.yaxis)
-        for tick in [*axis.majorTicks, *axis.minorTicks]
-        for label in (tick.label1, tick.label2)
-        if label not in _tick_labels(axis) or not axes.axison
-    }
+    hidden: set[int] = set()
+    for axes in drawing.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            ticks = [*axis.majorTicks, *axis.minorTicks]
+            hidden |= {id(label) for tick in ticks for label in (tick.label1, tick.label2)}
+            if axes.axison:
+                hidden -= {id(label) for label in _tick_labels(axis)}
     found = drawing.findobj(Text)
     return [t for t in found if t.get_visible() and t.get_text().strip() and id(t) not in hidden]
 
@@ -91,9 +90,10 @@ def _legends_on_plots(drawing: Figure) -> Iterator[str]:
 
 
 def _overlapping(drawing: Figure) -> Iterator[str]:
-    for one, other in combinations(_drawn_texts(drawing), 2):
-        if _overlap(one.get_window_extent(), other.get_window_extent()):
-            yield f"{one.get_text()!r} and {other.get_text()!r} lie on each other"
+    boxes = [(text.get_text(), text.get_window_extent()) for text in _drawn_texts(drawing)]
+    for (one, one_box), (other, other_box) in combinations(boxes, 2):
+        if _overlap(one_box, other_box):
+            yield f"{one!r} and {other!r} lie on each other"
 
 
 def _overlap(one: Bbox, other: Bbox | None) -> bool:
