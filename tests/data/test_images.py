@@ -3,20 +3,14 @@
 import json
 import os
 import re
-from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 
 from cadis._io import Callbacks
 from cadis.data import Dataset, load
-from cadis.data.image_folder import Picture
-from cadis.data.images import hold_out
 from cadis.errors import CadisError
 from support import draw_picture, draw_pills
 
@@ -27,7 +21,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Ear:
-    """Remembers what a callbacks hears."""
+    """Remembers what callbacks hear; apart from the rest, who has how much."""
 
     def __init__(self) -> None:
         self.progress: list[tuple[str, int, int]] = []
@@ -36,7 +30,6 @@ class Ear:
         self.callbacks = Callbacks(lambda *call: self.progress.append(call), self._hear)
 
     def _hear(self, sentence: str) -> None:
-        """Who has how much is told of each folder."""
         counts = re.search(r"test set has|test samples|to train on|Files left out", sentence)
         (self.counted if counts else self.said).append(sentence)
 
@@ -54,6 +47,7 @@ def load_folder(folder: Path, ear: Ear | None = None, size: int = 16) -> Dataset
 
 def test_classes_to_be_partitioned(tmp_path: Path) -> None:
     draw_classes(tmp_path / "in", **{"10": 20, "2": 30, "pear": 10})
+    (tmp_path / "in" / "2" / "0.png").rename(tmp_path / "in" / "2" / "0.PNG")
     (tmp_path / "in" / "2" / "notes.txt").write_text("no picture")
     (tmp_path / "in" / ".hidden").mkdir()
     draw_picture(tmp_path / "in" / ".hidden" / "x.png", colour=0, seed=0)
@@ -129,12 +123,8 @@ def test_the_layout_of_the_papers_pills(beside: bool, tmp_path: Path) -> None:
     # The colour of a drawn picture tells its class.
     for pixels, label in zip(dataset.train.inputs, dataset.train.labels, strict=True):
         assert pixels.float().mean(dim=(1, 2)).argmax() == label
-
-
-def test_pills_without_a_test_set_are_split(tmp_path: Path) -> None:
-    draw_pills(tmp_path / "pill", clients=3, beside=True)
     (tmp_path / "pill" / "server_dataset").rename(tmp_path / "elsewhere")
-    dataset = load_folder(tmp_path / "pill")
+    dataset = load_folder(tmp_path / "pill")  # is split
     assert len(dataset.train) + len(dataset.test) == 36
     assert torch.bincount(dataset.test.labels).tolist() == [1, 1, 1]
 
@@ -152,11 +142,7 @@ def test_broken_pictures_are_named_and_skipped(tmp_path: Path) -> None:
         named = {Path(line.split(": ")[0]).name for line in ear.said}
         assert named == {"1.png", "2.jpg", "3.png"}
         assert all(line.startswith("Skipped ") for line in ear.said)
-
-
-def test_many_broken_pictures_are_counted(tmp_path: Path) -> None:
-    folder = draw_classes(tmp_path / "in", apple=20, pear=20)
-    for n in range(13):
+    for n in range(4, 14):
         (folder / "pear" / f"{n}.png").write_bytes(b"")
     ear = Ear()
     load_folder(folder, ear)
@@ -193,42 +179,6 @@ def test_a_crash_while_decoding_leaves_no_cache(tmp_path: Path) -> None:
         load(f"images:{folder}", image_size=16, callbacks=Callbacks(stop))
     assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
     assert len(load_folder(folder).train) == 18
-
-
-def test_pictures_of_any_kind_are_upright_and_in_colour(tmp_path: Path) -> None:
-    folder = tmp_path / "in" / "a"
-    folder.mkdir(parents=True)
-    picture = Image.fromarray(np.full((40, 30, 3), 200, np.uint8))
-    picture.paste((0, 0, 0), (0, 0, 30, 20))  # the upper half is black
-    for name in ("rgb.png", "rgb.jpg", "rgb.webp", "rgb.BMP"):
-        picture.save(folder / name)
-    picture.convert("L").save(folder / "grey.png")
-    picture.convert("P").save(folder / "palette.gif")
-    picture.convert("RGBA").save(folder / "alpha.png")
-    turned, exif = picture.rotate(90, expand=True), Image.Exif()
-    exif[0x0112] = 6  # to be turned by 90 degrees clockwise
-    turned.save(folder / "phone.jpg", exif=exif, quality=95)
-    dataset = load_folder(tmp_path / "in")
-    pixels = torch.cat([dataset.train.inputs, dataset.test.inputs]).float()
-    assert len(pixels) == 8
-    assert (pixels[:, :, :6] < 40).all()
-    assert ((pixels[:, :, 10:] - 200).abs() < 12).all()
-
-
-@given(groups=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=2, max_size=60))
-def test_a_tenth_of_each_class_is_held_out(groups: list[tuple[int, int]]) -> None:
-    pictures = [
-        Picture(Path(str(n)), label, f"client {client}") for n, (label, client) in enumerate(groups)
-    ]
-    train, test = hold_out(pictures)
-    assert sorted(p.path for p in train + test) == sorted(p.path for p in pictures)
-    assert {p.client for p in train} == {p.client for p in pictures}  # nobody loses the last one
-    of_class, held = Counter(p.label for p in pictures), Counter(p.label for p in test)
-    rich = min(Counter(p.client for p in pictures).values()) > len(set(of_class))
-    for label, count in of_class.items():
-        wanted = max(1, round(count / 10)) if count > 1 else 0
-        assert held[label] == wanted if rich else held[label] <= wanted
-    assert hold_out(pictures) == (train, test)
 
 
 @pytest.mark.parametrize(
@@ -296,14 +246,6 @@ def test_pill_files_that_are_wrong(
     path.unlink() if content is None else path.write_text(json.dumps(content))
     with pytest.raises(CadisError, match=sentence):
         load_folder(tmp_path / "pill")
-
-
-def test_a_pill_picture_that_is_missing_is_named(tmp_path: Path) -> None:
-    draw_pills(tmp_path / "pill", clients=3, beside=True)
-    next((tmp_path / "pill" / "pill_cropped").glob("client-*")).unlink()
-    ear = Ear()
-    assert len(load_folder(tmp_path / "pill", ear).train) == 35
-    assert "No such file or directory" in ear.said[0]
 
 
 def test_numbers_in_any_writing_sort_always_alike(tmp_path: Path) -> None:
@@ -374,14 +316,14 @@ def test_what_is_left_out_and_who_has_little_is_said(tmp_path: Path) -> None:
     for client in ("ann", "bob"):
         draw_classes(tmp_path / "in" / client, apple=10, pear=10)
     draw_classes(tmp_path / "in" / "eve", pear=2)
-    (tmp_path / "in" / "fay" / "pear").mkdir(parents=True)
-    (tmp_path / "in" / "ann" / "notes.txt").write_text("no picture")
-    (tmp_path / "in" / "gil" / "pear").mkdir(parents=True)
-    (tmp_path / "in" / "gil" / "pear" / "x.png").write_bytes(b"no picture")
-    (tmp_path / "in" / "gil" / "pear" / "y.png").write_bytes(b"no picture")
+    for client in ("fay", "gil"):
+        (tmp_path / "in" / client / "pear").mkdir(parents=True)
+    for name in ("x.png", "y.png"):
+        (tmp_path / "in" / "gil" / "pear" / name).write_bytes(b"no picture")
+    notes = tmp_path / "in" / "ann" / "notes.txt"
+    notes.write_text("no picture")
     ear = Ear()
     dataset = load_folder(tmp_path / "in", ear)
-    notes = tmp_path / "in" / "ann" / "notes.txt"
     amounts = {client: len(own) for client, own in dataset.owners.items()}
     tests = {client: len(own) for client, own in dataset.test_owners.items()}
     assert sum(amounts.values()) == len(dataset.train)
