@@ -20,20 +20,6 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-class Ear:
-    """Remembers what callbacks hear; apart from the rest, who has how much."""
-
-    def __init__(self) -> None:
-        self.progress: list[tuple[str, int, int]] = []
-        self.said: list[str] = []
-        self.counted: list[str] = []
-        self.callbacks = Callbacks(lambda *call: self.progress.append(call), self._hear)
-
-    def _hear(self, sentence: str) -> None:
-        counts = re.search(r"test set has|test samples|to train on|Files left out", sentence)
-        (self.counted if counts else self.said).append(sentence)
-
-
 def draw_classes(folder: Path, **pictures: int) -> Path:
     for number, (name, count) in enumerate(pictures.items()):
         for n in range(count):
@@ -41,8 +27,17 @@ def draw_classes(folder: Path, **pictures: int) -> Path:
     return folder
 
 
-def load_folder(folder: Path, ear: Ear | None = None, size: int = 16) -> Dataset:
-    return load(f"images:{folder}", image_size=size, callbacks=(ear or Ear()).callbacks)
+def load_folder(folder: Path, size: int = 16) -> Dataset:
+    return load(f"images:{folder}", image_size=size)
+
+
+def hear(folder: Path) -> tuple[Dataset, list[str], list[str]]:
+    """Load a folder; what is said of it, and apart from that, who has how much."""
+    said: list[str] = []
+    dataset = load(f"images:{folder}", image_size=16, callbacks=Callbacks(say=said.append))
+    amounts = re.compile(r"test set has|test samples|to train on|Files left out")
+    counted = [sentence for sentence in said if amounts.search(sentence)]
+    return dataset, [sentence for sentence in said if sentence not in counted], counted
 
 
 def test_classes_to_be_partitioned(tmp_path: Path) -> None:
@@ -51,16 +46,14 @@ def test_classes_to_be_partitioned(tmp_path: Path) -> None:
     (tmp_path / "in" / "2" / "notes.txt").write_text("no picture")
     (tmp_path / "in" / ".hidden").mkdir()
     draw_picture(tmp_path / "in" / ".hidden" / "x.png", colour=0, seed=0)
-    ear = Ear()
-    dataset = load_folder(tmp_path / "in", ear)
+    dataset, said, _ = hear(tmp_path / "in")
     assert dataset.classes == ("2", "10", "pear")
     assert torch.bincount(dataset.train.labels).tolist() == [27, 18, 9]
     assert torch.bincount(dataset.test.labels).tolist() == [3, 2, 1]
     assert dataset.train.inputs.shape == (54, 3, 16, 16)
     assert dataset.train.inputs.dtype == torch.uint8
     assert not dataset.owners
-    assert ear.progress[-1] == ("reading pictures", 60, 60)
-    assert ear.said == []
+    assert said == []
 
 
 def test_every_picture_has_its_own_pixels(tmp_path: Path) -> None:
@@ -95,10 +88,9 @@ def test_clients_are_given_by_the_folders(tmp_path: Path) -> None:
 
 
 def test_the_only_picture_of_a_class_is_learned(tmp_path: Path) -> None:
-    ear = Ear()
-    dataset = load_folder(draw_classes(tmp_path / "in", common=10, rare=1), ear)
+    dataset, said, _ = hear(draw_classes(tmp_path / "in", common=10, rare=1))
     assert torch.bincount(dataset.train.labels).tolist() == [9, 1]
-    assert ear.said == ["No picture of rare is left for testing; add some."]
+    assert said == ["No picture of rare is left for testing; add some."]
 
 
 def test_a_test_set_of_its_own(tmp_path: Path) -> None:
@@ -136,26 +128,26 @@ def test_broken_pictures_are_named_and_skipped(tmp_path: Path) -> None:
     (folder / "pear" / "2.jpg").write_bytes(b"no picture at all")
     (folder / "pear" / "3.png").write_bytes(b"")
     for _ in range(2):  # also when they come from the cache
-        ear = Ear()
-        dataset = load_folder(folder, ear)
+        dataset, said, _ = hear(folder)
         assert len(dataset.train) + len(dataset.test) == 40 - 2  # 2.jpg is one more
-        named = {Path(line.split(": ")[0]).name for line in ear.said}
+        named = {Path(line.split(": ")[0]).name for line in said}
         assert named == {"1.png", "2.jpg", "3.png"}
-        assert all(line.startswith("Skipped ") for line in ear.said)
+        assert all(line.startswith("Skipped ") for line in said)
     for n in range(4, 14):
         (folder / "pear" / f"{n}.png").write_bytes(b"")
-    ear = Ear()
-    load_folder(folder, ear)
-    assert ear.said[10] == "Skipped 3 more pictures that cannot be read."
+    _, said, _ = hear(folder)
+    assert said[10] == "Skipped 3 more pictures that cannot be read."
 
 
 def test_decoded_once_and_again_when_something_changed(tmp_path: Path) -> None:
     folder = draw_classes(tmp_path / "in", apple=10, pear=10)
 
     def was_decoded() -> bool:
-        ear = Ear()
-        load_folder(folder, ear)
-        return bool(ear.progress)
+        calls: list[tuple[str, int, int]] = []
+        callbacks = Callbacks(lambda *call: calls.append(call))
+        number = len(load(f"images:{folder}", image_size=16, callbacks=callbacks).train)
+        assert not calls or calls[-1] == ("reading pictures", number + 2, number + 2)
+        return bool(calls)
 
     assert was_decoded()
     assert not was_decoded()
@@ -264,10 +256,9 @@ def test_what_is_no_picture_is_named_and_skipped(tmp_path: Path) -> None:
     (folder / "loop").symlink_to("loop")
     (folder / "pear" / "0.png").rename(folder / "pear" / "caf\udce9.png")
     (folder / "pear" / "caf\udce8.png").write_bytes(b"")
-    ear = Ear()
-    dataset = load_folder(folder, ear)
+    dataset, said, _ = hear(folder)
     assert len(dataset.train) + len(dataset.test) == 60
-    assert {line.removeprefix(f"Skipped {folder}/") for line in ear.said} == {
+    assert {line.removeprefix(f"Skipped {folder}/") for line in said} == {
         "apple/gone.png: No such file or directory.",
         "apple/loop.png: Too many levels of symbolic links.",
         "apple/pipe.png: it is not an ordinary file.",
@@ -289,9 +280,7 @@ def test_pictures_with_several_frames_are_named(tmp_path: Path) -> None:
     for name in ("a", "b"):
         frames[0].save(folder / "pear" / f"{name}.gif", save_all=True, append_images=frames[1:])
     for _ in range(2):  # also when they come from the cache
-        ear = Ear()
-        load_folder(folder, ear)
-        (sentence,) = ear.said
+        _, (sentence,), _ = hear(folder)
         assert sentence.startswith("2 pictures have several frames, of which only the first is")
         assert "a.gif" in sentence
         assert "b.gif" in sentence
@@ -299,7 +288,7 @@ def test_pictures_with_several_frames_are_named(tmp_path: Path) -> None:
 
 def test_a_picture_that_vanishes_is_named(tmp_path: Path) -> None:
     folder = draw_classes(tmp_path / "in", apple=5, pear=400)
-    ear = Ear()
+    said: list[str] = []
 
     def remove(_: str, done: int, total: int) -> None:
         if done == 1:
@@ -307,9 +296,9 @@ def test_a_picture_that_vanishes_is_named(tmp_path: Path) -> None:
                 path.unlink()
         assert total == 405
 
-    load(f"images:{folder}", image_size=8, callbacks=Callbacks(remove, ear.said.append))
-    assert any(line.endswith("more pictures that cannot be read.") for line in ear.said)
-    assert "No such file or directory" in ear.said[0]
+    load(f"images:{folder}", image_size=8, callbacks=Callbacks(remove, said.append))
+    assert any(line.endswith("more pictures that cannot be read.") for line in said)
+    assert "No such file or directory" in said[0]
 
 
 def test_what_is_left_out_and_who_has_little_is_said(tmp_path: Path) -> None:
@@ -322,27 +311,25 @@ def test_what_is_left_out_and_who_has_little_is_said(tmp_path: Path) -> None:
         (tmp_path / "in" / "gil" / "pear" / name).write_bytes(b"no picture")
     notes = tmp_path / "in" / "ann" / "notes.txt"
     notes.write_text("no picture")
-    ear = Ear()
-    dataset = load_folder(tmp_path / "in", ear)
+    dataset, said, counted = hear(tmp_path / "in")
     amounts = {client: len(own) for client, own in dataset.owners.items()}
     tests = {client: len(own) for client, own in dataset.test_owners.items()}
     assert sum(amounts.values()) == len(dataset.train)
     assert sum(tests.values()) == len(dataset.test)
-    assert f"Left out {tmp_path / 'in' / 'fay'}: there is no picture in it." in ear.said
-    assert any(each.startswith("Left out gil, which has no picture") for each in ear.counted)
+    assert f"Left out {tmp_path / 'in' / 'fay'}: there is no picture in it." in said
+    assert any(each.startswith("Left out gil, which has no picture") for each in counted)
     each = ", ".join(f"{name} {amounts[name]} + {tests.get(name, 0)}" for name in amounts)
-    assert f"Files left out, as they are no pictures: 1, such as {notes}." in ear.counted
-    assert f"Samples to train on + to test on: {each}." in ear.counted
+    assert f"Files left out, as they are no pictures: 1, such as {notes}." in counted
+    assert f"Samples to train on + to test on: {each}." in counted
     steps = f"accuracy moves in steps of {1 / len(dataset.test):.2g}."
-    assert f"The test set has {len(dataset.test)} samples: {steps}" in ear.counted
-    assert any("fewer than 30 test samples" in sentence for sentence in ear.counted)
+    assert f"The test set has {len(dataset.test)} samples: {steps}" in counted
+    assert any("fewer than 30 test samples" in sentence for sentence in counted)
 
 
 def test_files_that_are_no_pictures_are_told_by_their_kinds(tmp_path: Path) -> None:
     draw_classes(tmp_path / "in", pear=10, apple=10)
     for name in ("a.nii.gz", "b.nii.gz", "c.NII.GZ", "d.docx", "e.docx", "DICOMDIR", "f.txt"):
         (tmp_path / "in" / name).write_text("no picture")
-    ear = Ear()
-    load_folder(tmp_path / "in", ear)
-    (told,) = [sentence for sentence in ear.said + ear.counted if "no pictures: 7" in sentence]
+    _, _, counted = hear(tmp_path / "in")
+    (told,) = [sentence for sentence in counted if "no pictures: 7" in sentence]
     assert re.search(r"\(3 \.nii\.gz, 2 \.docx, 1 (DICOMDIR|\.txt), 1 more\)\.$", told)
