@@ -127,47 +127,40 @@ def header(shape: str, kind: str = "|u1") -> bytes:
 WHOLE = zipped(zipfile.ZIP_DEFLATED, inputs=header("(0,)"), labels=header("(0,)"))
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"PK\x03\x04",
-        pickle.dumps([1]),
-        b"\x93NUMPY\x01\x00",
-        WHOLE[:-30],
-        WHOLE[:45] + bytes([WHOLE[45] ^ 255]) + WHOLE[46:],  # packed otherwise than it says
-        zipped(inputs=header("(4000000000000,)")),
-        zipped(inputs=header("(99999999999999999999,)")),
-        zipped(inputs=header("(-1,)")),
-        zipped(inputs=header("(" * 4000)),
-        zipped(inputs=header("(1,)", "|O")),
-        zipped(inputs=b"\x93NUMPY\x09\x00"),
-        zipped(inputs=b"no array"),
-    ],
-)
-def test_damaged_npz_files(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "own.npz").write_bytes(content)
-    with pytest.raises(CadisError, match=r"own\.npz cannot be read: .+; save arrays") as caught:
-        load_own(tmp_path / "own.npz", CLASSES)
+DAMAGED_NPZ = [
+    b"",
+    b"PK\x03\x04",
+    pickle.dumps([1]),
+    b"\x93NUMPY\x01\x00",
+    WHOLE[:-30],
+    WHOLE[:45] + bytes([WHOLE[45] ^ 255]) + WHOLE[46:],  # packed otherwise than it says
+    zipped(inputs=header("(4000000000000,)")),
+    zipped(inputs=header("(99999999999999999999,)")),
+    zipped(inputs=header("(-1,)")),
+    zipped(inputs=header("(" * 4000)),
+    zipped(inputs=header("(1,)", "|O")),
+    zipped(inputs=b"\x93NUMPY\x09\x00"),
+    zipped(inputs=b"no array"),
+]
+DAMAGED_HEADERS = [
+    "",
+    "[",
+    "[]",
+    '{"inputs": {"dtype": "U8", "shape": [4000000000000], "data_offsets": [0, 4000000000000]}}',
+    '{"inputs": {"dtype": "U8", "shape": [1], "data_offsets": [0, 0]}}',
+    '{"inputs": {"dtype": "X9", "shape": [0], "data_offsets": [0, 0]}}',
+]
+DAMAGED = [("own.npz", content) for content in DAMAGED_NPZ] + [
+    ("own.safetensors", struct.pack("<Q", len(text)) + text.encode()) for text in DAMAGED_HEADERS
+]
+
+
+@pytest.mark.parametrize(("name", "content"), DAMAGED)
+def test_damaged_files(name: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(CadisError, match=rf"{name} cannot be read: .+; save arrays") as caught:
+        load_own(tmp_path / name, CLASSES)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "header",
-    [
-        "",
-        "[",
-        "[]",
-        '{"inputs": {"dtype": "U8", "shape": [4000000000000], "data_offsets": [0, 4000000000000]}}',
-        '{"inputs": {"dtype": "U8", "shape": [1], "data_offsets": [0, 0]}}',
-        '{"inputs": {"dtype": "X9", "shape": [0], "data_offsets": [0, 0]}}',
-    ],
-)
-def test_damaged_safetensors_files(header: str, tmp_path: Path) -> None:
-    content = struct.pack("<Q", len(header)) + header.encode()
-    (tmp_path / "own.safetensors").write_bytes(content)
-    with pytest.raises(CadisError, match=r"own\.safetensors cannot be read: .+; save arrays"):
-        load_own(tmp_path / "own.safetensors", CLASSES)
 
 
 def test_places_that_are_no_files(tmp_path: Path) -> None:
