@@ -85,7 +85,7 @@ def stratified_split(labels: _Numbers, part: float) -> tuple[_Numbers, _Numbers]
 def _shares(counts: _Numbers, total: int, generator: np.random.RandomState) -> _Numbers:
     """Return how many of each class, ``total`` together, as near to their shares as can be."""
     wanted = counts / counts.sum() * total
-    shares = np.floor(wanted).astype(np.int64)
+    shares: _Numbers = np.floor(wanted).astype(np.int64)
     rest = wanted - shares
     for value in np.unique(rest)[::-1]:
         places = np.flatnonzero(rest == value)

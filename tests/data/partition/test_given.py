@@ -1,6 +1,5 @@
 import json
-import subprocess
-import sys
+import resource
 from pathlib import Path
 
 import pytest
@@ -161,13 +160,11 @@ def test_what_was_there_stays_if_nothing_new_can_be_written(tmp_path: Path) -> N
     path = tmp_path / "p.json"
     write_partition(path, CLUSTERED)
     before = {file: file.read_text() for file in tmp_path.iterdir()}
-    program = (
-        "import resource, torch; from pathlib import Path;"
-        "from cadis.data.partition import Partition, write_partition;"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000));"
-        f"write_partition(Path({str(path)!r}), Partition((torch.arange(100_000),)))"
-    )
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert "p.json cannot be written: File too large" in done.stderr
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        with pytest.raises(CadisError, match=r"p\.json cannot be written: File too large"):
+            write_partition(path, Partition((torch.arange(100_000),)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert {file: file.read_text() for file in tmp_path.iterdir()} == before
