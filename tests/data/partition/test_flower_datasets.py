@@ -53,5 +53,6 @@ def test_wrong_use_is_a_sentence() -> None:
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     monkeypatch.delitem(sys.modules, FlowerPartitioner.__module__)
-    with pytest.raises(CadisError, match=r"Install Flower Datasets first: pip install 'cadis\[dat"):
+    sentence = r"Install Flower Datasets first: pip install 'cadis\[datasets\]'\."
+    with pytest.raises(CadisError, match=sentence):
         import_module(FlowerPartitioner.__module__)
