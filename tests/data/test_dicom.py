@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from cadis._io import Callbacks
 from cadis.data import load
-from cadis.data.dicom import is_dicom
-from cadis.data.picture import PictureError, read_picture
+from cadis.data.dicom import PictureError, is_dicom
+from cadis.data.picture import read_picture
 from cadis.errors import CadisError
 
 pydicom = pytest.importorskip("pydicom")
@@ -56,44 +56,42 @@ def shades(path: Path) -> list[list[int]]:
 STORED = np.array([[0, 1000], [1024, 4095]], np.uint16)
 
 
-def test_without_a_window_all_bits_are_between_black_and_white(tmp_path: Path) -> None:
-    expected = [[0, round(1000 / 4095 * 255)], [round(1024 / 4095 * 255), 255]]
-    assert shades(write(tmp_path / "x.dcm", STORED)) == expected
-    rescaled = write(tmp_path / "y.dcm", STORED, RescaleSlope="2", RescaleIntercept="-1024")
-    assert shades(rescaled) == expected
+ALL_BITS = [[0, round(1000 / 4095 * 255)], [round(1024 / 4095 * 255), 255]]
+TO_HOUNSFIELD = {"RescaleIntercept": "-1024", "RescaleSlope": "1"}  # to -1024, -24, 0 and 3071
+IN_WINDOW = [[0, round((-63.5 / 399 + 0.5) * 255)], [round((-39.5 / 399 + 0.5) * 255), 255]]
+WINDOW = {"WindowCenter": "1000", "WindowWidth": "400"}
 
 
-def test_numbers_with_a_sign(tmp_path: Path) -> None:
-    stored = np.array([[-2048, 0], [1, 2047]], np.int16)
-    assert shades(write(tmp_path / "x.dcm", stored)) == [[0, 128], [128, 255]]
-
-
-def test_the_window_is_of_what_was_measured(tmp_path: Path) -> None:
-    """Of Hounsfield units -1024, -24, 0 and 3071, a window of 40 +- 200."""
-    tags: dict[str, Any] = {"RescaleIntercept": "-1024", "RescaleSlope": "1"}
-    window: dict[str, Any] = {"WindowCenter": "40", "WindowWidth": "400"}
-    found = shades(write(tmp_path / "x.dcm", STORED, **tags, **window))
-    expected = [round(((hu - 39.5) / 399 + 0.5) * 255) for hu in (-24, 0)]
-    assert found == [[0, expected[0]], [expected[1], 255]]
-    several: dict[str, Any] = {"WindowCenter": ["40", "600"], "WindowWidth": ["400", "2000"]}
-    assert shades(write(tmp_path / "y.dcm", STORED, **tags, **several)) == found
-
-
-def test_other_windows(tmp_path: Path) -> None:
-    window: dict[str, Any] = {"WindowCenter": "1000", "WindowWidth": "400"}
-    exact = write(tmp_path / "x.dcm", STORED, **window, VOILUTFunction="LINEAR_EXACT")
-    assert shades(exact) == [[0, 128], [round((24 / 400 + 0.5) * 255), 255]]
-    curve = write(tmp_path / "y.dcm", STORED, **window, VOILUTFunction="SIGMOID")
-    at_24 = round(255 / (1 + np.exp(-4 * 24 / 400)))
-    assert shades(curve) == [[0, 128], [at_24, 255]]
-
-
-def test_white_may_be_zero(tmp_path: Path) -> None:
-    plain, inverted = (
-        shades(write(tmp_path / f"{kind}.dcm", STORED, kind))
-        for kind in ("MONOCHROME2", "MONOCHROME1")
-    )
-    assert inverted == [[255 - shade for shade in row] for row in plain]
+@pytest.mark.parametrize(
+    ("stored", "tags", "expected"),
+    [
+        (STORED, {}, ALL_BITS),  # without a window, all bits are between black and white
+        (STORED, {"RescaleSlope": "2", "RescaleIntercept": "-1024"}, ALL_BITS),
+        (STORED, {"kind": "MONOCHROME1"}, [[255 - shade for shade in row] for row in ALL_BITS]),
+        (np.array([[-2048, 0], [1, 2047]], np.int16), {}, [[0, 128], [128, 255]]),
+        # A window of 40 +- 200 of what was measured; of several windows the first.
+        (STORED, TO_HOUNSFIELD | {"WindowCenter": "40", "WindowWidth": "400"}, IN_WINDOW),
+        (
+            STORED,
+            TO_HOUNSFIELD | {"WindowCenter": ["40", "600"], "WindowWidth": ["400", "2000"]},
+            IN_WINDOW,
+        ),
+        (
+            STORED,
+            WINDOW | {"VOILUTFunction": "LINEAR_EXACT"},
+            [[0, 128], [round((24 / 400 + 0.5) * 255), 255]],
+        ),
+        (
+            STORED,
+            WINDOW | {"VOILUTFunction": "SIGMOID"},
+            [[0, 128], [round(255 / (1 + np.exp(-4 * 24 / 400))), 255]],
+        ),
+    ],
+)
+def test_shades_of_what_is_stored(
+    stored: NDArray[Any], tags: dict[str, Any], expected: list[list[int]], tmp_path: Path
+) -> None:
+    assert shades(write(tmp_path / "x.dcm", stored, **tags)) == expected
 
 
 @pytest.mark.parametrize("kind", ["RGB", "YBR_FULL"])

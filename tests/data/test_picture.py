@@ -7,13 +7,15 @@ import warnings
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from cadis.data.picture import PictureError, read_picture, to_rgb
+from cadis.data.dicom import PictureError
+from cadis.data.picture import read_picture, to_rgb
 
 GREY = np.arange(256, dtype=np.uint8).reshape(16, 16)
 COLOURS = np.stack([GREY, GREY.T, 255 - GREY], axis=-1)
@@ -110,10 +112,6 @@ def test_pictures_of_8_bits_are_as_pillow_has_them(name: str, mode: str, tmp_pat
     assert np.array_equal(read(tmp_path / name, 7), np.asarray(expected))
 
 
-def grey_map(values: NDArray[np.uint16]) -> bytes:
-    return b"P5 16 16 65535\n" + values.astype(">u2").tobytes()
-
-
 def tiff(
     values: NDArray[np.generic], bits: int, kind: int = 1, white_is_zero: bool = False
 ) -> bytes:
@@ -146,45 +144,28 @@ def packed_12(values: NDArray[np.int64]) -> NDArray[np.uint8]:
 WIDE = GREY * np.uint16(257)
 
 
-def save(path: Path, kind: str) -> None:
-    """Shades of grey from black to white, in one of the ways in which files have them."""
-    contents = {
-        "12 bits": lambda: tiff(packed_12(np.rint(GREY / 255 * 4095).astype(int)), bits=12),
-        "16 bits, white is 0": lambda: tiff(65535 - WIDE, bits=16, white_is_zero=True),
-        "floating, white is 0": lambda: tiff(
-            1 - (GREY / 255).astype(np.float32), bits=32, kind=3, white_is_zero=True
-        ),
-        "grey map": lambda: grey_map(WIDE),
-    }
-    images = {
-        "16 bits": lambda: wide("I;16"),
-        "16 bits, big-endian": lambda: wide("I;16B"),
-        "floating": lambda: Image.fromarray((GREY / 255).astype(np.float32)),
-    }
-    if kind in contents:
-        path.write_bytes(contents[kind]())
-    else:
-        images[kind]().save(path)
+FRACTIONS = (GREY / 255).astype(np.float32)
+SHADES: dict[str, tuple[str, bytes | Image.Image]] = {
+    "16 bits": ("a.png", wide("I;16")),
+    "16 bits, TIFF": ("a.tif", wide("I;16")),
+    "16 bits, big-endian": ("a.tif", wide("I;16B")),
+    "16 bits, white is 0": ("a.tif", tiff(65535 - WIDE, bits=16, white_is_zero=True)),
+    "12 bits": ("a.tif", tiff(packed_12(np.rint(GREY / 255 * 4095).astype(int)), bits=12)),
+    "floating": ("a.tif", Image.fromarray(FRACTIONS)),
+    "floating, white is 0": ("a.tif", tiff(1 - FRACTIONS, bits=32, kind=3, white_is_zero=True)),
+    "grey map": ("a.ppm", b"P5 16 16 65535\n" + WIDE.astype(">u2").tobytes()),
+}
+"""Shades of grey from black to white, in the ways in which files have them."""
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("a.png", "16 bits"),
-        ("a.tif", "16 bits"),
-        ("a.tif", "16 bits, big-endian"),
-        ("a.tif", "16 bits, white is 0"),
-        ("a.tif", "12 bits"),
-        ("a.tif", "floating"),
-        ("a.tif", "floating, white is 0"),
-        ("a.ppm", "grey map"),
-    ],
-)
+@pytest.mark.parametrize("kind", SHADES)
 @pytest.mark.parametrize("size", [16, 5, 40])
-def test_shades_of_any_depth_are_those_of_8_bits(
-    name: str, kind: str, size: int, tmp_path: Path
-) -> None:
-    save(tmp_path / name, kind)
+def test_shades_of_any_depth_are_those_of_8_bits(kind: str, size: int, tmp_path: Path) -> None:
+    name, content = SHADES[kind]
+    if isinstance(content, bytes):
+        (tmp_path / name).write_bytes(content)
+    else:
+        content.save(tmp_path / name)
     Image.fromarray(GREY).save(tmp_path / "plain.png")
     assert np.array_equal(read(tmp_path / name, size), read(tmp_path / "plain.png", size))
 
@@ -221,42 +202,28 @@ def test_whole_numbers_that_do_not_say_what_is_white_are_refused(
         read(tmp_path / "a.tif")
 
 
-def save_transparent(path: Path, kind: str) -> None:
-    """The left half is transparent, and hides white."""
-    hidden = np.where(HALF > 0, np.minimum(GREY, 254), 255).astype(np.uint8)
-    image = Image.fromarray(hidden)
-    if kind == "one colour":
-        image.convert("RGB").save(path, transparency=(255, 255, 255))
-    elif kind == "one shade":
-        image.save(path, transparency=255)
-    elif kind == "one shade of 16 bits":
-        Image.fromarray(hidden * np.uint16(257)).save(path, transparency=65535)
-    elif kind == "palette":
-        image.convert("P").save(path, transparency=255)
-    elif kind == "palette with opacities":
-        image.convert("P").save(path, transparency=bytes([255] * 255 + [0]))
-    else:
-        layers = {"RGBA": [image] * 3, "LA": [image]}[kind]
-        Image.merge(kind, [*layers, Image.fromarray(HALF)]).save(path)
+HIDING = np.where(HALF > 0, np.minimum(GREY, 254), 255).astype(np.uint8)
+SHADE, OPACITY = Image.fromarray(HIDING), Image.fromarray(HALF)
+WITH_ALPHA = Image.merge("RGBA", [SHADE] * 3 + [OPACITY])
+TRANSPARENT: dict[str, tuple[str, Image.Image, Any]] = {
+    "one colour": ("a.png", SHADE.convert("RGB"), (255, 255, 255)),
+    "one shade": ("a.png", SHADE, 255),
+    "one shade of 16 bits": ("a.png", Image.fromarray(HIDING * np.uint16(257)), 65535),
+    "palette": ("a.png", SHADE.convert("P"), 255),
+    "palette of GIF": ("a.gif", SHADE.convert("P"), 255),
+    "palette with opacities": ("a.png", SHADE.convert("P"), bytes([255] * 255 + [0])),
+    "RGBA": ("a.png", WITH_ALPHA, None),
+    "RGBA of WebP": ("a.webp", WITH_ALPHA, None),
+    "RGBA of TIFF": ("a.tif", WITH_ALPHA, None),
+    "LA": ("a.png", Image.merge("LA", [SHADE, OPACITY]), None),
+}
+"""The left half is transparent, and hides white."""
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("a.png", "one colour"),
-        ("a.png", "one shade"),
-        ("a.png", "one shade of 16 bits"),
-        ("a.png", "palette"),
-        ("a.gif", "palette"),
-        ("a.png", "palette with opacities"),
-        ("a.png", "RGBA"),
-        ("a.webp", "RGBA"),
-        ("a.tif", "RGBA"),
-        ("a.png", "LA"),
-    ],
-)
-def test_what_is_transparent_is_black(name: str, kind: str, tmp_path: Path) -> None:
-    save_transparent(tmp_path / name, kind)
+@pytest.mark.parametrize("kind", TRANSPARENT)
+def test_what_is_transparent_is_black(kind: str, tmp_path: Path) -> None:
+    name, image, colour = TRANSPARENT[kind]
+    image.save(tmp_path / name, **({} if colour is None else {"transparency": colour}))
     pixels = read(tmp_path / name)
     assert not pixels[:, :8].any()
     assert np.abs(pixels[:, 8:].astype(int) - in_grey(GREY)[:, 8:]).max() < 8  # WebP is lossy

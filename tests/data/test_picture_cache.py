@@ -10,12 +10,16 @@ import pytest
 from PIL import Image
 
 from cadis._io import NO_CALLBACKS, Callbacks
-from cadis.data.cache_entries import cache_entries, clear
-from cadis.data.picture_cache import Decoded, decode
+from cadis.data.picture_cache import Decoded, cache_entries, clear, decode
 from cadis.errors import CadisError, RunError
 from support import draw_picture
 
 SIZE = 12
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
 
 
 @pytest.fixture
@@ -42,16 +46,20 @@ def same(first: Decoded, second: Decoded) -> bool:
     return told and np.array_equal(first.pixels, second.pixels)
 
 
-def test_the_cache_gives_what_was_decoded(pictures: list[Path], tmp_path: Path) -> None:
+def test_the_cache_gives_what_was_decoded(pictures: list[Path], cache: Path) -> None:
     count = Count()
-    fresh = decode(pictures, SIZE, tmp_path / "cache", count.callbacks())
+    fresh = decode(pictures, SIZE, cache, count.callbacks(), "in")
     assert fresh.pixels.shape == (9, SIZE, SIZE, 3)
     assert list(fresh.broken) == [3]
     assert fresh.animated == [5]
     assert fresh.pixels[4, 0, 0].tolist() == [255, 0, 0]
     assert count == list(range(1, 11))
-    assert same(decode(pictures, SIZE, tmp_path / "cache", count.callbacks()), fresh)
+    assert same(decode(pictures, SIZE, cache, count.callbacks()), fresh)
     assert len(count) == 10
+    (entry,) = cache_entries(cache)
+    assert (entry.pictures, entry.side, entry.source) == (9, SIZE, "in")
+    assert entry.size == 9 * SIZE * SIZE * 3 + (entry.path / "index.json").stat().st_size
+    assert abs(entry.used - time.time()) < 60
 
 
 def cut(content: bytes) -> bytes:
@@ -86,34 +94,25 @@ def flipped(at: int) -> Callable[[bytes], bytes]:
         ("index.json", lambda content: content.replace(b"[5]", b"[6]")),
     ],
 )
-def test_a_damaged_cache_is_made_anew(
-    name: str, damage: Callable[[bytes], bytes], pictures: list[Path], tmp_path: Path
+def test_a_damaged_cache_is_made_anew_and_other_files_stay(
+    name: str, damage: Callable[[bytes], bytes], pictures: list[Path], cache: Path
 ) -> None:
-    before = decode(pictures, SIZE, tmp_path / "cache", NO_CALLBACKS)
-    (damaged,) = (tmp_path / "cache").rglob(name)
+    before = decode(pictures, SIZE, cache, NO_CALLBACKS)
+    (damaged,) = cache.rglob(name)
     content = damaged.read_bytes()
     damaged.unlink()  # what was decoded before is still mapped
     damaged.write_bytes(damage(content))
     assert damaged.read_bytes() != content
+    (damaged.parent / "notes.txt").write_text("mine")
     count = Count()
-    assert same(decode(pictures, SIZE, tmp_path / "cache", count.callbacks()), before)
+    assert same(decode(pictures, SIZE, cache, count.callbacks()), before)
     assert len(count) == 10
     assert damaged.read_bytes() == content
+    assert (damaged.parent / "notes.txt").read_text() == "mine"
 
 
-def test_nothing_but_pictures_of_the_cache_is_ever_removed(
-    pictures: list[Path], tmp_path: Path
-) -> None:
-    decode(pictures, SIZE, tmp_path / "cache", NO_CALLBACKS)
-    (index,) = (tmp_path / "cache").rglob("index.json")
-    index.write_text("")
-    (index.parent / "notes.txt").write_text("mine")
-    decode(pictures, SIZE, tmp_path / "cache", NO_CALLBACKS)
-    assert (index.parent / "notes.txt").read_text() == "mine"
-
-
-def test_drafts_of_the_dead_are_swept(pictures: list[Path], tmp_path: Path) -> None:
-    cache, long_ago = tmp_path / "cache", time.time() - 2 * 24 * 60 * 60
+def test_drafts_of_the_dead_are_swept(pictures: list[Path], cache: Path) -> None:
+    long_ago = time.time() - 2 * 24 * 60 * 60
     for name, when in (("dead", long_ago), ("alive", time.time()), ("other", long_ago)):
         draft = cache / f".draft-{name}"
         draft.mkdir(parents=True)
@@ -136,59 +135,60 @@ def test_a_full_disk_is_a_sentence_and_nothing_is_left(
     assert len(decode(pictures, SIZE, small_disk / "cache", NO_CALLBACKS).pixels) == 9
 
 
-def test_no_picture_at_all_can_be_read(pictures: list[Path], tmp_path: Path) -> None:
+def test_no_picture_at_all_can_be_read(pictures: list[Path], cache: Path) -> None:
     for _ in range(2):
-        decoded = decode([pictures[3]], SIZE, tmp_path / "cache", NO_CALLBACKS)
+        decoded = decode([pictures[3]], SIZE, cache, NO_CALLBACKS)
         assert decoded.pixels.shape == (0, SIZE, SIZE, 3)
-    assert decode([], SIZE, tmp_path / "cache", NO_CALLBACKS).broken == {}
+    assert decode([], SIZE, cache, NO_CALLBACKS).broken == {}
 
 
-def test_a_picture_that_may_be_read_at_last(pictures: list[Path], tmp_path: Path) -> None:
+def test_a_picture_that_may_be_read_at_last(pictures: list[Path], cache: Path) -> None:
     pictures[0].chmod(0)
     if os.access(pictures[0], os.R_OK):
         pytest.skip("root may read everything")
-    assert decode(pictures, SIZE, tmp_path / "cache", NO_CALLBACKS).broken[0] == "Permission denied"
+    assert decode(pictures, SIZE, cache, NO_CALLBACKS).broken[0] == "Permission denied"
     pictures[0].chmod(0o644)
-    assert 0 not in decode(pictures, SIZE, tmp_path / "cache", NO_CALLBACKS).broken
+    assert 0 not in decode(pictures, SIZE, cache, NO_CALLBACKS).broken
 
 
-def test_only_the_owner_may_see_what_is_kept(pictures: list[Path], tmp_path: Path) -> None:
+def test_only_the_owner_may_see_what_is_kept(pictures: list[Path], cache: Path) -> None:
     before = os.umask(0)
     try:
-        decode(pictures, SIZE, tmp_path / "cache", NO_CALLBACKS)
+        decode(pictures, SIZE, cache, NO_CALLBACKS)
     finally:
         os.umask(before)
-    for path in [tmp_path / "cache", *(tmp_path / "cache").rglob("*")]:
+    for path in [cache, *cache.rglob("*")]:
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
 
 
-def test_without_a_cache_nothing_is_left(pictures: list[Path], tmp_path: Path) -> None:
-    kept = decode(pictures, SIZE, tmp_path / "cache", NO_CALLBACKS)
-    before = sorted(tmp_path.rglob("*"))
-    count = Count()
-    assert same(decode(pictures, SIZE, None, count.callbacks()), kept)
+@pytest.mark.parametrize("limit", ["", "0"])
+def test_without_a_cache_nothing_is_left(
+    limit: str, pictures: list[Path], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = decode(pictures, SIZE, cache, NO_CALLBACKS)
+    before = sorted(cache.parent.rglob("*"))
+    monkeypatch.setenv("CADIS_CACHE_GB", limit)
+    count, other = Count(), cache.with_name("other") if limit else None
+    assert same(decode(pictures, SIZE, other, count.callbacks()), kept)
     assert count == list(range(1, 11))
-    assert sorted(tmp_path.rglob("*")) == before
+    assert sorted(cache.parent.rglob("*")) == before
 
 
-def test_entries_say_where_they_come_from(pictures: list[Path], tmp_path: Path) -> None:
-    decode(pictures, SIZE, tmp_path / "cache", NO_CALLBACKS, str(tmp_path / "in"))
-    (entry,) = cache_entries(tmp_path / "cache")
-    assert (entry.pictures, entry.side, entry.source) == (9, SIZE, str(tmp_path / "in"))
-    assert entry.size == 9 * SIZE * SIZE * 3 + (entry.path / "index.json").stat().st_size
-    assert abs(entry.used - time.time()) < 60
+@pytest.mark.parametrize("limit", ["much", "-1", "inf", "nan"])
+def test_a_limit_that_is_no_size(limit: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CADIS_CACHE_GB", limit)
+    with pytest.raises(CadisError, match=f"CADIS_CACHE_GB is '{limit}'"):
+        decode([], SIZE, cache, NO_CALLBACKS)
 
 
 def test_what_was_used_least_recently_goes_first(
-    pictures: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pictures: list[Path], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cache = tmp_path / "cache"
     for number, size in enumerate((10, 11, 12)):
         decode(pictures, size, cache, NO_CALLBACKS)
-        for path in cache.iterdir():
-            if next(e for e in cache_entries(cache) if e.path == path).side == size:
-                for each in (path, *path.iterdir()):
-                    os.utime(each, (number, number))
+        (path,) = [entry.path for entry in cache_entries(cache) if entry.side == size]
+        for each in (path, *path.iterdir()):
+            os.utime(each, (number, number))
     decode(pictures, 10, cache, NO_CALLBACKS)  # is used again
     (cache / "notes.txt").write_text("mine")
     room = sum(9 * side * side * 3 + 1000 for side in (10, 13))
@@ -204,21 +204,7 @@ def test_what_was_used_least_recently_goes_first(
     assert "are not kept" in said[0]
 
 
-def test_a_cache_of_no_size_keeps_nothing(
-    pictures: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CADIS_CACHE_GB", "0")
-    assert len(decode(pictures, SIZE, tmp_path / "cache", NO_CALLBACKS).pixels) == 9
-    assert not (tmp_path / "cache").exists()
-    monkeypatch.setenv("CADIS_CACHE_GB", "much")
-    with pytest.raises(CadisError, match="CADIS_CACHE_GB is 'much'"):
-        decode(pictures, SIZE, tmp_path / "cache", NO_CALLBACKS)
-
-
-def test_the_cache_is_cleared_but_for_what_is_not_ours(
-    pictures: list[Path], tmp_path: Path
-) -> None:
-    cache = tmp_path / "cache"
+def test_the_cache_is_cleared_but_for_what_is_not_ours(pictures: list[Path], cache: Path) -> None:
     decode(pictures, SIZE, cache, NO_CALLBACKS)
     other, making = cache / "mine", cache / ".draft-new"
     for folder in (other, making):

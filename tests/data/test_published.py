@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from cadis.data.published import parse_binary, parse_idx, parse_python
+from cadis.data.published.formats import parse_binary, parse_idx, parse_python
 from cadis.data.published.published_files import read_content
 from cadis.errors import CadisError
 from toy import idx

@@ -1,12 +1,27 @@
+"""Tables of users, and how their rows become inputs."""
+
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from cadis._io import Callbacks
-from cadis.data import Dataset, TableColumns, TablePreprocessing, load
-from cadis.data.preprocessing import CategoryColumn, NumberColumn
+from cadis.data import (
+    CategoryColumn,
+    Dataset,
+    NumberColumn,
+    PicturePreprocessing,
+    Scaling,
+    TableColumns,
+    TablePreprocessing,
+    digits,
+    from_json,
+    load,
+    to_json,
+)
 from cadis.errors import CadisError
 
 HEADER = "site,age,sex,outcome,split"
@@ -33,6 +48,11 @@ def read(place: Path, columns: TableColumns = BY_SITE) -> tuple[Dataset, list[st
     return found, said
 
 
+def columns_of(found: Dataset) -> tuple[NumberColumn | CategoryColumn, ...]:
+    assert isinstance(found.preprocessing, TablePreprocessing)
+    return found.preprocessing.columns
+
+
 def owners(owned: object) -> dict[str, list[int]]:
     assert isinstance(owned, dict)
     return {client: indices.tolist() for client, indices in owned.items()}
@@ -46,8 +66,7 @@ def test_a_table_with_columns_of_clients_classes_and_the_split(tmp_path: Path) -
     assert owners(found.owners) == {"a": [0, 1], "b": [2, 3]}
     assert owners(found.test_owners) == {"a": [0], "b": [1]}
     deviation = ((10**2 + 10**2) / 3) ** 0.5  # of 10, 30, 20 around 20
-    assert isinstance(found.preprocessing, TablePreprocessing)
-    age, sex = found.preprocessing.columns
+    age, sex = columns_of(found)
     assert isinstance(age, NumberColumn)
     assert (age.mean, age.may_lack) == (20.0, True)  # nothing of the 1000 that is tested on
     assert age.deviation == pytest.approx(deviation)
@@ -76,9 +95,7 @@ def test_a_file_for_each_client(tmp_path: Path) -> None:
         client: 20 - len(found.test_owners[client]) for client in found.owners
     }
     assert len(found.test) == 4  # a tenth of each class
-    assert any(
-        "Left out 1 of 3 entries" in sentence and "notes.txt" in sentence for sentence in said
-    )
+    assert any("Left out 1 of 3 entries" in line and "notes.txt" in line for line in said)
 
 
 def test_train_and_test_folders(tmp_path: Path) -> None:
@@ -113,14 +130,11 @@ def test_parquet_is_the_same_as_csv(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
-    columns = [row.split(",") for row in ROWS]
-    table = {
-        "site": [row[0] for row in columns],
-        "age": [float(row[1]) if row[1] not in ("", "NA") else None for row in columns],
-        "sex": [row[2] for row in columns],
-        "outcome": [row[3] for row in columns],
-        "split": [row[4] for row in columns],
+    cells = zip(*(row.split(",") for row in ROWS), strict=True)
+    table: dict[str, list[Any]] = {
+        title: [*column] for title, column in zip(HEADER.split(","), cells, strict=True)
     }
+    table["age"] = [float(age) if age not in ("", "NA") else None for age in table["age"]]
     parquet.write_table(pyarrow.table(table), tmp_path / "cohort.parquet")
     one, _ = read(write(tmp_path / "cohort.csv", ROWS))
     other = load(f"parquet:{tmp_path / 'cohort.parquet'}", columns=BY_SITE)
@@ -142,8 +156,7 @@ def test_columns_that_are_ignored_or_categories(tmp_path: Path) -> None:
     rows = [f"{n},{n % 3},{n % 2}" for n in range(12)]
     place = write(tmp_path / "cohort.csv", rows, "patient,code,label")
     found, _ = read(place, TableColumns(ignored=("patient",), categories=("code",)))
-    assert isinstance(found.preprocessing, TablePreprocessing)
-    assert found.preprocessing.columns == (CategoryColumn("code", ("0", "1", "2")),)
+    assert columns_of(found) == (CategoryColumn("code", ("0", "1", "2")),)
 
 
 def test_other_delimiters_and_a_byte_order_mark(tmp_path: Path) -> None:
@@ -201,22 +214,21 @@ def test_what_is_wrong_is_named(case: str, tmp_path: Path) -> None:
         read(write(tmp_path / "cohort.csv", rows, header), TableColumns())
 
 
-def test_tables_must_have_the_same_columns(tmp_path: Path) -> None:
-    write(tmp_path / "a.csv", ["1,0"], "age,label")
-    write(tmp_path / "b.csv", ["1,0,1"], "age,label,weight")
-    with pytest.raises(CadisError, match=r"b\.csv has a column weight, which .*a\.csv lacks"):
-        read(tmp_path, TableColumns())
-
-
-def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "cohort.csv").write_bytes("größe,label\n1,0\n".encode("latin-1"))
-    with pytest.raises(CadisError, match="not valid UTF-8"):
-        read(tmp_path / "cohort.csv", TableColumns())
-
-
-@pytest.mark.parametrize("name", ["none.csv", "none.xlsx", "none"])
-def test_what_is_not_there(name: str, tmp_path: Path) -> None:
-    with pytest.raises(CadisError, match=r"There is no file|neither a folder nor a table"):
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("folder", r"b\.csv has a column weight, which .*a\.csv lacks"),
+        ("latin.csv", "not valid UTF-8"),
+        ("none.csv", "There is no file"),
+        ("none.xlsx", "neither a folder nor a table"),
+        ("none", "neither a folder nor a table"),
+    ],
+)
+def test_places_that_cannot_be_read(name: str, sentence: str, tmp_path: Path) -> None:
+    write(tmp_path / "folder" / "a.csv", ["1,0"], "age,label")
+    write(tmp_path / "folder" / "b.csv", ["1,0,1"], "age,label,weight")
+    (tmp_path / "latin.csv").write_bytes("größe,label\n1,0\n".encode("latin-1"))
+    with pytest.raises(CadisError, match=sentence):
         read(tmp_path / name, TableColumns())
 
 
@@ -230,15 +242,13 @@ def test_columns_without_a_value_are_left_out(tmp_path: Path) -> None:
 def test_words_are_meant_where_a_few_are_numbers_or_the_user_says_so(tmp_path: Path) -> None:
     rows = [f"{n % 4 or 'unknown'},{n % 2}" for n in range(40)]
     found, _ = read(write(tmp_path / "cohort.csv", rows, "grade,label"), TableColumns())
-    assert isinstance(found.preprocessing, TablePreprocessing)
-    assert found.preprocessing.columns == (CategoryColumn("grade", ("1", "2", "3", "unknown")),)
+    assert columns_of(found) == (CategoryColumn("grade", ("1", "2", "3", "unknown")),)
     rows = [*(f"{n % 3},{n % 2}" for n in range(40)), *["x,0", "x,1"] * 2]
     place = write(tmp_path / "cohort.csv", rows, "grade,label")
     with pytest.raises(CadisError, match="grade has 'x'"):
         read(place, TableColumns())
     found, _ = read(place, TableColumns(categories=("grade",)))
-    assert isinstance(found.preprocessing, TablePreprocessing)
-    assert found.preprocessing.columns == (CategoryColumn("grade", ("0", "1", "2", "x")),)
+    assert columns_of(found) == (CategoryColumn("grade", ("0", "1", "2", "x")),)
 
 
 def test_words_that_are_a_rows_own_are_told(tmp_path: Path) -> None:
@@ -268,3 +278,52 @@ def test_numbers_that_are_none_are_missing(cell: str, tmp_path: Path) -> None:
     found, _ = read(write(tmp_path / "rows.csv", rows, "age,label"), TableColumns())
     assert found.train.inputs.shape[1] == 2  # the number, and whether it is missing
     assert torch.cat([found.train.inputs, found.test.inputs]).isfinite().all()
+
+
+TABLE = TablePreprocessing(
+    (
+        NumberColumn("age", 50.0, 10.0, may_lack=True),
+        CategoryColumn("sex", ("f", "m", "")),
+        NumberColumn("weight", 70.0, 20.0, may_lack=False),
+    )
+)
+PICTURES = PicturePreprocessing(1, 8, 8, Scaling((0.5,), (0.25,)))
+
+
+def test_rows_become_inputs() -> None:
+    table = {"weight": ["90", "NA"], "sex": [" m", "x"], "age": ["40", "?"], "site": ["a", "b"]}
+    found = TABLE.encode(table)
+    assert found.tolist() == [[(40 - 50) / 10, 0, 0, 1, 0, (90 - 70) / 20], [0, 1, 0, 0, 0, 0]]
+    assert found.dtype == torch.float32
+
+
+def test_a_missing_word_is_a_category_of_its_own() -> None:
+    found = CategoryColumn("sex", ("f", "")).encode(["", "f", "null"])
+    assert found.tolist() == [[0, 1], [1, 0], [0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        ({"age": ["tall"], "sex": ["m"], "weight": ["1"]}, "column age has 'tall' where a number"),
+        ({"age": ["inf"], "sex": ["m"], "weight": ["1"]}, "column age has 'inf', which is infini"),
+        ({"age": ["1"], "sex": ["m"]}, "no column weight; it has: age, sex"),
+    ],
+)
+def test_rows_that_cannot_become_inputs(table: dict[str, list[str]], sentence: str) -> None:
+    with pytest.raises(CadisError, match=sentence):
+        TABLE.encode(table)
+
+
+@pytest.mark.parametrize("preprocessing", [TABLE, PICTURES], ids=["table", "pictures"])
+def test_it_survives_json(preprocessing: PicturePreprocessing | TablePreprocessing) -> None:
+    assert from_json(json.loads(json.dumps(to_json(preprocessing)))) == preprocessing
+
+
+def test_a_digit_of_bytes_becomes_the_same_input() -> None:
+    dataset = digits()
+    how = dataset.preprocessing
+    assert isinstance(how, PicturePreprocessing)
+    sixteenths = dataset.train.inputs[:5] * how.scaling.deviation[0] + how.scaling.mean[0]
+    found = how(sixteenths * 255)
+    assert torch.allclose(found, dataset.train.inputs[:5], atol=1e-5)

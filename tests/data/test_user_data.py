@@ -44,15 +44,11 @@ def test_a_pair_of_a_list_and_a_test_set() -> None:
     assert found.classes == ("0", "1")
 
 
-def test_own_test_data_make_a_test_set() -> None:
+def test_own_test_data_make_a_test_set_or_stand_beside_it() -> None:
     found, _ = made({"clients": [some(2), some(2)], "client_tests": {"1": some(3, 9)}})
     assert found.test.inputs[:, 0].tolist() == [9, 10, 11]
     assert {name: own.tolist() for name, own in found.test_owners.items()} == {"1": [0, 1, 2]}
-
-
-def test_own_test_data_beside_a_test_set() -> None:
-    given = {"clients": [some(2)], "client_tests": [some(3, 9)], "test": some(2, 90)}
-    found, _ = made(given)
+    found, _ = made({"clients": [some(2)], "client_tests": [some(3, 9)], "test": some(2, 90)})
     assert found.test.inputs[:, 0].tolist() == [90, 91]
     assert found.client_tests["0"].inputs[:, 0].tolist() == [9, 10, 11]
 

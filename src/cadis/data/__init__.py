@@ -1,12 +1,13 @@
 """Datasets as tensors."""
 
-from cadis.data.cache_entries import cache_entries, cache_limit, clear
 from cadis.data.conversion import as_examples, single
+from cadis.data.dicom import PictureError
 from cadis.data.digits import digits
 from cadis.data.examples import Dataset, Examples, Scaling, Subsets, broken_sentence, joined
 from cadis.data.image_folder import find_pictures
 from cadis.data.loading import DATASETS, OWN_PREFIXES, TABLES, is_dataset_name, load
-from cadis.data.picture import PictureError, read_picture
+from cadis.data.picture import read_picture
+from cadis.data.picture_cache import cache_entries, cache_limit, clear
 from cadis.data.preprocessing import (
     CategoryColumn,
     NumberColumn,

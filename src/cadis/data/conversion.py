@@ -5,12 +5,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import IterableDataset, Subset, TensorDataset
 
 from cadis._io import one_line
+from cadis.data.dicom import PictureError
 from cadis.data.examples import Examples, Scaling
+from cadis.data.picture import to_rgb
 from cadis.errors import CadisError
 
 _INPUTS = ("image", "img", "picture", "pixel_values", "inputs", "input_ids", "features", "x")
@@ -19,7 +22,7 @@ _LABELS = ("label", "labels", "target", "y")
 
 
 def as_examples(data: object, owner: str) -> Examples:
-    """Examples of what a user has.
+    """Make examples of what a user has.
 
     Inputs and labels, batches of them such as a DataLoader's, a ``torch.utils.data.Dataset`` of
     (input, label), or a dataset of Hugging Face's ``datasets``.
@@ -31,7 +34,11 @@ def as_examples(data: object, owner: str) -> Examples:
     if isinstance(data, Examples):
         return data
     if isinstance(data, TensorDataset):
-        return _of_tensors(data.tensors, owner)
+        if len(data.tensors) != 2:
+            raise CadisError(
+                f"{owner} has {len(data.tensors)} tensors; give two, inputs and labels."
+            )
+        return Examples(data.tensors[0], data.tensors[1])
     if isinstance(data, Subset) and isinstance(data.dataset, TensorDataset | Subset):
         return as_examples(data.dataset, owner).take(torch.as_tensor(data.indices))
     if is_hugging_face(data):
@@ -42,14 +49,14 @@ def as_examples(data: object, owner: str) -> Examples:
 
 
 def single(examples: Examples) -> Examples:
-    """With inputs of 32 bits, where they have 64: models have 32."""
+    """Return inputs of 64 bits as 32: models have 32."""
     if examples.inputs.dtype != torch.float64:
         return examples
     return Examples(examples.inputs.float(), examples.labels, examples.scaling)
 
 
 def class_names(data: object) -> tuple[str, ...]:
-    """The names of the classes, where a dataset knows them; else nothing."""
+    """Return the names of the classes, where a dataset knows them; else nothing."""
     if is_hugging_face(data):
         found = [getattr(each, "names", None) for each in _features(data).values()]
         return next((tuple(names) for names in found if names), ())
@@ -59,19 +66,13 @@ def class_names(data: object) -> tuple[str, ...]:
 
 
 def is_hugging_face(data: object) -> bool:
-    """Whether it is a dataset of ``datasets``, which need not be installed."""
+    """Return whether it is a dataset of ``datasets``, which need not be installed."""
     kinds = [kind.__module__.partition(".")[0] for kind in type(data).__mro__]
     return "datasets" in kinds and hasattr(data, "column_names")
 
 
 def _features(data: Any) -> Mapping[str, Any]:
     return getattr(data, "features", None) or {}
-
-
-def _of_tensors(tensors: Sequence[Tensor], owner: str) -> Examples:
-    if len(tensors) != 2:
-        raise CadisError(f"{owner} has {len(tensors)} tensors; give two, inputs and labels.")
-    return Examples(tensors[0], tensors[1])
 
 
 def _of_batches(data: Any, owner: str) -> Examples:
@@ -91,7 +92,7 @@ def _of_batches(data: Any, owner: str) -> Examples:
 
 
 def _is_pair(data: object) -> bool:
-    """Whether these are inputs and labels, and not two batches."""
+    """Return whether these are inputs and labels, and not two batches."""
     if not isinstance(data, tuple | list) or len(data) != 2:
         return False
     return not any(
@@ -100,7 +101,7 @@ def _is_pair(data: object) -> bool:
 
 
 def _items(data: Any, owner: str) -> list[tuple[Any, Any]]:
-    """Input and label of each sample of a dataset, one after the other."""
+    """Return input and label of each sample of a dataset, one after the other."""
     found: list[Any] = []
     try:
         if isinstance(data, IterableDataset) or not hasattr(data, "__len__"):
@@ -122,11 +123,11 @@ def _pair(item: Any, owner: str) -> tuple[Any, Any]:
 
 
 def _of_items(items: Sequence[tuple[Any, Any]], owner: str) -> Examples:
-    """Examples of single samples, which must be alike."""
-    inputs, labels = [item[0] for item in items], [item[1] for item in items]
+    """Make examples of single samples, which must be alike."""
     if not items:
         return Examples(torch.zeros(0), torch.zeros(0, dtype=torch.int64))
-    if all(map(_is_picture, inputs)):
+    inputs, labels = zip(*items, strict=True)
+    if all(isinstance(each, Image.Image) for each in inputs):
         return _of_pictures(inputs, _numbers(labels, owner), owner)
     try:
         stacked = torch.stack([torch.as_tensor(each) for each in inputs])
@@ -138,7 +139,7 @@ def _of_items(items: Sequence[tuple[Any, Any]], owner: str) -> Examples:
 
 
 def _of_columns(data: Any, owner: str) -> Examples:
-    """Examples of a dataset whose columns have names."""
+    """Make examples of a dataset whose columns have names."""
     if data.format["type"] == "custom":  # its own transform makes what is to be taken
         return _of_items([_pair(item, owner) for item in data], owner)
     inputs, label = _named(list(data.column_names), owner, _features(data))
@@ -159,7 +160,7 @@ def _of_columns(data: Any, owner: str) -> Examples:
 def _named(
     names: Sequence[str], owner: str, features: Mapping[str, Any] | None = None
 ) -> tuple[list[str], str]:
-    """Which columns are inputs, and which is the label."""
+    """Return which columns are inputs, and which is the label."""
     classes = [name for name, kind in (features or {}).items() if hasattr(kind, "names")]
     label = next((name for name in _LABELS if name in names), None)
     label = label or (classes[0] if len(classes) == 1 else None)
@@ -174,25 +175,17 @@ def _named(
 
 
 def _numbers(labels: Iterable[Any], owner: str) -> Tensor:
-    """Numbers of classes, (n,)."""
+    """Return numbers of classes, (n,)."""
     try:
-        found = torch.as_tensor(np.asarray([int(label) for label in labels], dtype=np.int64))
+        return torch.as_tensor(np.asarray([int(label) for label in labels], dtype=np.int64))
     except (TypeError, ValueError):
         raise CadisError(
             f"{owner} has labels that are no class numbers; number the classes from 0."
         ) from None
-    return found
 
 
-def _is_picture(value: Any) -> bool:
-    """Whether it is a picture of Pillow, which need not be imported."""
-    return hasattr(value, "getbands") and hasattr(value, "convert")
-
-
-def _of_pictures(pictures: Sequence[Any], labels: Tensor, owner: str) -> Examples:
-    """Pictures of one size: grey if all are, else red, green and blue; scaled to 0 to 1."""
-    from cadis.data.picture import PictureError, to_rgb  # noqa: PLC0415 - opens pictures
-
+def _of_pictures(pictures: Sequence[Image.Image], labels: Tensor, owner: str) -> Examples:
+    """Make examples of pictures of one size, grey if all are, else RGB; scaled to 0 to 1."""
     grey = all(picture.mode == "L" for picture in pictures)
     if len({picture.size for picture in pictures}) > 1:
         raise CadisError(f"{owner} has pictures of several sizes; resize them all to one.")

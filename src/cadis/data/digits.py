@@ -27,13 +27,16 @@ _Numbers = NDArray[np.int64]
 
 
 def digits() -> Dataset:
-    """1,797 handwritten digits of 8 x 8 pixels.
+    """Load 1,797 handwritten digits of 8 x 8 pixels.
 
     Four fifths for training, one fifth for testing, the same split every time.
     """
     numbers = _read_file()
-    if numbers is None:
-        numbers = _ask_sklearn()
+    if numbers is None:  # scikit-learn keeps it otherwise
+        from sklearn.datasets import load_digits  # noqa: PLC0415
+
+        bunch = load_digits()
+        numbers = np.column_stack([bunch.data, bunch.target]).astype(np.int64)
     pixels = torch.tensor(numbers[:, :-1], dtype=torch.float32).view(-1, 1, 8, 8) / 16
     labels = torch.tensor(numbers[:, -1], dtype=torch.int64)
     train, test = map(torch.from_numpy, stratified_split(numbers[:, -1], _TESTED))
@@ -46,7 +49,7 @@ def digits() -> Dataset:
 
 
 def _read_file() -> _Numbers | None:
-    """A row for each digit, its 64 pixels and its label; None if it is not the file we know."""
+    """Return a row for each digit, 64 pixels and a label; None if it is not the file we know."""
     package = find_spec("sklearn")
     if package is None or package.origin is None:
         return None
@@ -60,19 +63,10 @@ def _read_file() -> _Numbers | None:
     return np.loadtxt(io.BytesIO(text), dtype=np.int64, delimiter=",")
 
 
-def _ask_sklearn() -> _Numbers:
-    """The same, however scikit-learn keeps it."""
-    from sklearn.datasets import load_digits  # noqa: PLC0415
-
-    bunch = load_digits()
-    return np.column_stack([bunch.data, bunch.target]).astype(np.int64)
-
-
 def stratified_split(labels: _Numbers, part: float) -> tuple[_Numbers, _Numbers]:
-    """As ``sklearn.model_selection.train_test_split`` with ``stratify`` and ``random_state=0``.
+    """Return shuffled positions for training and for testing.
 
-    Returns:
-        Positions for training and for testing, each shuffled.
+    As ``sklearn.model_selection.train_test_split`` with ``stratify`` and ``random_state=0``.
     """
     generator = np.random.RandomState(0)  # the generator that it has always been
     counts = np.bincount(labels)
@@ -81,26 +75,21 @@ def stratified_split(labels: _Numbers, part: float) -> tuple[_Numbers, _Numbers]
     for_testing = _shares(counts - for_training, tested, generator)
     train, test = list[_Numbers](), list[_Numbers]()
     for label, (first, second) in enumerate(zip(for_training, for_testing, strict=True)):
-        own = np.flatnonzero(labels == label)
-        own = own[generator.permutation(len(own))]
+        own = generator.permutation(np.flatnonzero(labels == label))
         train.append(own[:first])
         test.append(own[first : first + second])
-    return (
-        generator.permutation(np.concatenate(train)),
-        generator.permutation(np.concatenate(test)),
-    )
+    shuffled = [generator.permutation(np.concatenate(side)) for side in (train, test)]
+    return shuffled[0], shuffled[1]
 
 
 def _shares(counts: _Numbers, total: int, generator: np.random.RandomState) -> _Numbers:
-    """So many of each class that they are ``total`` together, as near to their shares as can be."""
+    """Return how many of each class, ``total`` together, as near to their shares as can be."""
     wanted = counts / counts.sum() * total
-    shares = np.floor(wanted)
-    missing, rest = int(total - shares.sum()), wanted - shares
+    shares: _Numbers = np.floor(wanted).astype(np.int64)
+    rest = wanted - shares
     for value in np.unique(rest)[::-1]:
-        if missing > 0:
-            places = np.flatnonzero(rest == value)
+        places = np.flatnonzero(rest == value)
+        if (missing := total - shares.sum()) > 0:
             few = min(len(places), missing)
             shares[generator.choice(places, size=few, replace=False)] += 1
-            missing -= few
-    counted: _Numbers = shares.astype(np.int64)
-    return counted
+    return shares

@@ -2,16 +2,14 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any, NoReturn
 
 from cadis._io import is_folder, natural, read_object, shown
-from cadis.data.dicom import is_dicom
+from cadis.data.dicom import PICTURE_SUFFIXES, is_dicom
 from cadis.errors import CadisError
-
-_SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 
 _MOST_CLASSES = 100_000
 """A class with a higher number is a mistake: a model would have an output for each below it."""
@@ -19,41 +17,33 @@ _MOST_CLASSES = 100_000
 
 @dataclass(frozen=True)
 class Picture:
-    """One picture.
-
-    Attributes:
-        path: its file.
-        label: number of its class.
-        client: who owns it; None if nobody is said to.
-    """
+    """One picture."""
 
     path: Path
-    label: int
-    client: str | None = None
+    label: int  # number of its class
+    client: str | None = None  # who owns it; None if nobody is said to
+
+
+@dataclass
+class LeftOut:
+    """What is left out of a folder, to be told."""
+
+    links: list[Path] = field(default_factory=list)  # to folders; they may lead in circles
+    others: list[Path] = field(default_factory=list)  # files that are not named as pictures are
+    empty: list[Path] = field(default_factory=list)  # folders of clients or classes
 
 
 @dataclass(frozen=True)
 class Album:
-    """Pictures to learn from.
+    """Pictures to learn from."""
 
-    Attributes:
-        train: to be given to clients.
-        test: that no client sees; empty if the folder has no such part.
-        classes: names of the classes.
-        links: to other folders, in which no picture was looked for.
-        others: files that are not named as pictures are.
-        empty: folders of clients or classes in which there is no picture.
-    """
-
-    train: list[Picture]
-    test: list[Picture]
+    train: list[Picture]  # to be given to clients
+    test: list[Picture]  # that no client sees; empty if the folder has no such part
     classes: tuple[str, ...]
-    links: tuple[Path, ...] = ()
-    others: tuple[Path, ...] = ()
-    empty: tuple[Path, ...] = ()
+    left_out: LeftOut = field(default_factory=LeftOut)
 
     def numbered_as(self, classes: Sequence[str], folder: Path) -> "Album":
-        """With numbers for classes of which this folder may have only some."""
+        """Number the classes as given; this folder may have only some of them."""
         numbers = {name: number for number, name in enumerate(classes)}
         for name in self.classes:
             if name not in numbers:
@@ -69,50 +59,36 @@ class Album:
 
 
 def read_album(folder: Path) -> Album:
-    """The pictures in a folder, in one of these layouts.
+    """Find the pictures in a folder, in one of these layouts.
 
     - ``<client>/<class>/<picture>``: who owns what is given;
     - ``<class>/<picture>``: to be partitioned;
-    - either of them within ``train``, beside ``test/<class>/<picture>``.
+    - either of them within ``train``, beside ``test/<class>/<picture>``;
+    - that of the paper's pill pictures, see :func:`_read_pills`.
     """
+    if is_folder(folder / "client_dataset"):
+        return _read_pills(folder)
     if not is_folder(folder):
         raise CadisError(
             f"There is no folder {shown(folder)}; name that of your pictures by "
             "--dataset images:FOLDER."
         )
-    check_name(folder)
+    _check_name(folder)
     split = is_folder(folder / "train") and is_folder(folder / "test")
-    aside = _Aside()
-    train = _read_tree(folder / "train" if split else folder, aside)
-    test = _read_tree(folder / "test", aside) if split else []
-    classes = sorted({label for _, label, _ in train + test}, key=natural)
+    left_out = LeftOut()
+    parts = [_read_tree(folder / "train" if split else folder, left_out)]
+    parts.append(_read_tree(folder / "test", left_out) if split else [])
+    classes = sorted({label for part in parts for _, label, _ in part}, key=natural)
     numbers = {name: number for number, name in enumerate(classes)}
-
-    def numbered(found: Iterable[tuple[Path, str, str | None]]) -> list[Picture]:
-        return [Picture(path, numbers[label], client) for path, label, client in found]
-
-    left = (tuple(aside.links), tuple(aside.others), tuple(aside.empty))
-    return Album(numbered(train), numbered(test), tuple(classes), *left)
+    train, test = (
+        [Picture(path, numbers[label], client) for path, label, client in part] for part in parts
+    )
+    return Album(train, test, tuple(classes), left_out)
 
 
-@dataclass
-class _Aside:
-    """What is left out of a folder, to be told.
-
-    Attributes:
-        links: to folders, which are not followed: they may lead in circles.
-        others: files that are not named as pictures are.
-        empty: folders of clients or classes without any picture.
-    """
-
-    links: list[Path] = field(default_factory=list)
-    others: list[Path] = field(default_factory=list)
-    empty: list[Path] = field(default_factory=list)
-
-
-def _read_tree(folder: Path, aside: _Aside) -> list[tuple[Path, str, str | None]]:
-    """Path, class and client of each picture, as the folders that it is in say."""
-    paths = sorted(_walk(folder, aside), key=lambda path: natural(str(path)))
+def _read_tree(folder: Path, left_out: LeftOut) -> list[tuple[Path, str, str | None]]:
+    """Return path, class and client of each picture, as the folders that it is in say."""
+    paths = find_pictures(folder, left_out)
     if not paths:
         raise CadisError(
             f"There are no pictures in {folder}; put them into one folder for each class, which "
@@ -132,76 +108,51 @@ def _read_tree(folder: Path, aside: _Aside) -> list[tuple[Path, str, str | None]
                 "pictures into <class>/<picture>, or all into <client>/<class>/<picture>."
             )
     for place in {path.parent for path in paths}:
-        check_name(place)
-    aside.empty += _empty_folders(folder, {names[0] for _, names in found}, aside.links)
+        _check_name(place)
+    filled = {names[0] for _, names in found}
+    folders = [path for path in folder.iterdir() if path.is_dir() and path.name[0] != "."]
+    empty = [path for path in folders if path.name not in filled and path not in left_out.links]
+    left_out.empty += sorted(empty, key=lambda path: natural(path.name))
     return [(path, parts[-2], parts[0] if len(parts) == 3 else None) for path, parts in found]
 
 
-def _empty_folders(folder: Path, filled: set[str], links: Sequence[Path]) -> list[Path]:
-    """Folders of clients, or of classes, in which no picture was found."""
-    folders = [path for path in folder.iterdir() if path.is_dir() and path not in links]
-    empty = [path for path in folders if path.name not in filled and path.name[0] != "."]
-    return sorted(empty, key=lambda path: natural(path.name))
-
-
-def _walk(folder: Path, aside: _Aside) -> Iterator[Path]:
-    """All files that are named as pictures are, but hidden ones."""
+def find_pictures(folder: Path, left_out: LeftOut | None = None) -> list[Path]:
+    """Return all pictures in a folder and the folders within, but hidden ones; 2 before 10."""
+    found: list[Path] = []
+    left_out = left_out or LeftOut()
     for place, folders, files in os.walk(folder, onerror=_refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        aside.links += [Path(place, name) for name in folders if Path(place, name).is_symlink()]
-        for name in files:
-            if name.startswith("."):
-                continue
-            if Path(name).suffix.lower() in _SUFFIXES or is_dicom(Path(place, name)):
-                yield Path(place, name)
-            else:
-                aside.others.append(Path(place, name))
-
-
-def find_pictures(folder: Path) -> list[Path]:
-    """All pictures in a folder and the folders within, but hidden ones; 2 comes before 10."""
-    return sorted(_walk(folder, _Aside()), key=lambda path: natural(str(path)))
+        left_out.links += [Path(place, name) for name in folders if Path(place, name).is_symlink()]
+        for path in (Path(place, name) for name in files if not name.startswith(".")):
+            is_picture = path.suffix.lower() in PICTURE_SUFFIXES or is_dicom(path)
+            (found if is_picture else left_out.others).append(path)
+    return sorted(found, key=lambda path: natural(str(path)))
 
 
 def _refuse(error: OSError) -> NoReturn:
-    """What is in a folder that cannot be read would be missing in silence."""
+    """Refuse a folder that cannot be read: its pictures would be missing in silence."""
     raise CadisError(
         f"The folder {shown(error.filename)} cannot be read: {error.strerror}; let it be read, or "
         "move it elsewhere."
     ) from None
 
 
-def check_name(folder: Path) -> None:
-    """Names of clients and classes are written and shown, so they must be text."""
+def _check_name(folder: Path) -> None:
+    """Refuse names of clients and classes that are no text, as they are written and shown."""
     if shown(folder) != str(folder):
         raise CadisError(f"The name of the folder {shown(folder)} is not valid UTF-8; rename it.")
 
 
-def are_pills(folder: Path) -> bool:
-    """Whether a folder has this layout."""
-    return is_folder(folder / "client_dataset")
-
-
-def read_pills(folder: Path) -> Album:
-    """The layout of the paper's pill pictures.
+def _read_pills(folder: Path) -> Album:
+    """Find the paper's pill pictures.
 
     In ``client_dataset`` and ``server_dataset`` (the test set): ``user_group_img.json`` tells
     the pictures of each client, ``img_label_dict.json`` the label of each picture, and
     ``label_hash.json`` the number of each label. The pictures are in ``pill_cropped``, there or
     beside the two folders.
     """
-    check_name(folder)
-    numbers = _read_numbers(folder / "client_dataset" / "label_hash.json")
-    names = {number: name for name, number in numbers.items()}
-    classes = tuple(names.get(number, "-") for number in range(max(names) + 1))
-    test = []
-    if is_folder(folder / "server_dataset"):
-        found = _read_side(folder / "server_dataset", numbers)
-        test = [replace(picture, client=None) for picture in found]  # the server's, not client 0's
-    return Album(_read_side(folder / "client_dataset", numbers), test, classes)
-
-
-def _read_numbers(path: Path) -> dict[str, int]:
+    _check_name(folder)
+    path = folder / "client_dataset" / "label_hash.json"
     numbers = read_object(path)
     for name, number in numbers.items():
         if type(number) is not int or not 0 <= number < _MOST_CLASSES:
@@ -209,7 +160,13 @@ def _read_numbers(path: Path) -> dict[str, int]:
                 f"In {path}, the class {name} has the number {json.dumps(number)[:40]}; number "
                 f"classes from 0, below {_MOST_CLASSES:,}."
             )
-    return numbers
+    names = {number: name for name, number in numbers.items()}
+    classes = tuple(names.get(number, "-") for number in range(max(names) + 1))
+    test = []
+    if is_folder(folder / "server_dataset"):
+        found = _read_side(folder / "server_dataset", numbers)
+        test = [replace(picture, client=None) for picture in found]  # the server's, not client 0's
+    return Album(_read_side(folder / "client_dataset", numbers), test, classes)
 
 
 def _read_side(side: Path, numbers: dict[str, int]) -> list[Picture]:

@@ -9,8 +9,9 @@ import torch
 from cadis._io import Callbacks, shown
 from cadis.data.dicom import check_dicom_extra, is_dicom
 from cadis.data.examples import Dataset, Examples, Scaling, positions_by_owner
-from cadis.data.holding_out import held_out
-from cadis.data.image_folder import Album, Picture, are_pills, read_album, read_pills
+from cadis.data.holding_out import held_out_tenth
+from cadis.data.image_folder import LeftOut, Picture, read_album
+from cadis.data.picture_cache import decode
 from cadis.data.preprocessing import PicturePreprocessing
 from cadis.errors import CadisError
 
@@ -22,28 +23,24 @@ _KINDS_NAMED = 3
 def load_images(
     folder: Path, size: int, cache: Path | None, callbacks: Callbacks, classes: Sequence[str] = ()
 ) -> Dataset:
-    """The pictures in a folder, as :func:`read_album` or :func:`read_pills` finds them.
+    """Load the pictures in a folder, as :func:`read_album` finds them.
 
-    Without a test set of its own, a tenth of the pictures of each class is set apart.
-
-    Args:
-        folder: where they are.
-        size: pixels a side to which they are resized.
-        cache: where decoded pictures are kept; None is nowhere.
-        callbacks: called as it goes on.
-        classes: names of all classes that there are, if others have more of them.
+    Without a test set of its own, a tenth of the pictures of each class is set apart. Pictures
+    are resized to ``size`` pixels a side, and kept in the cache, if there is one. ``classes`` are
+    the names of all classes that there are, if others have more of them.
     """
-    album = read_pills(folder) if are_pills(folder) else read_album(folder)
-    _tell_left_out(album, callbacks)
+    album = read_album(folder)
+    _tell_left_out(album.left_out, callbacks)
     if classes:
         album = album.numbered_as(classes, folder)
-    train, test = (album.train, album.test) if album.test else hold_out(album.train)
+    train, test = album.train, album.test
+    if not test:
+        apart = held_out_tenth([p.label for p in train], [p.client for p in train]).tolist()
+        train = [picture for picture, held in zip(album.train, apart, strict=True) if not held]
+        test = [picture for picture, held in zip(album.train, apart, strict=True) if held]
     pictures = [*train, *test]
     if any(is_dicom(picture.path) for picture in pictures):
         check_dicom_extra()
-    # Only now: what opens pictures takes a while to import, and no other dataset needs it.
-    from cadis.data.picture_cache import decode  # noqa: PLC0415
-
     decoded = decode([picture.path for picture in pictures], size, cache, callbacks, str(folder))
     _tell_broken(pictures, decoded.broken, callbacks)
     _tell_animated([pictures[number] for number in decoded.animated], callbacks)
@@ -74,34 +71,22 @@ def load_images(
     )
 
 
-def hold_out(pictures: Sequence[Picture]) -> tuple[list[Picture], list[Picture]]:
-    """A tenth of each class for testing, at least one picture.
-
-    A class's only picture stays in training, and no client loses its last one.
-    """
-    held = held_out([p.label for p in pictures], [p.client for p in pictures])
-    return (
-        [picture for n, picture in enumerate(pictures) if n not in held],
-        [picture for n, picture in enumerate(pictures) if n in held],
-    )
-
-
-def _tell_left_out(album: Album, callbacks: Callbacks) -> None:
-    for link in album.links:
+def _tell_left_out(left_out: LeftOut, callbacks: Callbacks) -> None:
+    for link in left_out.links:
         callbacks.say(
             f"Skipped {shown(link)}: it is a link to a folder, and these are not followed."
         )
-    for folder in album.empty:
+    for folder in left_out.empty:
         callbacks.say(f"Left out {shown(folder)}: there is no picture in it.")
-    if album.others:
+    if others := left_out.others:
         callbacks.say(
-            f"Files left out, as they are no pictures: {len(album.others):,}, such as "
-            f"{shown(album.others[0])}{_kinds(album.others)}."
+            f"Files left out, as they are no pictures: {len(others):,}, such as "
+            f"{shown(others[0])}{_kinds(others)}."
         )
 
 
 def _kinds(files: Sequence[Path]) -> str:
-    """How many files of which kinds there are, the most frequent ones, if they are of several."""
+    """Return how many files of the most frequent kinds there are, if they are of several."""
     times = Counter(map(_kind, files))
     if len(times) == 1:
         return ""
@@ -113,7 +98,7 @@ def _kinds(files: Sequence[Path]) -> str:
 
 
 def _kind(file: Path) -> str:
-    """How a file's name ends, both parts of .nii.gz; all of a name without an ending."""
+    """Return how a file's name ends, both parts of .nii.gz; all of a name without an ending."""
     ends = file.suffixes[-2:] if file.suffix.lower() == ".gz" else file.suffixes[-1:]
     return "".join(ends).lower() or file.name
 

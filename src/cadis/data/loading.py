@@ -1,9 +1,9 @@
 """Datasets by name: the embedded digits, published ones, and a user's own."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from cadis._io import NO_CALLBACKS, Callbacks, at_home
-from cadis.data.data_warnings import tell_sites
 from cadis.data.digits import digits
 from cadis.data.examples import Dataset
 from cadis.data.images import load_images
@@ -27,10 +27,15 @@ TABLES = ("csv:", "parquet:")
 OWN_PREFIXES = ("images:", *TABLES)
 """What stands before the place of a user's own files."""
 
+_NAMED = 10
+_LARGE = 1000.0
+_FEW = 30
+"""Of fewer test samples, accuracy says little."""
+
 
 def is_dataset_name(name: str) -> bool:
-    """Whether there can be a dataset of that name: one of ours, a place, or a user's function."""
-    return name in DATASETS[: len(CATALOGUE) + 1] or name.startswith(OWN_PREFIXES) or _is_code(name)
+    """Return whether a dataset may be called so: one of ours, a place, or a user's function."""
+    return name in ("digits", *CATALOGUE) or name.startswith(OWN_PREFIXES) or _is_code(name)
 
 
 def load(
@@ -42,7 +47,7 @@ def load(
     columns: TableColumns | None = None,
     cache: bool = True,
 ) -> Dataset:
-    """A dataset by name.
+    """Load a dataset by name.
 
     Args:
         name: one of :data:`DATASETS`, with the place of your own pictures or tables, or a
@@ -58,29 +63,23 @@ def load(
         return digits()
     if name in CATALOGUE:
         return _published(name, data_dir, offline, callbacks)
-    dataset = _own(name, image_size, callbacks, columns or TableColumns(), cache)
-    tell_sites(dataset, callbacks)
+    prefix, _, place = name.partition(":")
+    if name.startswith(OWN_PREFIXES) and not place:
+        raise CadisError(f"Name the place of your data, as in {prefix}:FOLDER.")
+    if name.startswith(TABLES):
+        dataset = load_table(name, at_home(place), columns or TableColumns(), callbacks)
+    elif name.startswith(OWN_PREFIXES):
+        dataset = load_images(at_home(place), image_size, picture_cache(cache), callbacks)
+    elif _is_code(name):
+        dataset = load_user_data(name, callbacks)
+    else:
+        raise CadisError(f"There is no dataset '{name}'; there are: {', '.join(DATASETS)}.")
+    tell_amounts(dataset, callbacks)
     return dataset
 
 
-def _own(
-    name: str, image_size: int, callbacks: Callbacks, columns: TableColumns, cache: bool
-) -> Dataset:
-    """Data of a user."""
-    if name.startswith(OWN_PREFIXES):
-        prefix, _, place = name.partition(":")
-        if not place:
-            raise CadisError(f"Name the place of your data, as in {prefix}:FOLDER.")
-        if name.startswith(TABLES):
-            return load_table(name, at_home(place), columns, callbacks)
-        return load_images(at_home(place), image_size, picture_cache(cache), callbacks)
-    if _is_code(name):
-        return load_user_data(name, callbacks)
-    raise CadisError(f"There is no dataset '{name}'; there are: {', '.join(DATASETS)}.")
-
-
 def _is_code(name: str) -> bool:
-    """Whether it names a user's function: in a file, or in a module of a package."""
+    """Return whether it names a user's function: in a file, or in a module of a package."""
     place, colon, _ = name.rpartition(":")
     return bool(colon) and "." in place and not name.startswith(OWN_PREFIXES)
 
@@ -92,9 +91,8 @@ def _published(
     found = find(published, places)
     if found is None:
         if offline:
-            where = (
-                missing_files(published, places) or f"it is not in {', '.join(map(str, places))}"
-            )
+            lack = missing_files(published, places)
+            where = lack or f"it is not in {', '.join(map(str, places))}"
             raise CadisError(
                 f"{name} is missing: {where}; fetch it without --offline, or name the folder that "
                 "has its files by --data-dir."
@@ -103,3 +101,67 @@ def _published(
         found = find(published, places[:1])
         assert found is not None
     return load_published(published, found)
+
+
+def tell_amounts(dataset: Dataset, callbacks: Callbacks) -> None:
+    """Say how much every client trains and is tested on, and what is too little or too large."""
+    if len(dataset.test) < _FEW:
+        step = f"{1 / len(dataset.test):.2g}"
+        callbacks.say(
+            f"The test set has {len(dataset.test)} samples: accuracy moves in steps of {step}."
+        )
+    if dataset.train.inputs.is_floating_point():
+        lowest, highest = dataset.train.inputs.aminmax()  # without a copy of all
+        largest = max(-float(lowest), float(highest))
+        if _LARGE < largest < float("inf"):
+            callbacks.say(
+                f"Inputs are as large as {largest:,.0f}, at which training may diverge; scale them "
+                "to around 1."
+            )
+    if dataset.owners:
+        trained = {client: len(own) for client, own in dataset.owners.items()}
+        tested = {client: len(own) for client, own in dataset.test_owners.items()}
+        tested |= {client: len(own) for client, own in dataset.client_tests.items()}
+        _tell_of_clients(trained, tested, callbacks)
+
+
+def _tell_of_clients(
+    trained: Mapping[str, int], tested: Mapping[str, int], callbacks: Callbacks
+) -> None:
+    tests = {client: tested.get(client, 0) for client in trained}
+    if len(trained) > _NAMED:
+        fewest, most = min(tests.values()), max(tests.values())
+        apart = f", and {fewest:,} to {most:,} to test on" if tested else ""
+        callbacks.say(
+            f"{len(trained)} clients have {min(trained.values()):,} to {max(trained.values()):,} "
+            f"samples to train on{apart}."
+        )
+    else:
+        apart = " + to test on" if tested else ""
+        each = [
+            f"{client} {number:,}{f' + {tests[client]:,}' if tested else ''}"
+            for client, number in trained.items()
+        ]
+        callbacks.say(f"Samples to train on{apart}: {', '.join(each)}.")
+    if strangers := [client for client in tested if client not in trained]:
+        callbacks.say(
+            f"{_some(strangers)} only test samples, and so no part in training: give them some to "
+            "train on, or take them as they are."
+        )
+    none = [client for client, number in tests.items() if not number]
+    if tested and none:
+        callbacks.say(f"{_some(none)} no test samples, so that nothing is known of them.")
+    few = {client: number for client, number in tests.items() if 0 < number < _FEW}
+    if few:
+        client = min(few, key=lambda name: few[name])
+        callbacks.say(
+            f"{len(few)} of {len(tests)} clients have fewer than {_FEW} test samples of their "
+            f"own; {client} has {few[client]}, so that its accuracy moves in steps of "
+            f"{1 / few[client]:.2g}."
+        )
+
+
+def _some(names: list[str]) -> str:
+    listed = ", ".join(names[:_NAMED])
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{listed}{more} {'has' if len(names) == 1 else 'have'}"

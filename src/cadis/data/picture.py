@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from cadis._io import shown
-from cadis.data.dicom import DicomError, is_dicom, read_dicom
+from cadis.data.dicom import PictureError, is_dicom, read_dicom
 
 _PLAIN = {"1", "L", "P", "RGB", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"}
 """Modes of 8 bits or fewer that Pillow converts without loss of range."""
@@ -28,39 +28,29 @@ _BITS_PER_SAMPLE, _PHOTOMETRIC = 258, 262
 
 @dataclass(frozen=True)
 class Frame:
-    """The first frame of a picture, which for most is the picture.
+    """The first frame of a picture, which for most is the picture."""
 
-    Attributes:
-        pixels: red, green and blue, (size, size, 3).
-        animated: whether there are more of them.
-    """
-
-    pixels: NDArray[np.uint8]
-    animated: bool
-
-
-class PictureError(ValueError):
-    """Why a picture cannot be used; the message goes on after "Skipped it: "."""
+    pixels: NDArray[np.uint8]  # red, green and blue, (size, size, 3)
+    animated: bool  # whether there are more frames
 
 
 def read_picture(path: Path, size: int) -> Frame:
-    """The upright picture in colour, squeezed into a square."""
+    """Read the upright picture in colour, squeezed into a square."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe might never end
             raise PictureError("it is not an ordinary file")
         if is_dicom(path):
-            shades, several = read_dicom(path)
+            shades, animated = read_dicom(path)
             upright = Image.fromarray(shades).convert("RGB")
-            return Frame(_squeezed(upright, size), several)
-        with Image.open(path) as image:
-            _check_transparent_colour(image)
-            image.draft("RGB", (2 * size, 2 * size))  # a large JPEG need not be decoded whole
-            upright = to_rgb(ImageOps.exif_transpose(image), image)
-            return Frame(_squeezed(upright, size), _has_more_frames(image))
+        else:
+            with Image.open(path) as image:
+                _check_transparent_colour(image)
+                image.draft("RGB", (2 * size, 2 * size))  # a large JPEG need not be decoded whole
+                upright = to_rgb(ImageOps.exif_transpose(image), image)
+                animated = _has_more_frames(image)
+        return Frame(np.asarray(upright.resize((size, size), Image.Resampling.BILINEAR)), animated)
     except PictureError:
         raise
-    except DicomError as error:
-        raise PictureError(str(error)) from None
     except UnidentifiedImageError:
         raise PictureError("it is not a picture that can be read") from None
     except Image.DecompressionBombError:
@@ -71,23 +61,21 @@ def read_picture(path: Path, size: int) -> Frame:
         raise PictureError(shown(" ".join(why.split()).rstrip("."))) from error
 
 
-def _squeezed(upright: Image.Image, size: int) -> NDArray[np.uint8]:
-    return np.asarray(upright.resize((size, size), Image.Resampling.BILINEAR))
-
-
 def to_rgb(image: Image.Image, source: Image.Image) -> Image.Image:
-    """The colours of a picture; what is transparent is on black.
+    """Return the colours of a picture; what is transparent is on black.
 
-    Args:
-        image: the picture, perhaps turned upright since it was opened.
-        source: as it was opened, with its format and tags.
+    ``source`` is the picture as it was opened, with its format and tags.
     """
     if image.mode.split(";")[0] == "I":
         return _grey(_from_whole_numbers(image, source), source)
     if image.mode == "F":
         return _grey(_from_fractions(np.asarray(image)), source)
     if image.has_transparency_data:
-        return _on_black(image.convert(_STRAIGHT.get(image.mode, image.mode)).convert("RGBA"))
+        # Colours of transparent pixels are whatever a program left there: nobody has seen them.
+        opaque = Image.new("RGB", image.size)
+        colours = image.convert(_STRAIGHT.get(image.mode, image.mode)).convert("RGBA")
+        opaque.paste(colours, mask=colours.getchannel("A"))
+        return opaque
     if image.mode in _PLAIN:
         return image.convert("RGB")
     raise PictureError(f"it has mode {image.mode}, which has no known colours; save it as RGB")
@@ -124,13 +112,6 @@ def _grey(shades: NDArray[np.uint8], source: Image.Image) -> Image.Image:
     if getattr(source, "tag_v2", {}).get(_PHOTOMETRIC) == 0:  # Pillow sees to it with 8 bits only
         shades = 255 - shades
     return Image.fromarray(shades).convert("RGB")
-
-
-def _on_black(image: Image.Image) -> Image.Image:
-    """Colours of transparent pixels are whatever a program left there: nobody has seen them."""
-    background = Image.new("RGB", image.size)
-    background.paste(image, mask=image.getchannel("A"))
-    return background
 
 
 def _check_transparent_colour(image: Image.Image) -> None:

@@ -1,60 +1,56 @@
-"""From a raw input to what a model takes: kept with a model, so that it can be used elsewhere."""
+"""From a raw input to what a model takes: kept with a model, so that it can be used elsewhere.
+
+What a table's columns are is found in the rows that are trained on and in no others.
+"""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor
 
+from cadis._io import natural
 from cadis.data.examples import Scaling
 from cadis.errors import CadisError
 
 _MISSING = frozenset({"", "na", "n/a", "nan", "-nan", "+nan", "null", "none", "?"})
 """What stands in a table for a value that is not there, in small letters."""
 
+_MOST_CATEGORIES = 1000
+"""A column of more words is a mistake: a model would have an input for each of them."""
+
+_MOSTLY, _HANDFUL = 0.9, 5
+"""Where this share of a column are numbers, and so many, any word in it is taken for a mistake."""
+
 
 @dataclass(frozen=True)
 class PicturePreprocessing:
-    """Upright pictures of one size, whose pixels of 0 to 255 are scaled.
-
-    Attributes:
-        channels: 3 for red, green and blue, 1 for grey.
-        height: pixels to which a picture is resized.
-        width: likewise.
-        scaling: what makes a model's inputs of pixels.
-    """
+    """Upright pictures resized to one size, whose pixels of 0 to 255 are scaled."""
 
     kind: ClassVar[str] = "pictures"
-    channels: int
+    channels: int  # 3 for red, green and blue, 1 for grey
     height: int
     width: int
     scaling: Scaling
 
     def __call__(self, pixels: Tensor) -> Tensor:
-        """A model's inputs of pixels, (n, channels, height, width)."""
+        """Return a model's inputs of pixels, (n, channels, height, width)."""
         return self.scaling(pixels)
 
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """A column of numbers: standardised, and one that is missing takes the mean's place.
-
-    Attributes:
-        name: its title in the table.
-        mean: over the rows trained on that have it.
-        deviation: likewise; 1 if all are equal.
-        may_lack: whether rows trained on lack it; a further input then says where it is missing.
-    """
+    """A column of numbers: standardised, and the mean takes the place of one that is missing."""
 
     name: str
-    mean: float
-    deviation: float
-    may_lack: bool
+    mean: float  # over the rows trained on that have it
+    deviation: float  # likewise; 1 if all are equal
+    may_lack: bool  # rows trained on lack it; a further input then says where it is missing
 
     def encode(self, values: Sequence[str]) -> Tensor:
-        """The column as inputs, (n, 1) or (n, 2)."""
+        """Return the column as inputs, (n, 1) or (n, 2)."""
         numbers = torch.tensor([self._number(v) for v in values], dtype=torch.float64)
         lacking = numbers.isnan()
         scaled = ((numbers - self.mean) / self.deviation).masked_fill(lacking, 0.0)
@@ -72,18 +68,13 @@ class NumberColumn:
 
 @dataclass(frozen=True)
 class CategoryColumn:
-    """A column of words: one input for each of them, all 0 for one that was never trained on.
-
-    Attributes:
-        name: its title in the table.
-        categories: its words in the rows trained on; "" is a value that is missing.
-    """
+    """A column of words: one input for each of them, all 0 for one that was never trained on."""
 
     name: str
-    categories: tuple[str, ...]
+    categories: tuple[str, ...]  # words in the rows trained on; "" is a value that is missing
 
     def encode(self, values: Sequence[str]) -> Tensor:
-        """The column as inputs, (n, categories)."""
+        """Return the column as inputs, (n, categories)."""
         numbers = {category: number for number, category in enumerate(self.categories)}
         words = ["" if is_missing(value) else value.strip() for value in values]
         inputs = torch.zeros(len(words), len(self.categories))
@@ -95,17 +86,13 @@ class CategoryColumn:
 
 @dataclass(frozen=True)
 class TablePreprocessing:
-    """Rows of a table: numbers standardised, words as one input for each that there is.
-
-    Attributes:
-        columns: those that are inputs, in the order of the model's inputs.
-    """
+    """Rows of a table: numbers standardised, words as one input for each that there is."""
 
     kind: ClassVar[str] = "table"
-    columns: tuple[NumberColumn | CategoryColumn, ...]
+    columns: tuple[NumberColumn | CategoryColumn, ...]  # in the order of the model's inputs
 
     def encode(self, table: Mapping[str, Sequence[str]]) -> Tensor:
-        """A model's inputs of a table's columns by title, (n, inputs)."""
+        """Return a model's inputs of a table's columns by title, (n, inputs)."""
         for column in self.columns:
             if column.name not in table:
                 raise CadisError(
@@ -118,29 +105,106 @@ Preprocessing: TypeAlias = PicturePreprocessing | TablePreprocessing
 
 
 def is_missing(value: str) -> bool:
-    """Whether a cell of a table says that there is no value."""
+    """Return whether a cell of a table says that there is no value."""
     return value.strip().lower() in _MISSING
 
 
 def number_in(value: str) -> float | None:
-    """The number that a cell of a table says, if it is one; 1_000 is none."""
+    """Return the number that a cell of a table says, if it is one; 1_000 is none."""
     try:
         return None if "_" in value else float(value)
     except ValueError:
         return None
 
 
+def fit_table(
+    columns: Mapping[str, Sequence[str]],
+    places: Sequence[str],
+    as_categories: Collection[str] = (),
+) -> TablePreprocessing:
+    """Return how rows become a model's inputs.
+
+    A column is one of numbers if all its values are; else it is one of categories, unless nearly
+    all are numbers, when it is refused. A column without a single value is no input. The columns
+    have the cells of the rows trained on; ``places`` name the rows.
+    """
+    fitted: list[NumberColumn | CategoryColumn] = []
+    for title, cells in columns.items():
+        present = {n: cell for n, cell in enumerate(cells) if not is_missing(cell)}
+        may_lack = len(present) < len(cells)
+        if present and (title in as_categories or not _are_numbers(title, present, places)):
+            fitted.append(_fit_categories(title, present, places, may_lack))
+        elif present:
+            fitted.append(_fit_numbers(title, present, places, may_lack))
+    return TablePreprocessing(tuple(fitted))
+
+
+def _fit_categories(
+    title: str, present: Mapping[int, str], places: Sequence[str], may_lack: bool
+) -> CategoryColumn:
+    words = sorted(set(present.values()), key=natural)
+    if len(words) > _MOST_CATEGORIES:
+        first = next(iter(present))
+        raise CadisError(
+            f"The column {title} has {len(words):,} different words such as {present[first]!r} "
+            f"({places[first]}); if it is a name or a number of its own for each row, leave it out "
+            f"by --ignore-columns {title}."
+        )
+    return CategoryColumn(title, (*words, *([""] if may_lack else [])))
+
+
+def _fit_numbers(
+    title: str, present: Mapping[int, str], places: Sequence[str], may_lack: bool
+) -> NumberColumn:
+    found = {n: float(cell) for n, cell in present.items()}
+    values = torch.tensor([*found.values()], dtype=torch.float64)
+    deviation = float(values.std(correction=0)) or 1.0
+    if not math.isfinite(deviation):
+        largest = max(found, key=lambda n: abs(found[n]))
+        raise CadisError(
+            f"The column {title} has numbers that are too large, such as {found[largest]:g} "
+            f"({places[largest]}); scale it down."
+        )
+    return NumberColumn(title, float(values.mean()), deviation, may_lack)
+
+
+def _are_numbers(title: str, present: Mapping[int, str], places: Sequence[str]) -> bool:
+    """Return whether all cells are numbers; refuse what is meant so, but written otherwise."""
+    exact = [number_in(cell) for cell in present.values()]
+    if all(number is not None and math.isfinite(number) for number in exact):
+        return True
+    numbers = {n: number_in(cell.replace(",", ".")) for n, cell in present.items()}
+    words = [n for n, number in numbers.items() if number is None]
+    count = len(present) - len(words)
+    if words and (count < _HANDFUL or count < _MOSTLY * len(present)):
+        return False
+    commas = [n for n, number in numbers.items() if number is not None and "," in present[n]]
+    infinite = [n for n, number in numbers.items() if number is not None and math.isinf(number)]
+    first = (commas or infinite or words)[0]
+    sentence = f"The column {title} has {present[first]!r} ({places[first]}), "
+    if commas:
+        sentence += "a number with a comma; write a decimal point, and nothing between thousands."
+    elif infinite:
+        sentence += "which is infinite; write what was measured, or leave the cell empty."
+    else:
+        sentence += (
+            f"but {count:,} of {len(present):,} values are numbers; leave such cells empty, or "
+            f"name the column by --category-columns {title} if its values are words."
+        )
+    raise CadisError(sentence)
+
+
 def to_json(preprocessing: Preprocessing) -> dict[str, Any]:
-    """As an object of plain values, with its kind."""
+    """Return an object of plain values, with its kind."""
     return {"kind": preprocessing.kind, **asdict(preprocessing)}
 
 
 def from_json(content: Mapping[str, Any]) -> Preprocessing:
-    """What :func:`to_json` has made."""
+    """Return what :func:`to_json` was given."""
     if content["kind"] == PicturePreprocessing.kind:
-        mean, deviation = (tuple(content["scaling"][name]) for name in ("mean", "deviation"))
-        channels, height, width = (content[name] for name in ("channels", "height", "width"))
-        return PicturePreprocessing(channels, height, width, Scaling(mean, deviation))
+        scaling = Scaling(**{name: tuple(each) for name, each in content["scaling"].items()})
+        height, width = content["height"], content["width"]
+        return PicturePreprocessing(content["channels"], height, width, scaling)
     columns = (
         CategoryColumn(each["name"], tuple(each["categories"]))
         if "categories" in each

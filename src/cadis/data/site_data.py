@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cadis._io import NO_CALLBACKS, Callbacks, at_home, is_folder, shown
 from cadis.data.examples import Dataset, Examples, Scaling
-from cadis.data.holding_out import held_out
+from cadis.data.holding_out import held_out_tenth
 from cadis.data.images import load_images
 from cadis.data.published import picture_cache
 from cadis.data.table_files import TABLE_SUFFIXES
@@ -29,7 +29,7 @@ def load_own(
     callbacks: Callbacks = NO_CALLBACKS,
     cache: bool = True,
 ) -> Dataset:
-    """An owner's data; no more than the names of the classes is known elsewhere.
+    """Load an owner's data; no more than the names of the classes is known elsewhere.
 
     A tenth of each class is set apart for testing, if the owner has not done so.
 
@@ -51,10 +51,8 @@ def load_own(
     if "test_inputs" in tensors or "test_labels" in tensors:
         train, test = everything, _examples(tensors, "test_", shown(place), len(classes))
     else:
-        labels = everything.labels.tolist()
-        held = held_out(labels, [None] * len(labels))
-        apart = torch.tensor([n in held for n in range(len(labels))])
-        train, test = (everything.take(which.nonzero().flatten()) for which in (~apart, apart))
+        apart = held_out_tenth(everything.labels.tolist(), [None] * len(everything))
+        train, test = everything.take(~apart), everything.take(apart)
     return Dataset(shown(place), train, test, tuple(classes))
 
 
@@ -72,7 +70,16 @@ def _examples(tensors: dict[str, Tensor], prefix: str, place: str, num_classes: 
     inputs, labels = (tensors[name] for name in names)
     if labels.is_floating_point() and (labels.double() % 1 != 0).any():  # NaN is not whole either
         raise CadisError(f"{place} has '{names[1]}' that are not whole; give numbers of classes.")
-    examples = _scaled(inputs, labels.long())
+    scaling = None
+    if inputs.dtype == torch.uint8 and inputs.dim() > 2:
+        # Pictures stay bytes, a quarter of the memory, and are scaled when they are used.
+        channels = inputs.shape[1] if inputs.dim() == 4 else 1
+        scaling = Scaling((0.0,) * channels, (1.0,) * channels)
+    elif inputs.dtype in _WHITE:
+        inputs = inputs.float() / _WHITE[inputs.dtype]
+    else:
+        inputs = inputs.float()
+    examples = Examples(inputs, labels.long(), scaling)
     examples.check(f"The test set in {place}" if prefix else place)
     highest = int(examples.labels.max())
     if highest >= num_classes:
@@ -80,16 +87,6 @@ def _examples(tensors: dict[str, Tensor], prefix: str, place: str, num_classes: 
             f"{place} has label {highest}, but there are {num_classes} classes, numbered from 0."
         )
     return examples
-
-
-def _scaled(inputs: Tensor, labels: Tensor) -> Examples:
-    """Pictures stay bytes, a quarter of the memory, and are scaled when they are used."""
-    if inputs.dtype == torch.uint8 and inputs.dim() > 2:
-        channels = inputs.shape[1] if inputs.dim() == 4 else 1
-        return Examples(inputs, labels, Scaling((0.0,) * channels, (1.0,) * channels))
-    if inputs.dtype in _WHITE:
-        return Examples(inputs.float() / _WHITE[inputs.dtype], labels)
-    return Examples(inputs.float(), labels)
 
 
 def _read(place: Path) -> dict[str, Tensor]:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -10,10 +10,15 @@ from torch import Tensor
 
 from cadis._io import Callbacks, natural
 from cadis.data.examples import Dataset, Examples, positions_by_owner
-from cadis.data.holding_out import held_out
-from cadis.data.preprocessing import NumberColumn, TablePreprocessing, is_missing, number_in
-from cadis.data.table_fitting import fitted_table
-from cadis.data.table_rows import TEST, TRAIN, Rows, read_rows
+from cadis.data.holding_out import held_out_tenth
+from cadis.data.preprocessing import (
+    NumberColumn,
+    TablePreprocessing,
+    fit_table,
+    is_missing,
+    number_in,
+)
+from cadis.data.table_files import TEST, TRAIN, Table, read_tables
 from cadis.errors import CadisError
 
 _LABEL, _SPLIT = "label", "split"
@@ -29,47 +34,35 @@ _ALSO_A_CLASS = "none"
 
 @dataclass(frozen=True)
 class TableColumns:
-    """What the columns of a table are.
+    """What the columns of a table are, by their titles."""
 
-    Attributes:
-        client: title of the column that says whose a row is; "" if files do, or nobody.
-        label: title of the column of classes; "" is ``label``.
-        ignored: titles of columns that are no inputs.
-        categories: titles of columns that are categories even if they look like numbers.
-    """
-
-    client: str = ""
-    label: str = ""
-    ignored: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
+    client: str = ""  # whose a row is; "" if files say so, or nobody
+    label: str = ""  # the class; "" is ``label``
+    ignored: tuple[str, ...] = ()  # those that are no inputs
+    categories: tuple[str, ...] = ()  # those that are categories even if they look like numbers
 
 
 def load_table(name: str, place: Path, columns: TableColumns, callbacks: Callbacks) -> Dataset:
-    """The rows of a table, or of all tables in a folder.
+    """Load the rows of a table, or of all tables in a folder.
 
-    What the columns are (means, deviations, categories) is found in the rows trained on alone.
-
-    Args:
-        name: what the user calls it.
-        place: a file; or a folder with a file for each client, perhaps in ``train`` beside
-            ``test``, or beside a file ``test`` that is nobody's.
-        columns: what they are.
-        callbacks: called as it goes on.
+    What the columns are (means, deviations, categories) is found in the rows trained on alone. A
+    folder has a file for each client, perhaps in ``train`` beside ``test``, or beside a file
+    ``test`` that is nobody's.
     """
-    rows = _complete(read_rows(place, columns.client, callbacks), columns, callbacks)
-    names = _labels(rows, columns.label or _LABEL)
+    columns = replace(columns, label=columns.label or _LABEL)
+    rows = _complete(read_tables(place, callbacks), columns, callbacks)
+    names = _class_names(rows, columns.label)
     classes = tuple(sorted(set(names), key=natural))
     if not 2 <= len(classes) <= _MOST_CLASSES:
         raise CadisError(
-            f"The column {columns.label or _LABEL} has {len(classes):,} classes; name a column "
+            f"The column {columns.label} has {len(classes):,} classes; name a column "
             f"with 2 to {_MOST_CLASSES:,} of them by --label-column."
         )
     numbers = {each: number for number, each in enumerate(classes)}
     labels = [numbers[each] for each in names]
-    train, test = _split(rows, labels, callbacks, classes)
-    how = _fitted(rows, train, columns, callbacks)
-    inputs = how.encode(rows.columns)
-    everything = Examples(inputs, torch.tensor(labels))
+    train, test = _split(rows, labels, classes, callbacks)
+    how = _fit(rows, train, columns, callbacks)
+    everything = Examples(how.encode(rows.columns), torch.tensor(labels))
     return Dataset(
         name,
         everything.take(torch.tensor(train)),
@@ -81,34 +74,35 @@ def load_table(name: str, place: Path, columns: TableColumns, callbacks: Callbac
     )
 
 
-def _complete(rows: Rows, columns: TableColumns, callbacks: Callbacks) -> Rows:
-    """Without rows that do not say their class or whose they are; it is said which those are."""
-    label = columns.label or _LABEL
-    lacking = [_is_unlabelled(cell) for cell in rows.column(label, "--label-column")]
-    _tell_lacking(rows, lacking, label, callbacks)
+def _complete(rows: Table, columns: TableColumns, callbacks: Callbacks) -> Table:
+    """Leave out rows that do not say their class or whose they are, and say which those are."""
     if columns.client:
-        ownerless = [is_missing(cell) for cell in rows.columns[columns.client]]
+        rows.clients = [*rows.column(columns.client, "--client-column")]
+    labels = rows.column(columns.label, "--label-column")
+    lacking = {
+        n for n, cell in enumerate(labels) if is_missing(cell) and cell.lower() != _ALSO_A_CLASS
+    }
+    _tell_lacking(rows, lacking, columns.label, callbacks)
+    if columns.client:
+        clients = rows.columns[columns.client]
+        ownerless = {n for n, cell in enumerate(clients) if is_missing(cell)}
         _tell_lacking(rows, ownerless, columns.client, callbacks)
-        lacking = [one or other for one, other in zip(lacking, ownerless, strict=True)]
-    kept = rows.take([n for n, lacks in enumerate(lacking) if not lacks])
-    if _SPLIT in rows.columns and _SPLIT not in (*columns.ignored, label, columns.client):
+        lacking |= ownerless
+    kept = rows.take([n for n in range(len(labels)) if n not in lacking])
+    if _SPLIT in rows.columns and _SPLIT not in (*columns.ignored, columns.label, columns.client):
         kept.parts = _parts(kept)
     return kept
 
 
-def _is_unlabelled(cell: str) -> bool:
-    return is_missing(cell) and cell.lower() != _ALSO_A_CLASS
-
-
-def _tell_lacking(rows: Rows, lacking: Sequence[bool], title: str, callbacks: Callbacks) -> None:
-    if any(lacking):
-        first = rows.places[lacking.index(True)]
-        number = f"{sum(lacking):,} of {len(lacking):,} rows"
+def _tell_lacking(rows: Table, lacking: set[int], title: str, callbacks: Callbacks) -> None:
+    if lacking:
+        number = f"{len(lacking):,} of {len(rows.places):,} rows"
+        first = rows.places[min(lacking)]
         callbacks.say(f"Left out {number} that have nothing in the column {title}: {first}, first.")
 
 
-def _parts(rows: Rows) -> list[str | None]:
-    """What the column ``split`` says."""
+def _parts(rows: Table) -> list[str | None]:
+    """Return what the column ``split`` says."""
     for cell, place in zip(rows.columns[_SPLIT], rows.places, strict=True):
         if cell.lower() not in (TRAIN, TEST):
             raise CadisError(
@@ -118,8 +112,8 @@ def _parts(rows: Rows) -> list[str | None]:
     return [cell.lower() for cell in rows.columns[_SPLIT]]
 
 
-def _labels(rows: Rows, title: str) -> list[str]:
-    """The class of each row: a word, or a whole number, of which 1.0 is one too."""
+def _class_names(rows: Table, title: str) -> list[str]:
+    """Return the class of each row: a word, or a whole number, of which 1.0 is one too."""
     numbers = [number_in(cell) for cell in rows.columns[title]]
     if any(number is None for number in numbers):
         return rows.columns[title]
@@ -132,13 +126,13 @@ def _labels(rows: Rows, title: str) -> list[str]:
 
 
 def _split(
-    rows: Rows, labels: list[int], callbacks: Callbacks, classes: Sequence[str]
+    rows: Table, labels: list[int], classes: Sequence[str], callbacks: Callbacks
 ) -> tuple[list[int], list[int]]:
-    """Rows to train on, and rows to test on: as the data say, else a tenth of each class."""
-    held = {n for n, part in enumerate(rows.parts) if part == TEST}
-    if not held:
-        held = held_out(labels, rows.clients)
-    train, test = [n for n in range(len(labels)) if n not in held], sorted(held)
+    """Return rows to train and to test on: as the data say, else a tenth of each class."""
+    apart = torch.tensor([part == TEST for part in rows.parts])
+    if not apart.any():
+        apart = held_out_tenth(labels, rows.clients)
+    train, test = (rows_of.nonzero().flatten().tolist() for rows_of in (~apart, apart))
     if not train or not test:
         raise CadisError("There are too few rows to train on and to test on; add some.")
     for label in sorted({labels[n] for n in train} - {labels[n] for n in test}):
@@ -146,25 +140,22 @@ def _split(
     return train, test
 
 
-def _fitted(
-    rows: Rows, train: Sequence[int], columns: TableColumns, callbacks: Callbacks
+def _fit(
+    rows: Table, train: Sequence[int], columns: TableColumns, callbacks: Callbacks
 ) -> TablePreprocessing:
-    """How rows become inputs, found in those that are trained on; all rows can become some."""
+    """Return how rows become inputs, found in those trained on; it must apply to all rows."""
     for title in columns.ignored:
         rows.column(title, "--ignore-columns")
     for title in columns.categories:
         rows.column(title, "--category-columns")
-    no_inputs = {columns.client, columns.label or _LABEL, _SPLIT, *columns.ignored}
-    inputs = {
-        title: [cells[n] for n in train]
-        for title, cells in rows.columns.items()
-        if title not in no_inputs
-    }
-    places = [rows.places[n] for n in train]
-    how, empty = fitted_table(inputs, places, columns.categories)
-    if empty:
+    no_inputs = {columns.client, columns.label, _SPLIT, *columns.ignored}
+    trained = rows.take(train)
+    inputs = {title: cells for title, cells in trained.columns.items() if title not in no_inputs}
+    how = fit_table(inputs, trained.places, columns.categories)
+    fitted = [column.name for column in how.columns]
+    if empty := [title for title in inputs if title not in fitted]:
         callbacks.say(f"Columns without any value to train on are left out: {', '.join(empty)}.")
-    if not how.columns:
+    if not fitted:
         raise CadisError("There is no column left to learn from; give the table some.")
     for column in how.columns:
         if isinstance(column, NumberColumn):
@@ -186,8 +177,8 @@ def _tell_names(title: str, cells: Sequence[str], callbacks: Callbacks) -> None:
         )
 
 
-def _check_numbers(rows: Rows, title: str) -> None:
-    """Rows that are tested on may have what those trained on have not."""
+def _check_numbers(rows: Table, title: str) -> None:
+    """Refuse rows tested on with a word or an infinite number, where those trained on have none."""
     for cell, place in zip(rows.columns[title], rows.places, strict=True):
         number = 0.0 if is_missing(cell) else number_in(cell)
         if number is None or number in (float("inf"), float("-inf")):
@@ -198,7 +189,7 @@ def _check_numbers(rows: Rows, title: str) -> None:
             )
 
 
-def _owners(rows: Rows, chosen: Sequence[int]) -> dict[str, Tensor]:
-    """Positions of each client's rows among the chosen ones, in the order of their names."""
+def _owners(rows: Table, chosen: Sequence[int]) -> dict[str, Tensor]:
+    """Return positions of each client's rows among the chosen ones, in order of their names."""
     found = positions_by_owner([rows.clients[row] for row in chosen])
     return {client: found[client] for client in sorted(found, key=natural)}

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from cadis._io import Callbacks, load_user_code, one_line
 from cadis.data.conversion import as_examples, class_names, single
-from cadis.data.examples import Dataset, Examples, joined
-from cadis.data.holding_out import held_out
+from cadis.data.examples import Dataset, Examples, joined, positions_by_owner
+from cadis.data.holding_out import held_out_tenth
 from cadis.errors import CadisError
 
 _KEYS = ("clients", "test", "client_tests", "classes")
@@ -21,12 +21,7 @@ _FORM = (
 
 
 def load_user_data(name: str, callbacks: Callbacks) -> Dataset:
-    """What a user's function returns, as :func:`as_dataset` takes it.
-
-    Args:
-        name: ``FILE.py:FUNCTION``; it is called without anything.
-        callbacks: called as it goes on.
-    """
+    """Load what a user's function ``FILE.py:FUNCTION`` returns, as :func:`as_dataset` takes it."""
     function = load_user_code(name)
     if not callable(function):
         raise CadisError(f"{name} is no function that returns data.")
@@ -40,7 +35,7 @@ def load_user_data(name: str, callbacks: Callbacks) -> Dataset:
 
 
 def as_dataset(given: object, name: str, callbacks: Callbacks) -> Dataset:
-    """A dataset of what a user has.
+    """Make a dataset of what a user has.
 
     Args:
         given: a dataset; a pair of clients and test data; or a dict of ``clients``, and perhaps
@@ -65,13 +60,15 @@ def as_dataset(given: object, name: str, callbacks: Callbacks) -> Dataset:
     names = given.get("classes") or class_names(_first(given["clients"]))
     owned = {client: single(own) for client, own in clients.items()}
     _check_alike(owned)
-    _check_finite(owned, "Client")
-    whole = Dataset(name, joined([*owned.values()]), owned[next(iter(owned))], (), _spans(owned))
-    return _named(_with_tests(whole, given), tuple(map(str, names)))
+    for client, own in owned.items():  # while samples have the numbers that the user knows
+        own.check_finite(f"Client {client}")
+    train = joined([*owned.values()])
+    whole = _with_tests(Dataset(name, train, train, (), _spans(owned)), given)
+    return _named(whole, tuple(map(str, names)))
 
 
 def by_name(data: Any, what: str) -> dict[str, Examples]:
-    """Everybody's examples by name, of a dict, or of a list by position."""
+    """Return everybody's examples by name, of a dict, or of a list by position."""
     if isinstance(data, Mapping):
         pairs = [(str(name), each) for name, each in data.items()]
     elif isinstance(data, Iterable):
@@ -89,7 +86,7 @@ def _first(data: Any) -> object:
 
 
 def _with_tests(whole: Dataset, given: Mapping[str, Any]) -> Dataset:
-    """With what is tested on, and whose that is."""
+    """Add what is tested on, and whose that is."""
     own = {
         client: single(each)
         for client, each in by_name(given.get("client_tests") or {}, "The test data of").items()
@@ -97,40 +94,40 @@ def _with_tests(whole: Dataset, given: Mapping[str, Any]) -> Dataset:
     }
     if strange := own.keys() - whole.owners.keys():
         raise CadisError(f"There are test data of {min(strange)}, which is no client.")
+    trained = {next(iter(whole.owners)): whole.train}
     if given.get("test") is not None:
         test = single(as_examples(given["test"], "The test set"))
-        _check_alike({**_example(whole), "The test set": test, **own})
+        _check_alike({**trained, "The test set": test, **own})
         return replace(whole, test=test, client_tests=own)
     if own:
-        _check_alike({**_example(whole), **own})
-        _check_finite(own, "The test data of client")
+        _check_alike({**trained, **own})
+        for client, each in own.items():
+            each.check_finite(f"The test data of client {client}")
         return replace(whole, test=joined([*own.values()]), test_owners=_spans(own))
     return _held_apart(whole)
 
 
-def _example(whole: Dataset) -> dict[str, Examples]:
-    return {next(iter(whole.owners)): whole.train}
-
-
 def _held_apart(whole: Dataset) -> Dataset:
-    """With a tenth of each class set apart, which stays that of its owner."""
-    owner_of = {int(n): client for client, own in whole.owners.items() for n in own}
-    labels = whole.train.labels.tolist()
-    held = held_out(labels, [owner_of[n] for n in range(len(labels))])
-    apart = torch.tensor([n in held for n in range(len(labels))])
-    if not held:
+    """Set a tenth of each class apart, which stays that of its owner."""
+    owners = [client for client, own in whole.owners.items() for _ in own]
+    apart = held_out_tenth(whole.train.labels.tolist(), owners)
+    if not apart.any():
         raise CadisError("There are too few samples to set some apart; return test data as well.")
-    sides = []
-    for chosen in (~apart, apart):
-        position = chosen.cumsum(0) - 1
-        own = {client: position[o[chosen[o]]] for client, o in whole.owners.items()}
-        sides.append({client: places for client, places in own.items() if len(places)})
-    train, test = (whole.train.take(chosen.nonzero()[:, 0]) for chosen in (~apart, apart))
-    return replace(whole, train=train, test=test, owners=sides[0], test_owners=sides[1])
+    train_owners, test_owners = (
+        [owner for owner, held in zip(owners, apart.tolist(), strict=True) if held is side]
+        for side in (False, True)
+    )
+    return replace(
+        whole,
+        train=whole.train.take(~apart),
+        test=whole.train.take(apart),
+        owners=positions_by_owner(train_owners),
+        test_owners=positions_by_owner(test_owners),
+    )
 
 
 def _named(whole: Dataset, names: tuple[str, ...]) -> Dataset:
-    """With names of the classes; by default their numbers."""
+    """Add names of the classes; by default their numbers."""
     tests = [whole.test, *whole.client_tests.values()]
     highest = max(int(part.labels.max()) for part in (whole.train, *tests) if len(part))
     if names and highest >= len(names):
@@ -150,14 +147,7 @@ def _check_alike(parts: Mapping[str, Examples]) -> None:
             )
 
 
-def _check_finite(parts: Mapping[str, Examples], what: str) -> None:
-    """Refuse broken inputs while samples still have the numbers that the user knows them by."""
-    for name, examples in parts.items():
-        examples.check_finite(f"{what} {name}")
-
-
 def _spans(parts: Mapping[str, Examples]) -> dict[str, Tensor]:
-    """Where each one's examples are, one after the other."""
-    ends = torch.tensor([len(part) for part in parts.values()]).cumsum(0).tolist()
-    spans = zip([0, *ends], ends, strict=False)
-    return {name: torch.arange(*span) for name, span in zip(parts, spans, strict=True)}
+    """Return the positions of each one's examples, one after the other."""
+    sizes = [len(part) for part in parts.values()]
+    return dict(zip(parts, torch.arange(sum(sizes)).split(sizes), strict=True))

@@ -1,7 +1,7 @@
 """Our partitions on a real Hugging Face dataset, as Flower Datasets uses them."""
 
-import subprocess
 import sys
+from importlib import import_module
 
 import datasets
 import pytest
@@ -50,7 +50,9 @@ def test_wrong_use_is_a_sentence() -> None:
         partitioner.load_partition(2)
 
 
-def test_without_the_extra() -> None:
-    code = "import sys; sys.modules['datasets'] = None; import cadis.data.partition.flower_datasets"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "Install Flower Datasets first: pip install 'cadis[datasets]'." in done.stderr
+def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    monkeypatch.delitem(sys.modules, FlowerPartitioner.__module__)
+    sentence = r"Install Flower Datasets first: pip install 'cadis\[datasets\]'\."
+    with pytest.raises(CadisError, match=sentence):
+        import_module(FlowerPartitioner.__module__)

@@ -1,6 +1,5 @@
 import json
-import subprocess
-import sys
+import resource
 from pathlib import Path
 
 import pytest
@@ -32,61 +31,59 @@ def test_written_and_read_back(tmp_path: Path) -> None:
 def test_names_stay_names_and_no_clusters_stay_none(tmp_path: Path) -> None:
     partition = Partition((torch.tensor([1, 2]), torch.tensor([0, 5])), client_ids=("ann", "7"))
     (file,) = write_partition(tmp_path / "p.json", partition)
-    again = read_partition(file, 6, allow_overlap=False, minimum=1)
+    again = read(file)
     assert again.client_ids == ("ann", "7")
     assert again.true_clusters is None
 
 
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        ({"a": [0, 10]}, "client a has the index 10, but the training set has 10 samples"),
-        ({"a": [0, -1]}, "client a has the index -1"),
-        ({"a": [1, 2, 1]}, "client a has the index 1 twice"),
-        ({"a": [1, 2], "b": [3, 2]}, "client b has the index 2 like client a"),
-        ({"a": [1.5, 2]}, "whole numbers"),
-        ({"a": "1"}, "whole numbers"),
-        ({"a": [True, False]}, "whole numbers"),
-        ({"a": [1]}, "client a has 1 samples, and 2 are the fewest"),
-        ([1, 2], "must hold a JSON object"),
-        ({}, "must hold a JSON object with something in it"),
-        ({"a": [float("nan"), 1]}, "not valid JSON: NaN is no number"),
-        ({"a": [10**400, 1]}, "client a has the index 1000"),
-        ({"a": [[[0, 1]]]}, "whole numbers"),
-        ({"\ud800": [0, 1]}, "not valid JSON"),
-    ],
-)
-def test_files_that_are_wrong(content: object, sentence: str, tmp_path: Path) -> None:
+WRONG: list[tuple[object, str]] = [
+    ({"a": [0, 10]}, "client a has the index 10, but the training set has 10 samples"),
+    ({"a": [0, -1]}, "client a has the index -1"),
+    ({"a": [1, 2, 1]}, "client a has the index 1 twice"),
+    ({"a": [1, 2], "b": [3, 2]}, "client b has the index 2 like client a"),
+    ({"a": [1.5, 2]}, "whole numbers"),
+    ({"a": [1.0, 2.0]}, "whole numbers"),
+    ({"a": "1"}, "whole numbers"),
+    ({"a": [True, False]}, "whole numbers"),
+    ({"a": [1]}, "client a has 1 samples, and 2 are the fewest"),
+    ([1, 2], "must hold a JSON object"),
+    ({}, "must hold a JSON object with something in it"),
+    ({"a": [float("nan"), 1]}, "not valid JSON: NaN is no number"),
+    ({"a": [10**400, 1]}, "client a has the index 1000"),
+    ({"a": [[[0, 1]]]}, "whole numbers"),
+    ({"\ud800": [0, 1]}, "not valid JSON"),
+]
+MANY = [f'"{number}": [{number}]' for number in range(100_000)]
+WRONG_TEXTS = [
+    *((json.dumps(content), sentence) for content, sentence in WRONG),
+    ("{", "not valid JSON"),
+    ("[" * 100_000, "not valid JSON"),
+    ('{"a": [1], "a": [2]}', "'a' stands there twice"),
+    ("{" + ",".join([*MANY, MANY[-1]]) + "}", "'99999' stands there twice"),  # at once
+    ('{"a": [1e400]}', "whole numbers"),
+    ('{"a": [' + "9" * 5000 + "]}", "not valid JSON"),
+]
+
+
+def read(path: Path, minimum: int = 1, allow_overlap: bool = False) -> Partition:
+    return read_partition(path, 10, allow_overlap, minimum)
+
+
+@pytest.mark.parametrize("case", range(len(WRONG_TEXTS)))
+def test_files_that_are_wrong(case: int, tmp_path: Path) -> None:
+    text, sentence = WRONG_TEXTS[case]
     path = tmp_path / "p.json"
-    path.write_text(json.dumps(content))
+    path.write_text(text)
     with pytest.raises(CadisError, match=sentence) as caught:
-        read_partition(path, 10, allow_overlap=False, minimum=2)
+        read(path, minimum=2)
     assert str(path) in str(caught.value)
 
 
 def test_overlap_is_the_users_choice(tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     path.write_text(json.dumps({"a": [1, 2, 1], "b": [3, 2]}))
-    partition = read_partition(path, 10, allow_overlap=True, minimum=2)
+    partition = read(path, minimum=2, allow_overlap=True)
     assert [indices.tolist() for indices in partition.indices] == [[1, 2, 1], [3, 2]]
-
-
-def test_other_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(CadisError, match="cannot be read: No such file"):
-        read_partition(tmp_path / "none.json", 10, allow_overlap=False, minimum=1)
-    (tmp_path / "p.json").write_text("{")
-    with pytest.raises(CadisError, match="not valid JSON"):
-        read_partition(tmp_path / "p.json", 10, allow_overlap=False, minimum=1)
-    (tmp_path / "p.json").write_text('{"a": [1], "a": [2]}')
-    with pytest.raises(CadisError, match="'a' stands there twice"):
-        read_partition(tmp_path / "p.json", 10, allow_overlap=False, minimum=1)
-    (tmp_path / "p.json").write_text("[" * 100_000)
-    with pytest.raises(CadisError, match="not valid JSON"):
-        read_partition(tmp_path / "p.json", 10, allow_overlap=False, minimum=1)
-    (tmp_path / "p.json").write_text('{"a": [1]}')
-    (tmp_path / "p.clusters.json").write_text('{"b": 0}')
-    with pytest.raises(CadisError, match="number of a cluster for each client"):
-        read_partition(tmp_path / "p.json", 10, allow_overlap=False, minimum=1)
 
 
 def test_clusters_of_another_partition_do_not_stay(tmp_path: Path) -> None:
@@ -94,7 +91,7 @@ def test_clusters_of_another_partition_do_not_stay(tmp_path: Path) -> None:
     indices = (torch.tensor([1]), torch.tensor([2]))
     write_partition(path, Partition(indices, clustered))
     write_partition(path, Partition(indices))
-    assert read_partition(path, 10, allow_overlap=False, minimum=1).true_clusters is None
+    assert read(path).true_clusters is None
 
 
 def test_given_by_the_data() -> None:
@@ -112,32 +109,18 @@ def test_given_by_the_data() -> None:
 def test_names_of_very_many_digits_stay_names(tmp_path: Path) -> None:
     path, long = tmp_path / "p.json", "9" * 5000
     path.write_text(json.dumps({long: [1], "2": [3]}))
-    partition = read_partition(path, 10, allow_overlap=False, minimum=1)
-    assert partition.client_ids == (long, "2")
-
-
-@pytest.mark.parametrize(
-    "content", ['{"a": [1e400]}', '{"a": [' + "9" * 5000 + "]}", '{"a": [1.0]}']
-)
-def test_numbers_that_are_no_indices(content: str, tmp_path: Path) -> None:
-    (tmp_path / "p.json").write_text(content)
-    with pytest.raises(CadisError, match=r"p\.json"):
-        read_partition(tmp_path / "p.json", 10, allow_overlap=False, minimum=1)
+    assert read(path).client_ids == (long, "2")
 
 
 @pytest.mark.parametrize("cluster", [2**63, 2**64, -(2**70), 1.5, True, "1", None])
-def test_numbers_that_are_no_clusters(cluster: object, tmp_path: Path) -> None:
+def test_clusters_that_are_wrong(cluster: object, tmp_path: Path) -> None:
     (tmp_path / "p.json").write_text('{"a": [1]}')
-    (tmp_path / "p.clusters.json").write_text(json.dumps({"a": cluster}))
-    with pytest.raises(CadisError, match=r"p\.clusters\.json must have the number of a cluster"):
-        read_partition(tmp_path / "p.json", 10, allow_overlap=False, minimum=1)
-
-
-def test_many_clients_of_which_one_is_there_twice(tmp_path: Path) -> None:
-    pairs = [f'"{number}": [{number}]' for number in range(100_000)]
-    (tmp_path / "p.json").write_text("{" + ",".join([*pairs, pairs[-1]]) + "}")
-    with pytest.raises(CadisError, match="'99999' stands there twice"):  # at once
-        read_partition(tmp_path / "p.json", 100_000, allow_overlap=False, minimum=1)
+    for content in ({"a": cluster}, {"b": 0}):
+        (tmp_path / "p.clusters.json").write_text(json.dumps(content))
+        with pytest.raises(CadisError, match=r"p\.clusters\.json must have the number of a clus"):
+            read(tmp_path / "p.json")
+    with pytest.raises(CadisError, match="cannot be read: No such file"):
+        read(tmp_path / "none.json")
 
 
 ONE = Partition((torch.tensor([1]), torch.tensor([2])))
@@ -177,13 +160,11 @@ def test_what_was_there_stays_if_nothing_new_can_be_written(tmp_path: Path) -> N
     path = tmp_path / "p.json"
     write_partition(path, CLUSTERED)
     before = {file: file.read_text() for file in tmp_path.iterdir()}
-    program = (
-        "import resource, torch; from pathlib import Path;"
-        "from cadis.data.partition import Partition, write_partition;"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000));"
-        f"write_partition(Path({str(path)!r}), Partition((torch.arange(100_000),)))"
-    )
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert "p.json cannot be written: File too large" in done.stderr
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        with pytest.raises(CadisError, match=r"p\.json cannot be written: File too large"):
+            write_partition(path, Partition((torch.arange(100_000),)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert {file: file.read_text() for file in tmp_path.iterdir()} == before

@@ -1,13 +1,10 @@
 """Labels -> who owns what."""
 
-from cadis.data.partition.client_test import held_out
-from cadis.data.partition.dirichlet import Dirichlet
+from cadis.data.holding_out import held_out
+from cadis.data.partition.clustered import BalancedCluster, MultiCluster, UnbalancedCluster
 from cadis.data.partition.given import given_by_data, read_partition, write_partition
-from cadis.data.partition.iid import Iid
-from cadis.data.partition.multi_cluster import MultiCluster
-from cadis.data.partition.power_law import PowerLaw
-from cadis.data.partition.protocol import Partition, Partitioner
-from cadis.data.partition.single_cluster import BalancedCluster, UnbalancedCluster
+from cadis.data.partition.splitting import Partition, Partitioner
+from cadis.data.partition.unclustered import Dirichlet, Iid, PowerLaw
 
 PARTITIONERS: dict[str, type[Partitioner]] = {
     kind.name: kind

@@ -5,7 +5,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from cadis.data.partition.protocol import Partition, Partitioner
+from cadis.data.partition.splitting import Partition, Partitioner
 from cadis.errors import CadisError
 from cadis.rng import generator_for
 

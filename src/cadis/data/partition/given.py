@@ -1,7 +1,7 @@
 """Partitions that are given: by the data themselves, or by a file."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from cadis._io import is_file, object_text, read_object, unwritable
-from cadis.data.partition.protocol import Partition
+from cadis.data.partition.splitting import Partition
 from cadis.errors import CadisError
 from cadis.types import ClientId
 
 
 def given_by_data(owners: Mapping[str, Tensor], minimum: int) -> Partition:
-    """Who owns what, as the data say."""
+    """Return the partition that the data themselves say."""
     if not owners:
         raise CadisError(
             "The data do not say which client owns what; choose another partition than 'clients', "
@@ -27,7 +27,7 @@ def given_by_data(owners: Mapping[str, Tensor], minimum: int) -> Partition:
                 f"Client {client} has {len(owned)} samples, and {minimum} are the fewest; give it "
                 "more, leave it out, or ask for fewer by --min-samples."
             )
-    return Partition(tuple(owners.values()), client_ids=client_ids_of(list(owners)))
+    return Partition(tuple(owners.values()), client_ids=_client_ids(list(owners)))
 
 
 def read_partition(path: Path, num_examples: int, allow_overlap: bool, minimum: int) -> Partition:
@@ -38,48 +38,56 @@ def read_partition(path: Path, num_examples: int, allow_overlap: bool, minimum: 
     content = read_object(path)
     owners: dict[int, str] = {}
     for client, indices in content.items():
-        _check_indices(path, client, indices, num_examples, minimum)
-        if not allow_overlap:
-            _check_disjoint(path, client, indices, owners)
+        where = f"In {path}, client {client}"
+        _check_indices(where, indices, num_examples, minimum)
+        for index in indices:
+            if index in owners and not allow_overlap:
+                other = "twice" if owners[index] == client else f"like client {owners[index]}"
+                raise CadisError(
+                    f"{where} has the index {index} {other}; correct it, or allow it by "
+                    "--allow-overlap."
+                )
+            owners[index] = client
     return Partition(
         tuple(torch.tensor(indices, dtype=torch.int64) for indices in content.values()),
-        _read_clusters(clusters_file(path), list(content)),
-        client_ids_of(list(content)),
+        _read_clusters(_clusters_file(path), list(content)),
+        _client_ids(list(content)),
     )
 
 
 def write_partition(path: Path, partition: Partition) -> list[Path]:
-    """The inverse of :func:`read_partition`; returns what was written.
+    """Write what :func:`read_partition` reads; return the files.
 
     A partition that is already there is replaced, whole or not at all; any other file is not.
     """
-    indices = [owned.tolist() for owned in partition.indices]
-    files: dict[Path, dict[ClientId, Any]] = {
-        path: dict(zip(partition.client_ids, indices, strict=True))
-    }
+    clusters_path = _clusters_file(path)
+    values = {path: [owned.tolist() for owned in partition.indices]}
     if partition.true_clusters is not None:
-        clusters = partition.true_clusters.tolist()
-        files[clusters_file(path)] = dict(zip(partition.client_ids, clusters, strict=True))
+        values[clusters_path] = partition.true_clusters.tolist()
+    texts = {
+        file: object_text(dict(zip(partition.client_ids, each, strict=True)))
+        for file, each in values.items()
+    }
     try:
         _check_replaceable(path, _are_indices)
-        _check_replaceable(clusters_file(path), _is_cluster)
+        _check_replaceable(clusters_path, _is_cluster)
         path.parent.mkdir(parents=True, exist_ok=True)
-        _replace_all(files)
+        _replace_all(texts)
         if partition.true_clusters is None:
-            clusters_file(path).unlink(missing_ok=True)  # those of the partition that was there
+            clusters_path.unlink(missing_ok=True)  # those of the partition that was there
     except OSError as error:
         raise unwritable(path, error) from None
-    return list(files)
+    return list(values)
 
 
-def _replace_all(files: Mapping[Path, Mapping[ClientId, Any]]) -> None:
+def _replace_all(texts: Mapping[Path, str]) -> None:
     """Write all files, and put them in place when all could be written."""
     drafts: dict[Path, Path] = {}
     try:
-        for file, content in files.items():
+        for file, text in texts.items():
             place = Path(os.path.realpath(file))  # where a link leads to
             drafts[place] = place.with_name(f".{place.name}.draft-{os.getpid()}")
-            drafts[place].write_text(object_text(content), encoding="utf-8")
+            drafts[place].write_text(text, encoding="utf-8")
         for place, draft in drafts.items():
             draft.replace(place)
     finally:
@@ -110,27 +118,20 @@ def _is_cluster(value: Any) -> bool:
     return type(value) is int and abs(value) < 10**18
 
 
-def clusters_file(path: Path) -> Path:
-    """Where the true clusters of a partition's file are."""
+def _clusters_file(path: Path) -> Path:
     return path.with_suffix(".clusters.json")
 
 
-def client_ids_of(names: Sequence[str]) -> tuple[ClientId, ...]:
-    """Names of clients; numbers if they all are, as JSON has no numbers for keys."""
-    if all(map(_is_number, names)):
-        return tuple(int(name) for name in names)
-    return tuple(names)
-
-
-def _is_number(name: str) -> bool:
+def _client_ids(names: list[str]) -> tuple[ClientId, ...]:
+    """Return names of clients; numbers if they all are, as JSON has no numbers for keys."""
     try:
-        return name.isdecimal() and str(int(name)) == name
+        numbers = [int(name) for name in names if name.isdecimal()]
     except ValueError:  # more digits than Python takes
-        return False
+        return tuple(names)
+    return tuple(numbers) if [*map(str, numbers)] == names else tuple(names)
 
 
-def _check_indices(path: Path, client: str, indices: Any, num_examples: int, minimum: int) -> None:
-    where = f"In {path}, client {client}"
+def _check_indices(where: str, indices: Any, num_examples: int, minimum: int) -> None:
     if not _are_indices(indices):
         raise CadisError(f"{where} must have a list of whole numbers; give training indices.")
     if len(indices) < minimum:
@@ -146,18 +147,7 @@ def _check_indices(path: Path, client: str, indices: Any, num_examples: int, min
         )
 
 
-def _check_disjoint(path: Path, client: str, indices: list[int], owners: dict[int, str]) -> None:
-    for index in indices:
-        if index in owners:
-            other = "twice" if owners[index] == client else f"like client {owners[index]}"
-            raise CadisError(
-                f"In {path}, client {client} has the index {index} {other}; correct it, or allow "
-                "it by --allow-overlap."
-            )
-        owners[index] = client
-
-
-def _read_clusters(path: Path, clients: Sequence[str]) -> Tensor | None:
+def _read_clusters(path: Path, clients: list[str]) -> Tensor | None:
     if not is_file(path):
         return None
     content = read_object(path)

@@ -1,26 +1,69 @@
-"""What the ways of dealing out a dataset have in common."""
+"""What a partition is, what a partitioner does, and what all partitioners have in common."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
+from cadis._io import short_repr
 from cadis.errors import CadisError
+from cadis.types import ClientId
+
+
+@dataclass(frozen=True, repr=False)
+class Partition:
+    """Which client owns which examples.
+
+    Attributes:
+        indices: each client's examples.
+        true_clusters: the true cluster of each client, (n,); None if there are none.
+        client_ids: names of the clients; by default their positions.
+    """
+
+    indices: tuple[Tensor, ...]
+    true_clusters: Tensor | None = None
+    client_ids: tuple[ClientId, ...] = ()
+
+    __repr__ = short_repr
+
+    def __post_init__(self) -> None:
+        if not self.client_ids:
+            object.__setattr__(self, "client_ids", tuple(range(len(self.indices))))
+
+    def counts(self, labels: Tensor, num_classes: int) -> Tensor:
+        """Return how many samples of each class each client has, (clients, classes)."""
+        return torch.stack(
+            [torch.bincount(labels[owned], minlength=num_classes) for owned in self.indices]
+        )
+
+
+class Partitioner(Protocol):
+    """A way of dealing out a dataset: a frozen dataclass of its parameters."""
+
+    name: ClassVar[str]
+
+    def deal(
+        self, labels: Tensor, num_clients: int, minimum: int, generator: torch.Generator
+    ) -> Partition:
+        """Deal out examples; none belongs to two clients.
+
+        Args:
+            labels: of all examples, (n,).
+            num_clients: how many clients there are to be.
+            minimum: the fewest samples a client may have.
+            generator: deals.
+        """
 
 
 def deal_out(labels: Tensor, counts: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
-    """So many samples of each class to each client, at random.
-
-    Args:
-        labels: of all examples, (n,).
-        counts: samples by client and class, (clients, classes); at most as many as there are.
-        generator: deals.
-    """
+    """Deal samples out at random, as many as ``counts`` says, (clients, classes)."""
     order = torch.randperm(len(labels), generator=generator)
     by_class = order[labels[order].argsort(stable=True)]  # shuffled within each class
-    starts = torch.bincount(labels, minlength=counts.shape[1]).cumsum(0)
+    supply = torch.bincount(labels, minlength=counts.shape[1]).tolist()
     dealt, owners = [], []
-    for label, column in enumerate(counts.T):
-        start = int(starts[label - 1]) if label else 0
-        dealt.append(by_class[start : start + int(column.sum())])
+    for samples, column in zip(by_class.split(supply), counts.T, strict=True):
+        dealt.append(samples[: int(column.sum())])
         owners.append(torch.arange(len(counts)).repeat_interleave(column))
     by_client = torch.cat(owners).argsort(stable=True)
     shares: tuple[Tensor, ...] = torch.cat(dealt)[by_client].split(counts.sum(dim=1).tolist())
@@ -28,11 +71,9 @@ def deal_out(labels: Tensor, counts: Tensor, generator: torch.Generator) -> tupl
 
 
 def apportion(totals: Tensor, weights: Tensor) -> Tensor:
-    """Whole numbers in proportion to the weights, by largest remainders.
+    """Split each total into whole numbers by the weights of its row, by largest remainders.
 
-    Args:
-        totals: what the numbers of each row add up to, (rows,).
-        weights: not negative, not all zero where there is something to give, (rows, columns).
+    Totals are (rows,) and weights (rows, columns): not negative, nor all 0 where a total is not.
     """
     weights = weights.double()
     exact = totals[:, None] * weights / weights.sum(dim=1, keepdim=True).clamp(min=1e-300)
@@ -43,12 +84,9 @@ def apportion(totals: Tensor, weights: Tensor) -> Tensor:
 
 
 def lift(counts: Tensor, minimum: int, generator: torch.Generator) -> Tensor:
-    """Give those who have too few samples some of the others', as these can spare them.
+    """Give clients below the minimum some of the others' samples, as these can spare them.
 
-    Args:
-        counts: samples by client and class, (clients, classes).
-        minimum: the fewest samples a client may have.
-        generator: deals what was taken.
+    Counts are samples by client and class, (clients, classes), before and after.
     """
     sizes = counts.sum(dim=1)
     lacking = (minimum - sizes).clamp(min=0)
@@ -66,13 +104,9 @@ def lift(counts: Tensor, minimum: int, generator: torch.Generator) -> Tensor:
 def deal_by_shares(
     labels: Tensor, shares: Tensor, minimum: int, generator: torch.Generator
 ) -> tuple[Tensor, ...]:
-    """All samples, each class in the clients' shares of it.
+    """Deal out all samples, each class in relative shares, (classes, clients).
 
-    Args:
-        labels: of all examples, (n,).
-        shares: relative, (classes, clients).
-        minimum: the fewest samples a client may have; who would have fewer is given some.
-        generator: deals.
+    Clients that would have fewer than the minimum are given some of the others' samples.
     """
     counts = apportion(torch.bincount(labels), shares).T  # (clients, classes)
     return deal_out(labels, lift(counts, minimum, generator), generator)
@@ -94,7 +128,7 @@ def uneven_sizes(num_clients: int, deviation: float, generator: torch.Generator)
 
 
 def equal_counts(labels: Tensor, held: Tensor, sizes: Tensor, minimum: int) -> Tensor:
-    """As many samples of each class that a client holds, in proportion to its size.
+    """Give each client equally many samples of each class that it holds, by its relative size.
 
     Args:
         labels: of all examples, (n,).

@@ -2,18 +2,8 @@
 
 from cadis.data.published.catalogue import CATALOGUE
 from cadis.data.published.download import fetch
-from cadis.data.published.formats import (
-    Form,
-    Published,
-    cifar_binary,
-    cifar_python,
-    idx_form,
-    parse_binary,
-    parse_idx,
-    parse_python,
-)
+from cadis.data.published.formats import Form, Published, cifar_binary, idx_form
 from cadis.data.published.published_files import (
-    Found,
     cache_folder,
     find,
     load_published,
@@ -26,19 +16,14 @@ from cadis.data.published.published_files import (
 __all__ = [
     "CATALOGUE",
     "Form",
-    "Found",
     "Published",
     "cache_folder",
     "cifar_binary",
-    "cifar_python",
     "fetch",
     "find",
     "idx_form",
     "load_published",
     "missing_files",
-    "parse_binary",
-    "parse_idx",
-    "parse_python",
     "picture_cache",
     "problems",
     "roots",

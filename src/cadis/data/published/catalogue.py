@@ -25,7 +25,6 @@ MNIST = Published(
             ),
         ),
     ),
-    archive="",
     mirrors=(
         "https://ossci-datasets.s3.amazonaws.com/mnist",
         "https://storage.googleapis.com/cvdf-datasets/mnist",
@@ -50,7 +49,6 @@ FASHION_MNIST = Published(
             ),
         ),
     ),
-    archive="",
     mirrors=(
         "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
         "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion",

@@ -13,11 +13,7 @@ from pathlib import Path
 
 from cadis._io import Callbacks, is_full, unwritable
 from cadis.data.published.formats import Published
-from cadis.data.published.published_files import (
-    content_digest,
-    gzipped_or_not,
-    read_content,
-)
+from cadis.data.published.published_files import gzipped_or_not, has_digest, read_content
 from cadis.errors import CadisError
 
 _CHUNK = 1 << 18
@@ -30,7 +26,7 @@ class _MirrorError(Exception):
 
 
 def fetch(published: Published, root: Path, callbacks: Callbacks) -> Path:
-    """Download what is missing of a dataset into a folder of datasets; returns where it lies.
+    """Download what is missing of a dataset into a folder of datasets; return where it lies.
 
     A file is put in place when it is whole and its checksum is right, and stays there whatever
     becomes of the others.
@@ -50,8 +46,8 @@ def fetch(published: Published, root: Path, callbacks: Callbacks) -> Path:
     return folder
 
 
-def mirrors_of(published: Published) -> list[str]:
-    """Where to ask, in this order; ``$CADIS_MIRROR`` names an address or folder of one's own."""
+def _mirrors_of(published: Published) -> list[str]:
+    """Return where to ask, in this order; ``$CADIS_MIRROR`` names an address or folder first."""
     own = os.environ.get("CADIS_MIRROR")
     if not own:
         return list(published.mirrors)
@@ -63,7 +59,7 @@ def _from_some_mirror(
     published: Published, download: str, names: list[str], folder: Path, callbacks: Callbacks
 ) -> None:
     failures = []
-    for mirror in mirrors_of(published):
+    for mirror in _mirrors_of(published):
         address = f"{mirror}/{download}"
         with tempfile.TemporaryDirectory(dir=folder, prefix=".download-") as draft:
             try:
@@ -105,15 +101,14 @@ def _receive(address: str, path: Path, callbacks: Callbacks) -> None:
 
 
 def _checked_files(published: Published, received: Path, names: list[str]) -> Iterator[Path]:
-    """The wanted files in what was received, each with the right content."""
+    """Yield the wanted files in what was received, each with the right content."""
     digests = published.forms[0].files
     for path in _unpacked(received, names) if published.archive else [received]:
         try:
             content = read_content(path)
         except CadisError as error:
             raise _MirrorError("it cannot be unzipped") from error
-        digest = digests[path.name.removesuffix(".gz")]
-        if content_digest(content, digest) != digest:
+        if not has_digest(content, digests[path.name.removesuffix(".gz")]):
             raise _MirrorError("its checksum is wrong")
         yield path
 
@@ -139,7 +134,8 @@ def _put(path: Path, folder: Path, callbacks: Callbacks) -> None:
     bare = path.name.removesuffix(".gz")
     for name in (bare, f"{bare}.gz"):
         if os.path.lexists(folder / name):
-            aside = _free_name(folder / f"{name}.replaced")
+            free = (folder / f"{name}.replaced{number or ''}" for number in itertools.count())
+            aside = next(path for path in free if not os.path.lexists(path))
             (folder / name).rename(aside)
             callbacks.say(
                 f"{folder / name} was in the way of the published file; it is now {aside}."
@@ -147,17 +143,10 @@ def _put(path: Path, folder: Path, callbacks: Callbacks) -> None:
     path.replace(folder / path.name)
 
 
-def _free_name(path: Path) -> Path:
-    """A name that nothing has yet."""
-    names = (path.with_name(f"{path.name}{number or ''}") for number in itertools.count())
-    return next(name for name in names if not os.path.lexists(name))
-
-
 def _is_there(path: Path, digests: dict[str, str]) -> bool:
-    """Whether a file or its gzipped twin has the right content."""
+    """Return whether a file or its gzipped twin has the right content."""
     bare = path.with_name(path.name.removesuffix(".gz"))
-    digest = digests[bare.name]
     try:
-        return content_digest(read_content(gzipped_or_not(bare)), digest) == digest
+        return has_digest(read_content(gzipped_or_not(bare)), digests[bare.name])
     except CadisError:  # missing or damaged
         return False

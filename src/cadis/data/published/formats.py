@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,7 @@ Read: TypeAlias = Callable[[Sequence[bytes], Sequence[Path]], Rows]
 
 
 def parse_idx(content: bytes, path: Path) -> NDArray[np.uint8]:
-    """The array of bytes in an IDX file, in which MNIST and its kin are published.
-
-    If there is none, ``path`` is named.
+    """Return the array of bytes in an IDX file, in which MNIST and its kin are published.
 
     The header: two zero bytes, the type of the numbers, how many dimensions, and the size of
     each as a big-endian number of four bytes.
@@ -61,10 +59,7 @@ def parse_idx(content: bytes, path: Path) -> NDArray[np.uint8]:
 
 
 def parse_binary(content: bytes, label_bytes: int, path: Path) -> Rows:
-    """CIFAR's binary version: rows of labels and pixels.
-
-    Of several labels (coarse, fine) the last is meant.
-    """
+    """Read CIFAR's binary version, rows of labels and pixels; the last of several labels counts."""
     width = label_bytes + _PIXELS
     if not content or len(content) % width:
         raise CadisError(
@@ -76,9 +71,9 @@ def parse_binary(content: bytes, label_bytes: int, path: Path) -> Rows:
 
 
 def parse_python(content: bytes, key: str, path: Path) -> Rows:
-    """CIFAR's Python version, read without trusting it: the pickled dictionary of a batch.
+    """Read CIFAR's Python version, a pickled dictionary with labels under ``key``.
 
-    Labels are under ``key``.
+    It is not trusted: a pickle could run any command.
     """
     try:
         batch = _PlainUnpickler(io.BytesIO(content), encoding="latin1").load()
@@ -96,53 +91,44 @@ def parse_python(content: bytes, key: str, path: Path) -> Rows:
         ) from error
 
 
-def _reconstruct() -> Any:
-    """The function that numpy's own pickles name to make an array."""
-    return np.zeros(0).__reduce__()[0]
+_MAKE_ARRAY = np.zeros(0).__reduce__()[0]
+_ALLOWED: dict[tuple[str, str], Any] = {
+    ("numpy", "dtype"): np.dtype,
+    ("numpy", "ndarray"): np.ndarray,
+    ("numpy.core.multiarray", "_reconstruct"): _MAKE_ARRAY,  # until numpy 1
+    ("numpy._core.multiarray", "_reconstruct"): _MAKE_ARRAY,  # since numpy 2
+}
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Builds numpy arrays and plain containers, nothing else: a pickle could run any command.
+    """Builds numpy arrays and plain containers, nothing else.
 
-    It stays as many have only the Python version of CIFAR, and no library reads it without trust.
+    Many have only the Python version of CIFAR, and no library reads it without trust.
     """
 
-    _ALLOWED: ClassVar = {
-        ("numpy", "dtype"): lambda: np.dtype,
-        ("numpy", "ndarray"): lambda: np.ndarray,
-        ("numpy.core.multiarray", "_reconstruct"): _reconstruct,  # until numpy 1
-        ("numpy._core.multiarray", "_reconstruct"): _reconstruct,  # since numpy 2
-    }
-
     def find_class(self, module: str, name: str) -> Any:
-        """What a pickle may name."""
-        if (module, name) not in self._ALLOWED:
+        """Return what a pickle may name."""
+        if (module, name) not in _ALLOWED:
             raise CadisError(
                 f"wants to use {module}.{name}, which no CIFAR file does: it may be hostile and "
                 "was not loaded; put the published file in its place."
             )
-        return self._ALLOWED[module, name]()
+        return _ALLOWED[module, name]
 
 
 @dataclass(frozen=True)
 class Form:
     """One way in which a dataset is published.
 
-    Attributes:
-        folders: where its files usually lie within a folder of datasets.
-        train: names of the files of the training set, and what they contain.
-        test: the same of the test set.
-        read: makes pictures and labels of the files of a set.
-        pickled: whether its files are pickles, of which other than the published ones are not
-            opened: a single wrong bit may make them ask for all the memory.
-
-    The contents are given as SHA-256, or as MD5 where only that was published, after gunzip.
+    What files contain is given as SHA-256, or as MD5 where only that was published, after gunzip.
+    Pickles other than the published ones are not opened: a single wrong bit may make them ask for
+    all the memory.
     """
 
-    folders: tuple[str, ...]
-    train: dict[str, str]
-    test: dict[str, str]
-    read: Read
+    folders: tuple[str, ...]  # where its files usually lie within a folder of datasets
+    train: dict[str, str]  # names of the files of the training set, and what they contain
+    test: dict[str, str]  # the same of the test set
+    read: Read  # makes pictures and labels of the files of a set
     pickled: bool = False
 
     @property
@@ -155,26 +141,20 @@ class Form:
 class Published:
     """A published dataset.
 
-    Attributes:
-        name: as the user types it.
-        classes: names of the classes.
-        scaling: the usual constants.
-        forms: ways in which it may lie on disk; the first is what is downloaded.
-        archive: the file to be downloaded, which contains the first form; "" if its files are
-            downloaded one by one, gzipped.
-        mirrors: addresses of folders that have it.
+    What is downloaded is the archive, which contains the first form; without an archive, the
+    files of the first form one by one, gzipped.
     """
 
-    name: str
+    name: str  # as the user types it
     classes: tuple[str, ...]
-    scaling: Scaling
-    forms: tuple[Form, ...]
-    archive: str
-    mirrors: tuple[str, ...]
+    scaling: Scaling  # the usual constants
+    forms: tuple[Form, ...]  # ways in which it may lie on disk
+    mirrors: tuple[str, ...]  # addresses of folders that have it
+    archive: str = ""
 
 
 def _read_idx(contents: Sequence[bytes], paths: Sequence[Path]) -> Rows:
-    """A file of pictures and a file of labels."""
+    """Read a file of pictures and a file of labels."""
     pictures, labels = (parse_idx(*pair) for pair in zip(contents, paths, strict=True))
     if pictures.ndim != 3 or labels.ndim != 1 or len(pictures) != len(labels):
         raise CadisError(
@@ -187,24 +167,24 @@ def _read_idx(contents: Sequence[bytes], paths: Sequence[Path]) -> Rows:
 def _read_batches(
     parse: Callable[[bytes, Path], Rows], contents: Sequence[bytes], paths: Sequence[Path]
 ) -> Rows:
-    """Files that have both pictures and labels."""
+    """Read files that have both pictures and labels."""
     batches = [parse(*pair) for pair in zip(contents, paths, strict=True)]
     pictures = np.concatenate([pictures for pictures, _ in batches])
     return pictures, np.concatenate([labels for _, labels in batches])
 
 
 def cifar_binary(label_bytes: int) -> Read:
-    """Reads the binary version, with so many labels before the pixels."""
+    """Return the reader of the binary version, with so many labels before the pixels."""
     return partial(_read_batches, lambda c, path: parse_binary(c, label_bytes, path))
 
 
 def cifar_python(key: str) -> Read:
-    """Reads the Python version, with the labels under a key."""
+    """Return the reader of the Python version, with the labels under a key."""
     return partial(_read_batches, lambda c, path: parse_python(c, key, path))
 
 
 def idx_form(folders: tuple[str, ...], digests: Sequence[str]) -> Form:
-    """Pictures and labels of the training set, then of the test set."""
+    """Return the form of IDX files, given those of the training set, then of the test set."""
     names = [
         f"{part}-{kind}" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
     ]
@@ -213,5 +193,5 @@ def idx_form(folders: tuple[str, ...], digests: Sequence[str]) -> Form:
 
 
 def numbered(name: str, *digests: str) -> dict[str, str]:
-    """Files numbered from 1, and what they contain."""
+    """Name files numbered from 1, with what they contain."""
     return {name.format(number): digest for number, digest in enumerate(digests, start=1)}

@@ -22,15 +22,10 @@ from cadis.errors import CadisError
 
 @dataclass(frozen=True)
 class Found:
-    """A dataset that lies on disk.
+    """A dataset on disk."""
 
-    Attributes:
-        form: the way in which it was published.
-        paths: its files by their published names, gzipped or not.
-    """
-
-    form: Form
-    paths: dict[str, Path]
+    form: Form  # the way in which it was published
+    paths: dict[str, Path]  # its files by their published names, gzipped or not
 
     @property
     def folder(self) -> Path:
@@ -42,46 +37,51 @@ class Found:
         """Bytes on disk."""
         return sum(path.stat().st_size for path in self.paths.values())
 
+    def missing(self) -> list[str]:
+        """Return the names of files that are not there."""
+        return [path.name for path in self.paths.values() if not is_file(path)]
+
 
 def roots(data_dir: Path | None = None) -> list[Path]:
-    """Folders of datasets, in the order in which they are searched."""
+    """Return folders of datasets, in the order in which they are searched."""
     named = os.environ.get("CADIS_DATA")
     return [*filter(None, [data_dir, Path(named) if named else None]), cache_folder()]
 
 
 def cache_folder() -> Path:
-    """Where downloads and decoded pictures are kept, unless told otherwise."""
+    """Return where downloads and decoded pictures are kept by default."""
     return user_cache_path("cadis", appauthor=False)
 
 
 def picture_cache(kept: bool = True) -> Path | None:
-    """Where decoded pictures are kept, if they are."""
+    """Return where decoded pictures are kept, if they are."""
     return cache_folder() / "pictures" if kept else None
 
 
 def find(published: Published, places: Sequence[Path]) -> Found | None:
-    """The first complete copy, in whichever form; None if there is none."""
-    for root in places:
-        for form in published.forms:
-            for folder in form.folders:
-                paths = {name: gzipped_or_not(root / folder / name) for name in form.files}
-                if all(map(is_file, paths.values())):
-                    found = Found(form, paths)
-                    if folder != "." or _is_it(found):
-                        return found
+    """Return the first complete copy, in whichever form; None if there is none."""
+    for folder, copy in _possible_copies(published, places):
+        if not copy.missing() and (folder != "." or _is_it(copy)):
+            return copy
     return None
 
 
 def missing_files(published: Published, places: Sequence[Path]) -> str:
-    """What is missing of a dataset of which some files were found; "" if there are none."""
+    """Say what is missing of a dataset of which some files were found; "" if there are none."""
+    for folder, copy in _possible_copies(published, places):
+        missing = copy.missing()
+        if folder != "." and 0 < len(missing) < len(copy.paths):
+            return f"{copy.folder} lacks {', '.join(missing)}"
+    return ""
+
+
+def _possible_copies(published: Published, places: Sequence[Path]) -> Iterator[tuple[str, Found]]:
+    """Yield where a dataset may lie, in whichever form, with the folder within the place."""
     for root in places:
         for form in published.forms:
-            for folder in form.folders[:-1]:
-                paths = [gzipped_or_not(root / folder / name) for name in form.files]
-                missing = [path.name for path in paths if not is_file(path)]
-                if 0 < len(missing) < len(paths):
-                    return f"{root / folder} lacks {', '.join(missing)}"
-    return ""
+            for folder in form.folders:
+                paths = {name: gzipped_or_not(root / folder / name) for name in form.files}
+                yield folder, Found(form, paths)
 
 
 def load_published(published: Published, found: Found) -> Dataset:
@@ -98,7 +98,7 @@ def load_published(published: Published, found: Found) -> Dataset:
 
 
 def problems(found: Found) -> Iterator[str]:
-    """What is wrong with the files, one sentence each."""
+    """Yield what is wrong with the files, one sentence each."""
     for name, path in found.paths.items():
         try:
             check_content(read_content(path), found.form.files[name], path)
@@ -107,7 +107,7 @@ def problems(found: Found) -> Iterator[str]:
 
 
 def read_content(path: Path) -> bytes:
-    """A file's bytes, unzipped if need be."""
+    """Return a file's bytes, unzipped if need be."""
     try:
         content = path.read_bytes()
         return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
@@ -122,12 +122,12 @@ def read_content(path: Path) -> bytes:
 
 def check_content(content: bytes, digest: str, path: Path) -> None:
     """Refuse a file that does not contain what was published under its name."""
-    if content_digest(content, digest) == digest:
+    if has_digest(content, digest):
         return
     for other in CATALOGUE.values():
         for form in other.forms:
             for name, published in form.files.items():
-                if content_digest(content, published) == published:
+                if has_digest(content, published):
                     raise CadisError(
                         f"{path} contains {name} of {other.name}; put the right file in its place."
                     )
@@ -137,28 +137,26 @@ def check_content(content: bytes, digest: str, path: Path) -> None:
     )
 
 
-def content_digest(content: bytes, like: str) -> str:
-    """SHA-256, or MD5 if ``like`` is one."""
-    return hashlib.new(
-        "sha256" if len(like) == 64 else "md5", content, usedforsecurity=False
-    ).hexdigest()
+def has_digest(content: bytes, digest: str) -> bool:
+    """Return whether this is the SHA-256, or the MD5, of a content."""
+    kind = "sha256" if len(digest) == 64 else "md5"
+    return hashlib.new(kind, content, usedforsecurity=False).hexdigest() == digest
 
 
 def _is_it(found: Found) -> bool:
     """Whether files whose folder says nothing are this dataset's: several share their names."""
     name = min(found.paths, key=lambda name: found.paths[name].stat().st_size)
-    digest = found.form.files[name]
-    return content_digest(read_content(found.paths[name]), digest) == digest
+    return has_digest(read_content(found.paths[name]), found.form.files[name])
 
 
 def gzipped_or_not(path: Path) -> Path:
-    """The file itself, or the gzipped one if there is only that."""
+    """Return the file itself, or the gzipped one if there is only that."""
     zipped = path.with_name(f"{path.name}.gz")
     return zipped if is_file(zipped) and not is_file(path) else path
 
 
 def _examples(published: Published, found: Found, names: list[str]) -> Examples:
-    """One set. If a checksum is wrong, what the file's own structure betrays is said first."""
+    """Read one set. If a checksum is wrong, what the file's structure shows is said first."""
     paths = [found.paths[name] for name in names]
     contents = [read_content(path) for path in paths]
     for name, content, path in zip(names, contents, paths, strict=True):

@@ -1,14 +1,13 @@
-"""A client's samples in two: those it trains on, and those it is tested on."""
+"""Samples set apart for testing: a tenth of a dataset, and a share of each client's."""
 
 from collections import Counter
 from fractions import Fraction
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cadis.data.partition import held_out
+from cadis.data.holding_out import held_out, held_out_tenth
 from cadis.rng import generator_for
 
 
@@ -25,6 +24,9 @@ def test_largest_remainders_by_hand() -> None:
     assert numbers([10, 4, 2], 0.2) == {0: 2, 1: 1}
     # 0.25 * 22 = 5.5, which rounds to the even 6: quotas 2.5, 2.25, 0.75; one each to 0.75, 0.5
     assert numbers([10, 9, 3], 0.25) == {0: 3, 1: 2, 2: 1}
+    for share in (0.1, 0.2, 0.5):
+        shares = [round(share * count) for count in (100, 50, 20)]
+        assert numbers([100, 50, 20], share) == dict(enumerate(shares))
 
 
 def test_something_of_a_class_is_left_to_train_on() -> None:
@@ -68,8 +70,15 @@ def test_every_share_of_any_counts(counts: list[int], share: float) -> None:
             assert abs(found[label] - Fraction(share) * count) < 1 + 1e-6
 
 
-@pytest.mark.parametrize("share", [0.1, 0.2, 0.5])
-def test_classes_keep_their_shares(share: float) -> None:
-    assert numbers([100, 50, 20], share) == {
-        0: round(100 * share), 1: round(50 * share), 2: round(20 * share)
-    }  # fmt: skip
+@given(groups=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=2, max_size=60))
+def test_a_tenth_of_each_class_is_held_out(groups: list[tuple[int, int]]) -> None:
+    labels, clients = [label for label, _ in groups], [f"client {client}" for _, client in groups]
+    apart = held_out_tenth(labels, clients)
+    train, test = ([groups[n] for n in side.nonzero()[:, 0]] for side in (~apart, apart))
+    assert {client for _, client in train} == {client for _, client in groups}  # all keep some
+    of_class, held = Counter(labels), Counter(label for label, _ in test)
+    rich = min(Counter(clients).values()) > len(set(of_class))
+    for label, count in of_class.items():
+        wanted = max(1, round(count / 10)) if count > 1 else 0
+        assert held[label] == wanted if rich else held[label] <= wanted
+    assert torch.equal(held_out_tenth(labels, clients), apart)
