@@ -9,11 +9,16 @@ from annotated_types import Ge, Gt
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.samplers.drawing import draw
-from cadis.algorithm.samplers.protocol import BaseSampler, SampledRound, SamplerRound
+from cadis.algorithm.samplers.base import (
+    BaseSampler,
+    SampledRound,
+    SamplerRound,
+    draw,
+    rows_by_client,
+)
 from cadis.algorithm.vectors import cosines, unit
 from cadis.errors import CadisError
-from cadis.types import ClientId, ClientUpdate, TensorState, ids_from_tensor, ids_to_tensor
+from cadis.types import ClientId, ClientUpdate, TensorState, ids_to_tensor
 
 _LOOKED_AT = 1000
 """Clients that are clustered in a round, at the most; of more, so many are drawn first."""
@@ -60,7 +65,7 @@ class HiCS(BaseSampler):
     def choose(self, server_round: SamplerRound, memory: TensorState) -> Sequence[ClientId]:
         """Those never seen first; the other seats are drawn in two stages."""
         clients, generator = server_round.available, server_round.generator
-        row_of = {client: row for row, client in enumerate(_known(memory))}
+        row_of = {client: row for row, client in enumerate(rows_by_client(memory, "sizes"))}
         rows = torch.tensor([row_of.get(client, -1) for client in clients])
         order = torch.randperm(len(clients), generator=generator)
         chosen = order[rows[order] < 0][: server_round.wanted]
@@ -69,7 +74,7 @@ class HiCS(BaseSampler):
             known = memory["changes"][rows[seen]], memory["sizes"][rows[seen]]
             drawn = draw(self.log_weights(*known, server_round), seats, generator)
             chosen = torch.cat([chosen, seen[drawn]])
-        return [clients[place] for place in sorted(chosen.tolist())]
+        return server_round.clients_at(chosen)
 
     def log_weights(self, changes: Tensor, sizes: Tensor, server_round: SamplerRound) -> Tensor:
         """Logarithms of pi_m * p_k, by which each seat is drawn (Eq. 10), (n,).
@@ -106,7 +111,7 @@ class HiCS(BaseSampler):
 
     def learn(self, sampled: SampledRound, memory: TensorState) -> TensorState:
         """Remember the last update of the bias, and the size, of everybody who took part."""
-        known = _known(memory)
+        known = rows_by_client(memory, "changes", "sizes")
         for update in sampled.updates:
             known[update.client_id] = _change(sampled, update), update.num_examples
         changes, sizes = zip(*known.values(), strict=True)
@@ -115,14 +120,6 @@ class HiCS(BaseSampler):
             "changes": torch.stack(changes),
             "sizes": torch.tensor(sizes),
         }
-
-
-def _known(memory: TensorState) -> dict[ClientId, tuple[Tensor, int]]:
-    """By client, its last update of the bias, (classes,), and its size."""
-    if not memory:
-        return {}
-    numbers = zip(memory["changes"], memory["sizes"].tolist(), strict=True)
-    return dict(zip(ids_from_tensor(memory["clients"]), numbers, strict=True))
 
 
 def _change(sampled: SampledRound, update: ClientUpdate) -> Tensor:
