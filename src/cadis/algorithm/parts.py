@@ -56,16 +56,15 @@ def _find_each(
     """
     kind = KINDS["method"]
     method: Any = find(kind, given.get(kind.key, kind.default[0]))
-    found = {kind.key: (method,)}
+    found: dict[str, tuple[_Part, ...]] = {kind.key: (method,)}
     for key, kind in KINDS.items():
         if key == "method":
             continue
         some = given.get(key, _AUTO)
+        names = names_in(some) if kind.many else [some]
         if isinstance(some, str) and some == _AUTO:
             meant = method.default_parts.get(key)
-            names = kind.default if meant is None else (meant,)
-        else:
-            names = names_in(some) if kind.many else [some]
+            names = list(kind.default) if meant is None else [meant]
         found[key] = tuple(find(kind, name) for name in names)
     return found
 
@@ -102,9 +101,10 @@ def _compose(parts: Mapping[str, Sequence[Any]]) -> Algorithm:
     for key, some in parts.items():
         if len(set(map(type, some))) < len(some):
             raise CadisError(f"One of the {key} is given twice; give each once.")
-    return Algorithm(
-        **{key: tuple(some) if KINDS[key].many else some[0] for key, some in parts.items()}
-    )
+    given: dict[str, Any] = {
+        key: tuple(some) if KINDS[key].many else some[0] for key, some in parts.items()
+    }
+    return Algorithm(**given)
 
 
 def qualify(key: str, name: str) -> str:
@@ -124,7 +124,7 @@ def table_of(options: Mapping[str, Any], key: str, name: str) -> Mapping[str, An
     return table if isinstance(table, Mapping) else {}
 
 
-def part_from(key: str, given: object) -> Any:
+def part_from(key: str, given: Any) -> Any:
     """Return a part that a user has made, checked, or one with its defaults, by name."""
     kind = KINDS[key]
     if isinstance(given, str):

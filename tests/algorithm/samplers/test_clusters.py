@@ -54,11 +54,8 @@ def test_of_more_clusters_than_seats_each_is_as_likely() -> None:
 
 
 def test_a_cluster_with_too_few_gives_its_seats_to_others() -> None:
-    seats = Counter([0] * 1 + [1] * 20)
     found = chosen([0] + [1] * 20, 6)
     assert Counter(0 if place == 0 else 1 for place in found) == {0: 1, 1: 5}
-    assert len(found) == 6
-    assert seats[1] == 20
 
 
 def test_within_a_cluster_everybody_is_as_likely() -> None:
