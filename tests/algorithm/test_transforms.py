@@ -145,15 +145,11 @@ def test_noise_has_the_deviation_that_is_asked_for() -> None:
 def test_noise_is_added_to_the_update_as_it_is() -> None:
     nothing = Message({"model": ModelState(torch.zeros(7), torch.zeros(3), torch.tensor([7]))})
     shift = Noise(0.5).apply(nothing, in_round(nothing)).model.parameters
-    noisy = Noise(0.5).apply(UPDATE, in_round()).model.parameters
-    assert torch.allclose(noisy, UPDATE.model.parameters + shift, atol=1e-6)
-
-
-def test_noise_differs_between_clients_and_not_between_repetitions() -> None:
-    first, again = (Noise().apply(UPDATE, in_round(seed=3)) for _ in range(2))
-    other = Noise().apply(UPDATE, in_round(seed=4))
-    assert same_message(first, again)
-    assert not torch.equal(first.model.parameters, other.model.parameters)
+    noisy, again = (Noise(0.5).apply(UPDATE, in_round()) for _ in range(2))
+    assert torch.allclose(noisy.model.parameters, UPDATE.model.parameters + shift, atol=1e-6)
+    assert same_message(noisy, again)
+    other = Noise(0.5).apply(UPDATE, in_round(seed=4))  # of another client
+    assert not torch.equal(noisy.model.parameters, other.model.parameters)
 
 
 def test_noise_without_a_bound_is_refused() -> None:
@@ -176,37 +172,27 @@ def test_top_k_keeps_the_largest(seed: int, keep: float, dtype: torch.dtype) -> 
 
 
 @each
-def test_inputs_are_not_changed(transform: Transform) -> None:
-    received, update = message(seed=5), message(seed=6)
-    both = [dict(received.vectors()), dict(update.vectors())]
-    before = [snapshot(vectors) for vectors in both]
-    transform.apply(update, in_round(received))
-    for vectors, copies in zip(both, before, strict=True):
-        assert all(torch.equal(vectors[path], copies[path]) for path in copies)
-
-
-@each
 @pytest.mark.parametrize("dtype", FLOATING)
 def test_what_is_no_part_of_an_update_stays(transform: Transform, dtype: torch.dtype) -> None:
-    """Types and shapes, names, integers and scalars."""
+    """Types and shapes, names, integers and scalars; and the inputs themselves."""
     received, update = message(seed=1, dtype=dtype), message(seed=2, dtype=dtype)
+    both = [dict(received.vectors()), dict(update.vectors())]
+    copies = [snapshot(vectors) for vectors in both]
     changed = transform.apply(update, in_round(received))
+    for vectors, before in zip(both, copies, strict=True):
+        assert all(torch.equal(vectors[path], before[path]) for path in before)
     assert changed.scalars == update.scalars
     assert torch.equal(changed.model.counters, update.model.counters)
-    before, after = dict(update.vectors()), dict(changed.vectors())
-    assert before.keys() == after.keys()
-    for path, vector in before.items():
+    after = dict(changed.vectors())
+    assert both[1].keys() == after.keys()
+    for path, vector in both[1].items():
         assert (after[path].dtype, after[path].shape) == (vector.dtype, vector.shape)
 
 
 @each
-def test_a_message_of_scalars_alone_passes(transform: Transform) -> None:
+def test_scalars_alone_pass_and_the_bound_that_is_told_holds(transform: Transform) -> None:
     update = Message(scalars={"accuracy": 0.5})
     assert transform.apply(update, in_round(Message())) == update
-
-
-@each
-def test_the_bound_that_is_told_holds(transform: Transform) -> None:
     if transform.bound is not None:
         changed = transform.apply(UPDATE, in_round())
         assert hypot(*plain_update(changed, RECEIVED)) <= transform.bound * (1 + 1e-6)
@@ -232,17 +218,15 @@ class Doubled(Transform):
         return replaced(update, {p: (vectors[p] + c).float() for p, c in changes.items()})
 
 
-def test_an_empty_chain_is_the_update_itself() -> None:
-    assert chained() is UPDATE
-
-
 def test_a_chain_is_one_transform_after_another() -> None:
+    assert chained() is UPDATE
     bounds = {"clip": None, "noise": 0.5}
     step = UPDATE
     for transform in (Clip(0.5), Noise(0.3)):
         name = transform.name
         step = transform.apply(step, TransformRound(RECEIVED, 9, bounds[name], generator_of(name)))
     assert same_message(chained(Clip(0.5), Noise(0.3)), step)
+    assert not same_message(chained(TopK(0.3), Clip(0.5)), chained(Clip(0.5), TopK(0.3)))
 
 
 def test_the_bound_is_handed_on() -> None:
@@ -253,10 +237,6 @@ def test_the_bound_is_handed_on() -> None:
     sent = apply_chain(transforms, update, Message(), 4, generator_of).tensors["control"]
     assert sent.std().item() == pytest.approx(2.0 * 3.0 / sqrt(4), rel=0.02)
     assert sent.mean().item() == pytest.approx(3.0 / sqrt(size), abs=0.07)
-
-
-def test_the_order_counts() -> None:
-    assert not same_message(chained(TopK(0.3), Clip(0.5)), chained(Clip(0.5), TopK(0.3)))
 
 
 def test_all_of_ours_in_their_order_are_a_chain() -> None:

@@ -59,7 +59,7 @@ class LocalSettings:
 
 @dataclass
 class Client:
-    """A client in a round, as :class:`cadis.algorithm.LocalClient` describes it.
+    """A client in a round; :class:`cadis.algorithm.LocalClient` is what methods see of it.
 
     Attributes:
         model: where to train; what it held before does not matter.
@@ -111,10 +111,11 @@ class Client:
         epoch_order: EpochOrder | None = None,
     ) -> LocalResult:
         """Train a copy of a model on the client's data."""
-        flat, task = self.model, self.algorithm.task
+        flat, task, optimizer = self.model, self.algorithm.task, self.algorithm.local_optimizer
         flat.load(model)
         start = flat.vector.detach().clone()
-        stepper = _Stepper(flat, self.algorithm.local_optimizer, self.settings.lr, self.number)
+        lr = optimizer.lr_in_round(self.settings.lr, self.number)
+        stepper = _Stepper(flat, optimizer, lr)
         losses, steps, counts = torch.zeros((), device=start.device), 0, self.class_counts()
         gradient = parameter_gradient(self.algorithm.method, penalty)
         calibrate = unless_default(calibrate, BaseMethod.calibrate)
@@ -139,19 +140,20 @@ class Client:
                 )
                 told = logits if calibrate is None else calibrate(step)
                 loss = task.loss(told, batch.labels, "mean")
+                losses += loss.detach()
                 extra = drift = None
                 if gradient is not None:
                     with torch.no_grad():
                         drift = gradient(step)
                 elif penalty is not None:
                     extra = penalty(step)
-                stepper.step(loss, extra, drift, calibrate is not None)
-                losses += loss.detach()
+                total = loss if extra is None else loss + extra
+                stepper.step(total, extra is not None or calibrate is not None, drift)
                 steps += 1
         trained = flat.state()
         own = trained.parameters if start.device.type == "cpu" else flat.vector.detach().clone()
-        reach = effective_steps(stepper.optimizer, steps, stepper.lr)
-        return LocalResult(trained, own, start, steps, stepper.lr, float(losses) / steps, reach)
+        reach = effective_steps(optimizer, steps, lr)
+        return LocalResult(trained, own, start, steps, lr, float(losses) / steps, reach)
 
     def class_counts(self) -> Tensor:
         """How many samples of each class it has, (classes,)."""
@@ -204,9 +206,8 @@ def unless_default(hook: _Hook | None, default: Callable[..., Any]) -> _Hook | N
 class _Stepper:
     """Steps along gradients; where a step is plain SGD, without gathering them first."""
 
-    def __init__(self, model: FlatModel, optimizer: LocalOptimizer, lr: float, number: int) -> None:
-        self.model, self.optimizer = model, optimizer
-        self.lr = optimizer.lr_in_round(lr, number)
+    def __init__(self, model: FlatModel, optimizer: LocalOptimizer, lr: float) -> None:
+        self.model, self.optimizer, self.lr = model, optimizer, lr
         self.memory: dict[str, Tensor] = {}
         self._linears = InPlaceLinears()
 
@@ -215,29 +216,25 @@ class _Stepper:
         plain = self.optimizer.is_plain
         return self._linears.of(self.model.module) if plain else nullcontext()
 
-    def step(
-        self, loss: Tensor, penalty: Tensor | None, drift: Tensor | None, calibrated: bool
-    ) -> None:
-        """Take one step along the gradient of the loss and its penalty.
+    def step(self, loss: Tensor, by_vector: bool, drift: Tensor | None) -> None:
+        """Take one step along the gradient of the loss with its penalty.
 
         Args:
-            loss: the task's loss of the batch.
-            penalty: what is added to it, if anything.
-            drift: the gradient of the penalty by the parameters, (P,), instead of the penalty.
-            calibrated: whether the loss may depend on the flat vector of parameters as well.
+            loss: of the batch.
+            by_vector: whether it may depend on the flat vector of parameters as well.
+            drift: a gradient by the parameters that is added to that of the loss, (P,).
         """
-        total = loss if penalty is None else loss + penalty
         if not self.optimizer.is_plain:
-            gradient = self.model.gradient(total)
+            gradient = self.model.gradient(loss)
             with torch.no_grad():
                 if drift is not None:
                     gradient = gradient.add_(drift)
                 take_step(self.optimizer, self.model.vector, gradient, self.lr, self.memory)
             return
         leaves = self.model.parameters
-        if penalty is not None or calibrated:
-            leaves = [*leaves, self.model.vector]  # they may depend on either
-        gradients = self._linears.gradients(total, leaves)
+        if by_vector:
+            leaves = [*leaves, self.model.vector]
+        gradients = self._linears.gradients(loss, leaves)
         with torch.no_grad():
             for leaf, part in zip(leaves, gradients, strict=True):
                 if part is not None:
