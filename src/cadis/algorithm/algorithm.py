@@ -66,11 +66,7 @@ class Algorithm:
         return f"the sampler '{self.sampler.name}'" if self.sampler.needs_head else ""
 
     def check_head(self, found: bool) -> None:
-        """Refuse a model without a classifier layer, if a part looks at it.
-
-        Args:
-            found: whether the model has one.
-        """
+        """Refuse a model without a classifier layer, if a part looks at it."""
         if (part := self.looks_at_head()) and not found:
             others = [n for n, kind in METHODS.items() if not Algorithm(kind()).looks_at_head()]
             raise CadisError(

@@ -113,13 +113,7 @@ def qualify(key: str, name: str) -> str:
 
 
 def table_of(options: Mapping[str, Any], key: str, name: str) -> Mapping[str, Any]:
-    """Return the parameters of a part in ``[kind.name]``, else in ``[name]``; empty without both.
-
-    Args:
-        options: the content of a TOML file.
-        key: the kind of the part, such as "server_optimizer".
-        name: the part's name.
-    """
+    """Return the parameters of a part in ``[kind.name]``, else ``[name]``; empty without both."""
     table = options.get(qualify(key, name), options.get(name))
     return table if isinstance(table, Mapping) else {}
 

@@ -54,10 +54,7 @@ class Layout:
     def of_module(cls, module: nn.Module, head: str | None = None) -> "Layout":
         """A model's layout; frozen parameters count as buffers.
 
-        Args:
-            module: the model.
-            head: name of its classifier layer, by default the last linear one, if there is any;
-                "" is none.
+        The classifier layer is by default the last linear one, if there is any; "" is none.
         """
         trained = {n: p for n, p in module.named_parameters() if p.requires_grad}
         if not trained:
@@ -86,9 +83,7 @@ class Layout:
     def of_tensors(cls, tensors: Mapping[str, Tensor], head: str | None = None) -> "Layout":
         """The layout of a ``state_dict`` alone: whoever aggregates need not have the model's code.
 
-        Args:
-            tensors: by name; all floating ones count as trained, but batch norm's statistics.
-            head: name of the classifier layer, by default the last linear one, if there is any.
+        All floating tensors count as trained, but batch norm's statistics.
         """
         parameters = tuple(
             name

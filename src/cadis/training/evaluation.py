@@ -209,11 +209,7 @@ def evaluate(model: FlatModel, examples: Examples, task: Task) -> Evaluation:
 def accuracies(model: FlatModel, examples: Examples, sizes: list[int], task: Task) -> list[float]:
     """Top-1 accuracy of a model on each of several owners' examples, tested together.
 
-    Args:
-        model: what is tested.
-        examples: those of the first owner, then those of the second, and so on.
-        sizes: how many each of them has.
-        task: says what is predicted.
+    Those of the first owner come first; ``sizes`` says how many each of them has.
     """
     check_labels(examples.labels, task.num_classes(model.num_outputs), "The test data")
     correct = view_of(model, examples, task).correct

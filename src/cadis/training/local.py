@@ -297,10 +297,7 @@ def reply_to(
     client_id: ClientId,
     participants: int,
 ) -> ClientOutput:
-    """Return what a client sends back, and what it remembers.
-
-    The arguments are those of :class:`Client` and of :func:`sent_by`.
-    """
+    """Return what a client sends back, and what it remembers."""
     generator = generator_for(seed, "train", number, client_id)
     client = Client(model, examples, algorithm, settings, number, received, memory, generator)
     return sent_by(client, algorithm.method.local(client), seed, client_id, participants)
@@ -309,15 +306,7 @@ def reply_to(
 def sent_by(
     client: Client, output: ClientOutput, seed: int, client_id: ClientId, participants: int
 ) -> ClientOutput:
-    """Return a client's output after its transforms.
-
-    Args:
-        client: that has trained.
-        output: what its method made of it.
-        seed: of everything random.
-        client_id: who it is.
-        participants: how many clients take part in the round.
-    """
+    """Return a client's output after its transforms, whose draws are of this seed and client."""
     tensors = {name: tensor.cpu() for name, tensor in output.tensors.items()}
     message = apply_chain(
         client.algorithm.transforms_of("client"),

@@ -106,18 +106,10 @@ class Uniform(BaseSampler):
 
 
 def draw(log_weights: Tensor, number: int, generator: torch.Generator) -> Tensor:
-    """Draw indices without replacement, each by its weight among those that are left.
+    """Draw so many indices without replacement, each by its weight among those that are left.
 
     The highest of logarithm of the weight plus Gumbel noise are such a draw, and no weight is too
-    small for it.
-
-    Args:
-        log_weights: logarithms of the weights, up to a constant, (n,).
-        number: how many to draw; no more than there are.
-        generator: the source of randomness.
-
-    Returns:
-        The indices in the order in which they were drawn, (number,).
+    small for it. Logarithms may be off by a constant; indices are in the order of the draws.
     """
     noise = torch.empty(len(log_weights), dtype=torch.float64)
     noise.exponential_(generator=generator)

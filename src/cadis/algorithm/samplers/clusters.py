@@ -54,13 +54,9 @@ class Clusters(BaseSampler):
 
 
 def _deal(places: Tensor, labels: Tensor, seats: int, generator: torch.Generator) -> Tensor:
-    """Choose as many clients as there are seats, from the clusters in turn.
+    """Choose as many of the clients at some indices as there are seats, from the clusters in turn.
 
-    Args:
-        places: of the clients that may be seated, in an order of chance, (n,).
-        labels: the cluster of every client, (all,).
-        seats: how many.
-        generator: says which of the clusters come first.
+    Which of the clusters come first is drawn; within one, the order of the indices counts.
     """
     if not len(places) or seats < 1:
         return places[:0]

@@ -79,10 +79,7 @@ class HiCS(BaseSampler):
     def log_weights(self, changes: Tensor, sizes: Tensor, server_round: SamplerRound) -> Tensor:
         """Logarithms of pi_m * p_k, by which each seat is drawn (Eq. 10), (n,).
 
-        Args:
-            changes: the clients' last updates of the bias, (n, classes).
-            sizes: how many samples each has, (n,).
-            server_round: how many seats there are, and the round.
+        They are of the clients' last updates of the bias, (n, classes), and their sizes, (n,).
         """
         entropy = self.entropies(changes)
         number = server_round.wanted if self.num_clusters == "auto" else self.num_clusters

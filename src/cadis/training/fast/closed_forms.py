@@ -22,9 +22,7 @@ Gradient: TypeAlias = Callable[[Step], Tensor | None]
 def parameter_gradient(method: Method, penalty: Penalty | None) -> Gradient | None:
     """Return the gradient of a penalty by the parameters, (P,); None if no form is known.
 
-    Args:
-        method: the method that trains.
-        penalty: what is added to the loss; a form is known for a method's own penalty only.
+    A form is known for a method's own penalty only.
     """
     form = _BY_PARAMETERS.get(type(method))
     return partial(form, method) if form and penalty == method.penalty else None

@@ -36,16 +36,9 @@ def may_stack(model: FlatModel, algorithm: Algorithm, settings: LocalSettings) -
 def stacks_in_trial(
     module: nn.Module, head: str, algorithm: Algorithm, settings: LocalSettings, examples: Examples
 ) -> bool:
-    """Whether clients that are trained at once have the results of one by one, in a trial.
+    """Return whether clients trained at once have the results of one by one, in a trial.
 
     A model or a method may do anything at all; the trial is the same on every worker.
-
-    Args:
-        module: the model, which is copied.
-        head: name of its classifier layer.
-        algorithm: the method, the task and the local optimiser.
-        settings: epochs, batch size, learning rate.
-        examples: some to try it on.
     """
     before = torch.get_rng_state()
     try:

@@ -45,12 +45,8 @@ _LEAST_STACKS = 2
 def dealt_into_stacks(sizes: Sequence[int]) -> list[list[int]]:
     """Which of a round's clients are trained at once; the same for any number of workers.
 
-    Args:
-        sizes: how many examples each of them has.
-
-    Returns:
-        The places of the clients of each stack. Large and small ones are dealt evenly, so that
-        stacks take about as long as each other.
+    Returns the indices of the clients of each stack. Large and small ones are dealt evenly, so
+    that stacks take about as long as each other.
     """
     number = min(len(sizes), max(_LEAST_STACKS, -(-len(sizes) // _MOST)))
     order = sorted(range(len(sizes)), key=lambda place: -sizes[place])
@@ -60,9 +56,7 @@ def dealt_into_stacks(sizes: Sequence[int]) -> list[list[int]]:
 def replies_together(clients: Sequence[Client], models: StackedModel) -> list[ClientOutput]:
     """What several clients send back and remember, trained at once.
 
-    Args:
-        clients: of one federation, in the same round, with memories of the same form.
-        models: where to train.
+    They are of one federation and in the same round, with memories of the same form.
     """
     method = clients[0].algorithm.method
     prepared = [BatchExtras()] * len(clients)
@@ -147,10 +141,6 @@ def _batches(parts: Sequence[tuple[Examples, TensorState]], batch_size: int) -> 
 
     All clients take their last batch, which may be a smaller one, in the last step. In the steps
     before, batches are of one size, and those take part who have so many.
-
-    Args:
-        parts: everybody's shuffled examples, and what was prepared for them.
-        batch_size: b.
     """
     own = [batch_sizes(len(examples), batch_size) for examples, _ in parts]
     steps = len(own[0])
@@ -179,14 +169,10 @@ def _batches(parts: Sequence[tuple[Examples, TensorState]], batch_size: int) -> 
 
 
 def _rows_and_weights(sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """Which row goes where when batches of these sizes are filled up, and what it counts.
+    """Which row goes where when batches are filled up; and weights, 1 / batch size, 0 for copies.
 
-    Args:
-        sizes: of the batches of each client, whose rows lie one after the other, (steps, m).
-
-    Returns:
-        Numbers of rows, and 1 / size of the batch or 0 for copies, in double precision,
-        (steps, m, largest size) each.
+    The sizes are those of the batches of each client, whose rows lie one after the other,
+    (steps, m). Returns (steps, m, largest size) each; weights are in double precision.
     """
     ends = sizes.T.flatten().cumsum(0).view(sizes.T.shape).T
     places = torch.arange(int(sizes.max()))

@@ -41,13 +41,7 @@ class StackedModel:
     """
 
     def __init__(self, module: nn.Module, head: str, size: int) -> None:
-        """Room for so many models.
-
-        Args:
-            module: their architecture, for which :func:`stacks` holds; it is taken over.
-            head: name of its classifier layer.
-            size: how many.
-        """
+        """Take over a module for which :func:`stacks` holds, and make room for so many models."""
         self._layout = FlatModel(module.train(), head).layout
         self.in_use = 0
         self._lr: float | None = None
@@ -64,12 +58,7 @@ class StackedModel:
         first.is_first = True
 
     def use(self, number: int, lr: float | None) -> None:
-        """Use the first so many models.
-
-        Args:
-            number: how many.
-            lr: the learning rate of plain steps; None gathers gradients instead.
-        """
+        """Use the first so many models; without a learning rate, gradients are gathered instead."""
         if (number, lr) == (self.in_use, self._lr):
             return
         self.in_use, self._lr, start = number, lr, 0
@@ -99,9 +88,7 @@ class StackedModel:
     def backward(self, by_logits: Tensor, by_representation: Tensor | None) -> Tensor | None:
         """Let all parameters take their gradients; or return them, (m, P), if they do not.
 
-        Args:
-            by_logits: the gradient of the loss by the logits.
-            by_representation: what comes to that by the representation besides, if anything.
+        To the gradient by the representation comes that of a penalty on it, if there is any.
         """
         slope = by_logits
         for place in range(len(self._layers) - 1, self._first - 1, -1):
