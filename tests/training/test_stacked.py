@@ -64,44 +64,42 @@ def run_own(net: Any, x: Tensor) -> Any:
     return net.second(x.reshape(x.size(0), -1))
 
 
-def make_own() -> nn.Module:
-    """The layer that comes first is defined last, and has no bias."""
-    second = nn.Linear(24, 5)
-    return Net(run_own, second=second, first=nn.Conv2d(1, 6, 3, stride=2, padding=1, bias=False))
+def run_unused(net: Any, x: Tensor) -> Any:
+    return net.head(net.relu(net.first(net.relu(x.flatten(1)))))
 
 
-def make_mixing() -> nn.Module:
-    """Rows see each other."""
-    return Net(
-        lambda net, x: net.head(x.flatten(1) - x.flatten(1).mean(dim=0)), head=nn.Linear(16, 5)
-    )
-
-
-def make_skipping() -> nn.Module:
-    """No chain of layers."""
-    layers = {"body": nn.Linear(16, 16), "head": nn.Linear(16, 5)}
-    return Net(lambda net, x: net.head(x.flatten(1) + net.body(x.flatten(1))), **layers)
-
-
-def make_branching() -> nn.Module:
-    """The model looks at the data to find its way."""
-    return Net(
-        lambda net, x: net.head(x.flatten(1) * (1 if x.sum() > 0 else -1)), head=nn.Linear(16, 5)
-    )
-
-
-def make_unused() -> nn.Module:
-    """The model has a layer that it never calls, and calls another twice."""
-    layers = {"extra": nn.Linear(16, 4), "first": nn.Linear(16, 8), "head": nn.Linear(8, 5)}
-    return Net(
-        lambda net, x: net.head(net.relu(net.first(net.relu(x.flatten(1))))),
-        **layers,
+BUILD: dict[str, Callable[[], nn.Module]] = {
+    "sequential": small_model,
+    "small-cnn": lambda: small_cnn(1, 4, 4, 5),
+    "mlp": lambda: mlp(1, 4, 4, 5),
+    "one output": lambda: mlp(1, 4, 4, 1),
+    "classifier alone": lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 5)),
+    "random": lambda: nn.Sequential(nn.Flatten(), nn.RReLU(), nn.Linear(16, 5)),
+    "own": lambda: Net(  # the layer that comes first is defined last, and has no bias
+        run_own,
+        second=nn.Linear(24, 5),
+        first=nn.Conv2d(1, 6, 3, stride=2, padding=1, bias=False),
+    ),
+    "unused": lambda: Net(  # has a layer that it never calls, and calls another twice
+        run_unused,
+        extra=nn.Linear(16, 4),
+        first=nn.Linear(16, 8),
+        head=nn.Linear(8, 5),
         relu=nn.ReLU(),
-    )
-
-
-def make_classifier() -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Linear(16, 5))
+    ),
+    "mixing": lambda: Net(  # rows see each other
+        lambda net, x: net.head(x.flatten(1) - x.flatten(1).mean(dim=0)), head=nn.Linear(16, 5)
+    ),
+    "skipping": lambda: Net(  # no chain of layers
+        lambda net, x: net.head(x.flatten(1) + net.body(x.flatten(1))),
+        body=nn.Linear(16, 16),
+        head=nn.Linear(16, 5),
+    ),
+    "branching": lambda: Net(  # looks at the data to find its way
+        lambda net, x: net.head(x.flatten(1) if x.sum() > 0 else -x.flatten(1)),
+        head=nn.Linear(16, 5),
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -175,9 +173,9 @@ class OwnLocal(BaseMethod):
         return super().local(client)
 
 
-def made(build: Callable[[], nn.Module]) -> nn.Module:
+def made(name: str) -> nn.Module:
     torch.manual_seed(0)
-    return build()
+    return BUILD[name]()
 
 
 def clients_of(
@@ -239,18 +237,12 @@ METHODS = [
     *(FedAvg(), FedProx(0.3), FedDyn(), CADIS(), CADIS(bandwidth=2.0), m.FedFA(), Confident()),
     *(m.SCAFFOLD(), m.FedNova(), m.FedLC(), m.FedRS(), m.FedNTD(), m.BalanceFL(), FedCav()),
 ]
-MODELS = {
-    "sequential": small_model,
-    "own": make_own,
-    "small-cnn": lambda: small_cnn(1, 4, 4, 5),
-    "mlp": lambda: mlp(1, 4, 4, 5),
-}
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["sequential", "own", "small-cnn", "mlp"])
 def test_at_once_is_as_one_by_one(name: str, method: BaseMethod) -> None:
-    check_alike(made(MODELS[name]), Algorithm(method))
+    check_alike(made(name), Algorithm(method))
 
 
 MOMENTUM = SGD(momentum=0.9, weight_decay=0.01, lr_decay=0.5)
@@ -264,40 +256,33 @@ TWO_CLASSES = {"owned": [Examples(e.inputs, e.labels % 2) for e in OWNED]}
 ONES = replace(SETTINGS, batch_size=1)
 
 
-def make_one_output() -> nn.Module:
-    return mlp(1, 4, 4, 1)
-
-
 @pytest.mark.parametrize(
-    ("build", "method", "parts", "options"),
+    ("name", "method", "parts", "options"),
     [
-        (small_model, FedProx(0.3), {"local_optimizer": MOMENTUM}, {}),
-        (small_model, CADIS(), {"local_optimizer": MOMENTUM}, {}),
-        (small_model, CADIS(), {}, {"shared": False}),
-        (small_model, CADIS(), {}, {"settings": AUGMENTED, "owned": BYTES}),
-        (make_one_output, CADIS(), {"task": Binary(positive_weight=3.0)}, TWO_CLASSES),
-        (make_one_output, FedCav(), {"task": Binary(positive_weight=3.0)}, TWO_CLASSES),
-        (small_model, Nearer(), {}, {}),
-        (small_model, Nearer(), {}, {"settings": ONES}),
-        (small_model, Pairs(), {}, {}),
-        (small_model, Pairs(), {}, {"settings": ONES}),
-        (make_unused, FedAvg(), {"local_optimizer": DECAY}, {}),
-        (make_unused, FedDyn(), {"local_optimizer": DECAY}, {}),
-        (make_classifier, CADIS(), {}, {}),
+        ("sequential", FedProx(0.3), {"local_optimizer": MOMENTUM}, {}),
+        ("sequential", CADIS(), {"local_optimizer": MOMENTUM}, {}),
+        ("sequential", CADIS(), {}, {"shared": False}),
+        ("sequential", CADIS(), {}, {"settings": AUGMENTED, "owned": BYTES}),
+        ("one output", CADIS(), {"task": Binary(positive_weight=3.0)}, TWO_CLASSES),
+        ("one output", FedCav(), {"task": Binary(positive_weight=3.0)}, TWO_CLASSES),
+        ("sequential", Nearer(), {}, {}),
+        ("sequential", Nearer(), {}, {"settings": ONES}),
+        ("sequential", Pairs(), {}, {}),
+        ("sequential", Pairs(), {}, {"settings": ONES}),
+        ("unused", FedAvg(), {"local_optimizer": DECAY}, {}),
+        ("unused", FedDyn(), {"local_optimizer": DECAY}, {}),
+        ("classifier alone", CADIS(), {}, {}),
     ],
 )
 def test_at_once_is_as_one_by_one_with_other_parts(
-    build: Callable[[], nn.Module],
-    method: BaseMethod,
-    parts: dict[str, Any],
-    options: dict[str, Any],
+    name: str, method: BaseMethod, parts: dict[str, Any], options: dict[str, Any]
 ) -> None:
-    check_alike(made(build), Algorithm(method, **parts), **options)
+    check_alike(made(name), Algorithm(method, **parts), **options)
 
 
 def test_one_that_diverges_leaves_the_others_alone() -> None:
     broken = Examples(OWNED[1].inputs * torch.inf, OWNED[1].labels)
-    module, algorithm = made(small_model), Algorithm(CADIS())
+    module, algorithm = made("sequential"), Algorithm(CADIS())
     for owned in ([OWNED[0], broken, *OWNED[2:]], [broken, *OWNED[2:], OWNED[0]]):
         clients = clients_of(module, algorithm, SETTINGS, owned, [{}] * len(owned))
         replies = replies_together(clients, stacked(module, len(owned)))
@@ -329,23 +314,21 @@ def test_rules_of_the_model_and_the_method() -> None:
 
 
 @pytest.mark.parametrize(
-    ("build", "method", "expected"),
+    ("name", "method", "expected"),
     [
-        (small_model, CADIS(), True),
-        (make_own, CADIS(), True),
-        (make_classifier, CADIS(), True),
-        (make_mixing, CADIS(), False),
-        (make_skipping, CADIS(), False),
-        (make_branching, CADIS(), False),
-        (lambda: nn.Sequential(nn.Flatten(), nn.RReLU(), nn.Linear(16, 5)), CADIS(), False),
-        (small_model, Doubling(), False),  # its batches are as large as those of training
-        (small_model, Confident(), True),
+        ("sequential", CADIS(), True),
+        ("own", CADIS(), True),
+        ("classifier alone", CADIS(), True),
+        ("mixing", CADIS(), False),
+        ("skipping", CADIS(), False),
+        ("branching", CADIS(), False),
+        ("random", CADIS(), False),
+        ("sequential", Doubling(), False),  # its batches are as large as those of training
+        ("sequential", Confident(), True),
     ],
 )
-def test_a_trial_tells_what_no_rule_can(
-    build: Callable[[], nn.Module], method: BaseMethod, expected: bool
-) -> None:
-    module = made(build)
+def test_a_trial_tells_what_no_rule_can(name: str, method: BaseMethod, expected: bool) -> None:
+    module = made(name)
     chance = torch.get_rng_state()
     found = stacks_in_trial(module, head_of(module), Algorithm(method), SETTINGS, OWNED[0])
     assert found is expected
