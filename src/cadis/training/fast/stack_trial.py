@@ -64,7 +64,8 @@ def _trial(
     if _draws(model, owned[0]):
         return False  # each client has its own chance, which a common pass would mix
     starts, memories = _starts(model.state()), list[TensorState]([{}, {}, {}, {}])
-    received = [Message({"model": start}, _further_tensors(model, algorithm)) for start in starts]
+    further = _further_tensors(model, algorithm)
+    received = [Message({"model": start}, further) for start in starts]
 
     def clients(number: int) -> list[Client]:
         generators = [generator_for(0, "train", number, place) for place in range(4)]

@@ -138,23 +138,20 @@ class _Builder:
         rest: list[fx.Node] = []  # nodes since the last layer that is known
         value = next(node for node in graph.nodes if node.op == "placeholder")
         for node in graph.nodes:
-            if node.op in ("placeholder", "output"):
+            if node.op == "placeholder":
                 continue
-            known = self._known(node)
-            if known is None:
+            known = None if node.op == "output" else self._known(node)
+            if known is None and node.op != "output":
                 rest.append(node)
                 continue
             if node.target in places or node.args[0] is not (rest[-1] if rest else value):
                 raise ValueError("The model is no chain of layers.")
             self._add_rest(rest, value)
             rest, value = [], node
-            self._add(known)
+            if known is not None:
+                self._add(known)
             if isinstance(known, Linear | Convolution):
                 places[str(node.target)] = len(self.found) - 1
-        (output,) = (node for node in graph.nodes if node.op == "output")
-        if output.args[0] is not (rest[-1] if rest else value):
-            raise ValueError("The model is no chain of layers.")
-        self._add_rest(rest, value)
         self._bring(folded=False)
         return self.found, places[head]
 
