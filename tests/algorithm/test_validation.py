@@ -110,5 +110,5 @@ class Plain(BaseMethod):
 )
 def test_methods_that_cannot_be_kept_are_refused(method: BaseMethod, sentence: str) -> None:
     with pytest.raises(CadisError, match=sentence) as caught:
-        given_algorithm(**Algorithm(method).parts())  # type: ignore[arg-type]
+        given_algorithm(**Algorithm(method).parts())
     assert "\n" not in str(caught.value)

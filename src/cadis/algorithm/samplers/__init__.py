@@ -1,12 +1,6 @@
 """Samplers: who takes part in a round. One file a sampler; it imports only the core."""
 
-from cadis.algorithm.samplers.base import (
-    BaseSampler,
-    SampledRound,
-    Sampler,
-    SamplerRound,
-    Uniform,
-)
+from cadis.algorithm.samplers.base import BaseSampler, SampledRound, Sampler, SamplerRound, Uniform
 from cadis.algorithm.samplers.clusters import Clusters
 from cadis.algorithm.samplers.fedcluster import FedCluster
 from cadis.algorithm.samplers.hics import HiCS

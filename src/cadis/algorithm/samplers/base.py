@@ -117,7 +117,7 @@ def draw(log_weights: Tensor, number: int, generator: torch.Generator) -> Tensor
     return drawn
 
 
-def rows_by_client(memory: TensorState, *columns: str) -> dict[ClientId, tuple[Any, ...]]:
+def client_rows(memory: TensorState, *columns: str) -> dict[ClientId, tuple[Any, ...]]:
     """Return what a sampler remembers of each client: an entry of each of these columns."""
     if not memory:
         return {}

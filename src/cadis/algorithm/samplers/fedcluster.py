@@ -9,7 +9,7 @@ from annotated_types import Gt
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.samplers.base import BaseSampler, SampledRound, SamplerRound, rows_by_client
+from cadis.algorithm.samplers.base import BaseSampler, SampledRound, SamplerRound, client_rows
 from cadis.types import ClientId, TensorState, client_keys, ids_to_tensor
 
 
@@ -78,4 +78,4 @@ def _turn(labels: Tensor, server_round: SamplerRound, memory: TensorState) -> in
 
 def _rounds(memory: TensorState) -> dict[ClientId, int]:
     """By client, the round in which it took part last."""
-    return {client: number for client, (number,) in rows_by_client(memory, "rounds").items()}
+    return {client: number for client, (number,) in client_rows(memory, "rounds").items()}

@@ -9,13 +9,7 @@ from annotated_types import Ge, Gt
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.samplers.base import (
-    BaseSampler,
-    SampledRound,
-    SamplerRound,
-    draw,
-    rows_by_client,
-)
+from cadis.algorithm.samplers.base import BaseSampler, SampledRound, SamplerRound, client_rows, draw
 from cadis.algorithm.vectors import cosines, unit
 from cadis.errors import CadisError
 from cadis.types import ClientId, ClientUpdate, TensorState, ids_to_tensor
@@ -65,7 +59,7 @@ class HiCS(BaseSampler):
     def choose(self, server_round: SamplerRound, memory: TensorState) -> Sequence[ClientId]:
         """Those never seen first; the other seats are drawn in two stages."""
         clients, generator = server_round.available, server_round.generator
-        row_of = {client: row for row, client in enumerate(rows_by_client(memory, "sizes"))}
+        row_of = {client: row for row, client in enumerate(client_rows(memory, "sizes"))}
         rows = torch.tensor([row_of.get(client, -1) for client in clients])
         order = torch.randperm(len(clients), generator=generator)
         chosen = order[rows[order] < 0][: server_round.wanted]
@@ -108,7 +102,7 @@ class HiCS(BaseSampler):
 
     def learn(self, sampled: SampledRound, memory: TensorState) -> TensorState:
         """Remember the last update of the bias, and the size, of everybody who took part."""
-        known = rows_by_client(memory, "changes", "sizes")
+        known = client_rows(memory, "changes", "sizes")
         for update in sampled.updates:
             known[update.client_id] = _change(sampled, update), update.num_examples
         changes, sizes = zip(*known.values(), strict=True)

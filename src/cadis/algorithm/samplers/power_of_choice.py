@@ -10,13 +10,7 @@ from annotated_types import Gt
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.samplers.base import (
-    BaseSampler,
-    SampledRound,
-    SamplerRound,
-    draw,
-    rows_by_client,
-)
+from cadis.algorithm.samplers.base import BaseSampler, SampledRound, SamplerRound, client_rows, draw
 from cadis.types import ClientId, TensorState, ids_to_tensor
 
 
@@ -47,7 +41,7 @@ class PowerOfChoice(BaseSampler):
     def choose(self, server_round: SamplerRound, memory: TensorState) -> Sequence[ClientId]:
         """The candidates with the highest last loss, in the order of the clients."""
         clients, wanted = server_round.available, server_round.wanted
-        known = rows_by_client(memory, "losses", "sizes")
+        known = client_rows(memory, "losses", "sizes")
         asked = 2 * wanted if self.candidates == "auto" else self.candidates
         number = min(max(asked, wanted), len(clients))
         looked_at = draw(_sizes(clients, known).log(), number, server_round.generator).tolist()
@@ -61,7 +55,7 @@ class PowerOfChoice(BaseSampler):
             for update in sampled.updates
             if "train_loss" in update.scalars
         }
-        known = rows_by_client(memory, "losses", "sizes") | told
+        known = client_rows(memory, "losses", "sizes") | told
         losses, sizes = zip(*known.values(), strict=True) if known else ((), ())
         return {
             "clients": ids_to_tensor(list(known)),

@@ -26,13 +26,7 @@ from cadis.data import Examples, joined
 from cadis.training.evaluation import mean_loss, view_of
 from cadis.training.fast.closed_forms import representation_gradient, takes_stacks
 from cadis.training.fast.stacked_model import StackedModel
-from cadis.training.local import (
-    Client,
-    batch_sizes,
-    effective_steps,
-    take_step,
-    unless_default,
-)
+from cadis.training.local import Client, batch_sizes, effective_steps, take_step, unless_default
 from cadis.types import TensorState
 
 _MOST = 10
