@@ -63,8 +63,7 @@ def test_the_learning_rate_of_a_round() -> None:
 
 
 def test_the_gradient_may_lie_in_the_same_memory_at_every_step() -> None:
-    weight, buffer = torch.tensor([1.0]), torch.zeros(1)
-    memory: dict[str, Tensor] = {}
+    weight, buffer, memory = torch.tensor([1.0]), torch.zeros(1), dict[str, Tensor]()
     for number in (1.0, 2.0):
         SGD(momentum=0.5).step(weight, buffer.fill_(number), 0.25, memory)
     assert weight.item() == 1 - 0.25 * 1 - 0.25 * (0.5 * 1 + 2)

@@ -59,6 +59,7 @@ def test_measures_by_hand() -> None:
     """Positives score 3, 1, -1; negatives 1, -2."""
     outputs, labels = column(3.0, 1.0, -1.0, 1.0, -2.0), torch.tensor([1, 1, 1, 0, 0])
     found = Binary().measures(outputs, labels)
+    assert found == Binary(positive_weight=5.0).measures(outputs, labels)  # not weighted
     above = (1 + 1) + (0.5 + 1) + (0 + 1)  # of each positive over each negative
     assert found["auc"] == pytest.approx(above / (3 * 2))
     precision, recall = 2 / 3, 2 / 3
@@ -92,12 +93,6 @@ def test_measures_are_those_of_scikit_learn(pairs: list[tuple[float, int]]) -> N
         assert found["log_loss"] == pytest.approx(log_loss(labels, chances, labels=[0, 1]))
 
 
-def test_the_log_loss_is_not_weighted() -> None:
-    outputs, labels = column(3.0, 1.0), torch.tensor([1, 0])
-    weighted = Binary(positive_weight=5.0).measures(outputs, labels)
-    assert weighted == Binary().measures(outputs, labels)
-
-
 def test_outputs_that_are_no_numbers_are_wrong() -> None:
     found = Binary().measures(column(NAN, 2.0, NAN, -2.0), torch.tensor([1, 1, 0, 0]))
     assert found["auc"] == 1 / 4  # only the pair of numbers is in order
@@ -113,13 +108,9 @@ def test_half_precision_and_infinite_outputs() -> None:
     assert Binary().loss(outputs[:2], torch.tensor([1, 0]), "sum").dtype == torch.float16
 
 
-def test_outputs_and_classes() -> None:
-    assert Binary().num_outputs(2) == 1
-    assert Binary().num_classes(1) == 2
-
-
 @pytest.mark.parametrize("outputs", [0, 3, 10])
-def test_other_numbers_of_outputs_and_classes_are_refused(outputs: int) -> None:
+def test_two_classes_and_one_output_or_one_sentence(outputs: int) -> None:
+    assert (Binary().num_outputs(2), Binary().num_classes(1)) == (1, 2)
     with pytest.raises(CadisError, match=f"tells two classes apart, not {outputs}; choose"):
         Binary().num_outputs(outputs)
     sentence = f"needs a model with one output, not {outputs}; change"
@@ -156,9 +147,8 @@ def test_a_logistic_regression_learns_it() -> None:
 def test_auc_of_a_large_test_set_is_that_of_scikit_learn() -> None:
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(0, 2, (50_000,), generator=generator)
-    scores = (torch.randn(50_000, generator=generator, dtype=torch.float64) + labels).round(
-        decimals=2
-    )
+    noise = torch.randn(50_000, generator=generator, dtype=torch.float64)
+    scores = (noise + labels).round(decimals=2)
     found = Binary().measures(scores[:, None], labels)["auc"]
     assert found == pytest.approx(roc_auc_score(labels, scores), rel=0, abs=1e-12)
 
@@ -194,9 +184,6 @@ def test_auc_is_the_mean_of_each_class_against_the_rest() -> None:
     found = Classification(metric="auc").measures(outputs, labels)["auc"]
     chances = outputs.double().softmax(1).numpy()
     assert found == pytest.approx(roc_auc_score(labels, chances, multi_class="ovr"))
-
-
-def test_auc_without_a_class_and_with_outputs_that_are_no_numbers() -> None:
     outputs = torch.tensor([[2.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
     asked = Classification(metric="auc")
     assert asked.measures(outputs, torch.tensor([0, 1]))["auc"] == 1  # nobody has class 2

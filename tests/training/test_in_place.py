@@ -1,3 +1,5 @@
+"""Steps of large linear layers in place, against those of plain gradients."""
+
 from collections.abc import Sequence
 from copy import deepcopy
 
@@ -73,11 +75,15 @@ def test_a_step_by_hand() -> None:
 
 def test_the_model_is_left_as_it_was() -> None:
     module = Twice()
-    linears = InPlaceLinears()
-    with linears.of(module):
+    with InPlaceLinears().of(module):
         assert "forward" in vars(module.wide)
         assert "forward" not in vars(module.head)  # too small to be worth it
     assert "forward" not in vars(module.wide)
+    with pytest.warns(FutureWarning):
+        layer = nn.utils.weight_norm(nn.Linear(WIDE, 300))  # whose weight is made of others
+    layer(torch.zeros(1, WIDE))
+    with InPlaceLinears().of(layer):
+        assert "forward" not in vars(layer)
 
 
 @pytest.mark.parametrize(("half", "tolerance"), [(False, 1e-4), (True, 0.05)])
@@ -118,11 +124,3 @@ def test_autocast_keeps_the_weights_precise() -> None:
         assert ours.dtype == torch.float32
         moved = (theirs - start).detach().norm()
         assert (ours - theirs).detach().norm() < 0.05 * moved
-
-
-def test_weights_that_are_made_of_others_are_left_to_torch() -> None:
-    with pytest.warns(FutureWarning):
-        layer = nn.utils.weight_norm(nn.Linear(WIDE, 300))
-    layer(torch.zeros(1, WIDE))
-    with InPlaceLinears().of(layer):
-        assert "forward" not in vars(layer)

@@ -64,11 +64,6 @@ def test_within_a_cluster_everybody_is_as_likely() -> None:
     assert all(30 <= seats[place] <= 75 for place in range(10))  # 50 each are expected
 
 
-def test_nobody_was_seen_yet() -> None:
-    assert len(chosen([-1] * 12, 5)) == 5
-    assert {place for seed in range(40) for place in chosen([-1] * 12, 5, seed)} == set(range(12))
-
-
 @pytest.mark.parametrize(("newcomers", "most"), [(0.5, 5), (0.2, 2), (1.0, 10)])
 def test_those_never_seen_have_a_part_of_the_seats(newcomers: float, most: int) -> None:
     labels = [-1] * 90 + [0] * 5 + [1] * 5
@@ -86,7 +81,9 @@ def test_one_that_never_answers_is_asked_no_more_often_than_by_chance() -> None:
     assert 20 <= asked <= 65  # 40 are expected
 
 
-def test_where_the_others_are_too_few_all_seats_are_taken_all_the_same() -> None:
+def test_where_the_others_are_too_few_or_none_all_seats_are_taken_all_the_same() -> None:
+    assert len(chosen([-1] * 12, 5)) == 5
+    assert {place for seed in range(40) for place in chosen([-1] * 12, 5, seed)} == set(range(12))
     assert len(chosen([-1] * 9 + [0], 8, newcomers=0.0)) == 8
     assert sorted(chosen([0, 1, -1], 3)) == [0, 1, 2]
 
