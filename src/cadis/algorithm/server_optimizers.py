@@ -143,7 +143,10 @@ class Yogi(Adam):
     """v <- v - (1 - beta2) * delta^2 * sign(v - delta^2): v grows slowly, so steps stay small.
 
     Attributes:
+        server_lr: about how far a parameter moves in a round.
+        beta1: which part of the mean update is kept from round to round.
         beta2: the nearer to 1, the slower the scale of steps changes.
+        tau: updates far below it are not scaled up to a full step.
     """
 
     name: ClassVar[str] = "yogi"
