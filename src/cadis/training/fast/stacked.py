@@ -7,8 +7,8 @@ of their own rows, which count for nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -111,8 +111,7 @@ def _sum_penalties(penalty: Penalty, step: Step) -> Tensor:
     return torch.stack([of_size(size) for size in sorted(set(sizes))]).sum()
 
 
-@dataclass(frozen=True)
-class _Batch:
+class _Batch(NamedTuple):
     """What each client trains on in a step, filled up by copies of rows to the largest batch.
 
     Attributes:
