@@ -97,12 +97,9 @@ def test_several_are_applied_one_after_another() -> None:
     assert torch.equal(augmented(inputs, ["flip", "crop"], generator_for(3)), expected)
 
 
-def test_none_are_the_inputs_themselves() -> None:
-    inputs = torch.ones(2, 5)
-    assert augmented(inputs, [], generator_for(0)) is inputs
-
-
 @each
 def test_what_is_no_picture_is_refused(name: str) -> None:
+    inputs = torch.ones(2, 5)
+    assert augmented(inputs, [], generator_for(0)) is inputs
     with pytest.raises(CadisError, match=r"Only pictures can be augmented, not .* \(5,\)"):
-        augmented(torch.ones(2, 5), [name], generator_for(0))
+        augmented(inputs, [name], generator_for(0))
