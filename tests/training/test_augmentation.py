@@ -31,12 +31,17 @@ def flipped(picture: Tensor) -> Tensor:
 def shifted(picture: Tensor, down: int, right: int) -> Tensor:
     """Pixel by pixel."""
     _, height, width = picture.shape
-    new = torch.zeros_like(picture)
-    for row in range(height):
-        for column in range(width):
-            if 0 <= row - down < height and 0 <= column - right < width:
-                new[:, row, column] = picture[:, row - down, column - right]
-    return new
+
+    def pixel(channel: list[list[float]], row: int, column: int) -> float:
+        inside = 0 <= row - down < height and 0 <= column - right < width
+        return channel[row - down][column - right] if inside else 0
+
+    places = range(height), range(width)
+    new = [
+        [[pixel(channel, row, column) for column in places[1]] for row in places[0]]
+        for channel in picture.tolist()
+    ]
+    return torch.tensor(new, dtype=picture.dtype)
 
 
 def which(picture: Tensor, choices: list[Tensor]) -> int:

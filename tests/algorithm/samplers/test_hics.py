@@ -106,7 +106,7 @@ def plain_draw(labels: list[int], entropy: list[float], gamma: float, seed: int)
 
 def test_the_draw_is_that_of_the_papers_loop() -> None:
     changes = torch.tensor([[2.0, 0.0], [2.0, 0.0], [2.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
-    sampler, draws = HiCS(temperature=1.0, annealing=10), 3000
+    sampler, draws = HiCS(temperature=1.0, annealing=10), 1500
     memory = {"changes": changes, "sizes": torch.full((4,), 7), "clients": ids(4)}
     entropy = sampler.entropies(changes).tolist()
     mine, theirs = Counter[int](), Counter[int]()
