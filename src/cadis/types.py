@@ -29,16 +29,13 @@ def checked_client_id(client: object) -> ClientId:
             return str(client)  # of numpy's kind it becomes a plain one
     elif not isinstance(client, bool) and isinstance(client, Integral) and abs(int(client)) < 2**63:
         return int(client)
+    plain = isinstance(client, str | float | bool | None)
+    text = ascii(client) if plain else f"a {type(client).__name__}"
+    cut = text if len(text) <= _LONGEST_ID else f"{text[:_LONGEST_ID]}..."
     raise CadisError(
         f"A client's id is a whole number of 64 bits, or a name of 1 to {_LONGEST_ID} "
-        f"printable letters, not {_cut(client)}."
+        f"printable letters, not {cut}."
     )
-
-
-def _cut(client: object) -> str:
-    kind = type(client).__name__
-    text = ascii(client) if isinstance(client, str | float | bool | None) else f"a {kind}"
-    return text if len(text) <= _LONGEST_ID else f"{text[:_LONGEST_ID]}..."
 
 
 @dataclass(frozen=True, repr=False)

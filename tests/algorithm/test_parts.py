@@ -98,6 +98,7 @@ from cadis.algorithm import BaseMethod
 from cadis.algorithm.methods import FedAvg
 from cadis.algorithm.samplers import Uniform
 """
+FROZEN = "@dataclass(frozen=True)\nclass Mine"
 
 
 @pytest.mark.parametrize(
@@ -106,59 +107,52 @@ from cadis.algorithm.samplers import Uniform
         ("method", "Mine = 3", "bad.py:Mine is no class; a method is a frozen dataclass."),
         ("method", "class Mine(BaseMethod): name = 'x'", "put @dataclass(frozen=True) before it."),
         ("method", "@dataclass\nclass Mine(BaseMethod): name = 'x'", "put @dataclass(frozen=True)"),
+        ("method", f"{FROZEN}(BaseMethod): pass", "Mine has no name; give"),
+        ("method", f"{FROZEN}(BaseMethod): name = 'a b'", "has no name"),
+        ("method", f"{FROZEN}(BaseMethod): name = 3", "has no name; give"),
+        ("method", f"{FROZEN}(BaseMethod): name: str = 'x'", "has no name"),
         (
             "method",
-            "@dataclass(frozen=True)\nclass Mine(BaseMethod): pass",
-            "Mine has no name; give",
-        ),
-        ("method", "@dataclass(frozen=True)\nclass Mine(BaseMethod): name = 'a b'", "has no name"),
-        (
-            "method",
-            "@dataclass(frozen=True)\nclass Mine(BaseMethod): name = 3",
-            "has no name; give",
-        ),
-        (
-            "method",
-            "@dataclass(frozen=True)\nclass Mine(BaseMethod): name: str = 'x'",
-            "has no name",
-        ),
-        (
-            "method",
-            "@dataclass(frozen=True)\nclass Mine(BaseMethod):\n name = 'x'\n def wiegh(self): pass",
+            f"{FROZEN}(BaseMethod):\n name = 'x'\n def wiegh(self): pass",
             "Mine has a function 'wiegh'; if 'weigh' is meant, correct it",
         ),
-        ("method", "@dataclass(frozen=True)\nclass Mine(FedAvg): pass", "'fedavg' of bad.py:Mine"),
-        ("method", "@dataclass(frozen=True)\nclass Mine(FedAvg): name = 'CFL'", "'CFL' of bad.py"),
-        ("method", "@dataclass(frozen=True)\nclass Mine(FedAvg): name = 'task'", "is taken; give"),
+        ("method", f"{FROZEN}(FedAvg): pass", "'fedavg' of bad.py:Mine"),
+        ("method", f"{FROZEN}(FedAvg): name = 'CFL'", "'CFL' of bad.py"),
+        ("method", f"{FROZEN}(FedAvg): name = 'task'", "is taken; give"),
         (
             "method",
-            "@dataclass(frozen=True)\nclass Mine:\n name = 'x'\n def local(self, client): pass",
+            f"{FROZEN}:\n name = 'x'\n def local(self, client): pass",
             "Mine lacks pools_clients, compares_heads, needs_clock, needs_scalars, needs_tensors, "
             "needs_representation, needs_class_outputs, label, about, default_parts, "
-            "finds_clusters, init, eligible_clients, broadcast, aggregate, model_name_for and "
-            "cluster_labels; derive it from cadis.algorithm.BaseMethod, which has all but a name.",
+            "finds_clusters, needs_view, collect_output, prepare, penalty, calibrate, epoch_order, "
+            "finish, init, eligible_clients, broadcast, model_name_for, cluster_labels, weigh and "
+            "aggregate; derive it from cadis.algorithm.BaseMethod, which has all but a name.",
         ),
         (
             "sampler",
-            "@dataclass(frozen=True)\nclass Mine:\n name = 'x'\n def choose(self): pass",
+            f"{FROZEN}:\n name = 'x'\n def choose(self): pass",
             "Mine lacks needs_clusters, needs_head and learn; derive it from "
             "cadis.algorithm.samplers.BaseSampler, which has all but a name and choose.",
         ),
         (
             "sampler",
-            "@dataclass(frozen=True)\nclass Mine(Uniform):\n name = 'x'\n"
-            " def learn(self, updates, report, memory): pass",
-            "Mine.learn must take self, sampled and memory; cadis.algorithm.samplers.Sampler ",
+            f"{FROZEN}(Uniform):\n name = 'x'\n def learn(self, updates, report, memory): pass",
+            "Mine.learn must take self, sampled and memory; cadis.algorithm.samplers.BaseSampler ",
         ),
         (
             "method",
-            "@dataclass(frozen=True)\nclass Mine(BaseMethod):\n name = 'x'\n def local(self): pass",
-            "Mine.local must take self and client; cadis.algorithm.Method says what they are.",
+            f"{FROZEN}(BaseMethod):\n name = 'x'\n def local(self): pass",
+            "Mine.local must take self and client; cadis.algorithm.BaseMethod says what they are.",
         ),
         (
             "transforms",
-            "@dataclass(frozen=True)\nclass Mine:\n name = 'x'\n def apply(self): pass",
-            "Mine lacks side, needs_bound and bound; cadis.algorithm.transforms.Transform says",
+            f"{FROZEN}:\n name = 'x'\n def apply(self): pass",
+            "Mine lacks side, needs_bound and bound; derive it from cadis.algorithm.transforms.Tr",
+        ),
+        (
+            "server_optimizer",
+            f"{FROZEN}:\n name = 'x'",
+            "Mine lacks step; derive it from cadis.algorithm.server_optimizers.ServerOptimizer, ",
         ),
     ],
 )
@@ -177,8 +171,8 @@ def test_classes_that_are_no_parts_are_one_sentence(
     ["self, sampled, memory", "self, a, b, c=3", "self, *anything", "self, sampled, **memory"],
 )
 def test_functions_that_can_be_called_are_accepted(parameters: str, here: Path) -> None:
-    body = f"class Mine(Uniform):\n  name = 'x'\n  def learn({parameters}): pass"
-    (here / "good.py").write_text(f"{HEAD}@dataclass(frozen=True)\n{body}")
+    body = f"(Uniform):\n  name = 'x'\n  def learn({parameters}): pass"
+    (here / "good.py").write_text(HEAD + FROZEN + body)
     assert part_class(KINDS["sampler"], "good.py:Mine").name == "x"
 
 
@@ -219,19 +213,30 @@ class Unsampled(BaseSampler):
     name: ClassVar[str] = "unsampled"
 
 
+class Bare:
+    name: ClassVar[str] = "bare"
+
+
 @pytest.mark.parametrize(
-    ("algorithm", "sentence"),
+    ("key", "part", "sentence"),
     [
-        (Algorithm(CADIS), "Give a method such as CADIS(), not its class."),  # type: ignore[arg-type]
-        (Algorithm(sampler=Unsampled()), "lacks choose; derive it from cadis"),  # type: ignore[arg-type]
-        (Algorithm(local_optimizer=SGD(momentum=1.5)), "momentum should be less than 1, not 1.5."),
-        (Algorithm(local_optimizer=SGD(lr_decay=float("nan"))), "lr_decay should be"),
+        ("method", CADIS, "Give a method such as CADIS(), not its class."),
+        ("sampler", Unsampled(), "lacks choose; derive it from cadis"),
+        ("local_optimizer", SGD(momentum=1.5), "momentum should be less than 1, not 1.5."),
+        ("local_optimizer", SGD(lr_decay=float("nan")), "lr_decay should be"),
     ],
 )
-def test_every_part_of_an_algorithm_is_checked(algorithm: Algorithm, sentence: str) -> None:
+def test_every_part_of_an_algorithm_is_checked(key: str, part: Any, sentence: str) -> None:
     with pytest.raises(CadisError) as caught:
-        given_algorithm(**algorithm.parts())
+        given_algorithm(**Algorithm().parts() | {key: part})
     assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize("key", KINDS)
+def test_an_algorithm_of_what_is_no_part_is_one_sentence(key: str) -> None:
+    given: dict[str, Any] = {key: (Bare(),) if KINDS[key].many else Bare()}
+    with pytest.raises(CadisError, match=r"^Bare lacks .*; derive it from cadis.algorithm"):
+        Algorithm(**given)
 
 
 def test_parts_of_different_kinds_may_share_a_name() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cadis._io.natural_sort import natural
+from cadis._io import natural
 from cadis.analysis import steady
 from cadis.types import ClientId
 

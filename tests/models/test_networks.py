@@ -1,4 +1,5 @@
 from copy import deepcopy
+from itertools import pairwise
 
 import pytest
 import torch
@@ -25,17 +26,8 @@ def test_published_sizes(model: nn.Module, size: int) -> None:
 
 def test_resnet9_by_hand() -> None:
     # Eight 3 x 3 convolutions without bias, batch norm (weight and bias) after each, 256 -> 10.
-    channels = [
-        (3, 32),
-        (32, 64),
-        (64, 64),
-        (64, 64),
-        (64, 128),
-        (128, 256),
-        (256, 256),
-        (256, 256),
-    ]
-    expected = sum(9 * a * b + 2 * b for a, b in channels) + 256 * 10 + 10
+    channels = [3, 32, 64, 64, 64, 128, 256, 256, 256]
+    expected = sum(9 * a * b + 2 * b for a, b in pairwise(channels)) + 256 * 10 + 10
     model = resnet9(3, 32, 32, 10)
     assert sum(p.numel() for p in model.parameters()) == expected
     layout = FlatModel(model).layout
@@ -70,12 +62,8 @@ def test_resnet18_shrinks_large_pictures_only() -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_models_fit_their_inputs(name: str) -> None:
+def test_a_model_fits_its_inputs_and_has_the_rate_of_its_name(name: str) -> None:
     assert MODELS[name](3, 12, 16, 7)(torch.zeros(2, 3, 12, 16)).shape == (2, 7)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_a_model_has_the_rate_of_its_name(name: str) -> None:
     model = MODELS[name](1, 8, 8, 3)
     assert auto_lr(model) == auto_lr(MODELS[name]) == RATES[name]
     assert auto_lr(deepcopy(model)) == RATES[name]

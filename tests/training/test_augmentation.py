@@ -31,26 +31,22 @@ def flipped(picture: Tensor) -> Tensor:
 def shifted(picture: Tensor, down: int, right: int) -> Tensor:
     """Pixel by pixel."""
     _, height, width = picture.shape
-    new = torch.zeros_like(picture)
-    for row in range(height):
-        for column in range(width):
-            if 0 <= row - down < height and 0 <= column - right < width:
-                new[:, row, column] = picture[:, row - down, column - right]
-    return new
+
+    def pixel(channel: list[list[float]], row: int, column: int) -> float:
+        inside = 0 <= row - down < height and 0 <= column - right < width
+        return channel[row - down][column - right] if inside else 0
+
+    places = range(height), range(width)
+    new = [
+        [[pixel(channel, row, column) for column in places[1]] for row in places[0]]
+        for channel in picture.tolist()
+    ]
+    return torch.tensor(new, dtype=picture.dtype)
 
 
 def which(picture: Tensor, choices: list[Tensor]) -> int:
     """Which of the choices a picture is."""
     return next(n for n, choice in enumerate(choices) if torch.equal(picture, choice))
-
-
-@given(st.integers(1, 5), st.sampled_from([1, 3]), sides, sides, st.integers(0, 99))
-def test_a_flipped_picture_is_itself_or_its_mirror_image(
-    count: int, channels: int, height: int, width: int, seed: int
-) -> None:
-    inputs = pictures(count, channels, height, width)
-    for before, after in zip(inputs, augmented(inputs, ["flip"], generator_for(seed)), strict=True):
-        which(after, [before, flipped(before)])
 
 
 def test_half_of_the_pictures_are_flipped() -> None:
@@ -60,15 +56,18 @@ def test_half_of_the_pictures_are_flipped() -> None:
     assert count / 4000 == pytest.approx(0.5, abs=0.04)  # five deviations
 
 
-@given(st.integers(1, 3), st.sampled_from([1, 3]), sides, sides, st.integers(0, 99))
-def test_a_cropped_picture_is_one_of_all_shifts(
+@given(st.integers(1, 4), st.sampled_from([1, 3]), sides, sides, st.integers(0, 99))
+def test_a_picture_becomes_one_of_all_that_it_could(
     count: int, channels: int, height: int, width: int, seed: int
 ) -> None:
     inputs = pictures(count, channels, height, width)
-    for before, after in zip(inputs, augmented(inputs, ["crop"], generator_for(seed)), strict=True):
-        downs = range(-(height // 8), height // 8 + 1)
-        rights = range(-(width // 8), width // 8 + 1)
-        which(after, [shifted(before, down, right) for down in downs for right in rights])
+    mirrored = augmented(inputs, ["flip"], generator_for(seed))
+    cropped = augmented(inputs, ["crop"], generator_for(seed))
+    downs = range(-(height // 8), height // 8 + 1)
+    rights = range(-(width // 8), width // 8 + 1)
+    for before, flip, crop in zip(inputs, mirrored, cropped, strict=True):
+        which(flip, [before, flipped(before)])
+        which(crop, [shifted(before, down, right) for down in downs for right in rights])
 
 
 def test_all_shifts_are_as_likely() -> None:
@@ -103,12 +102,9 @@ def test_several_are_applied_one_after_another() -> None:
     assert torch.equal(augmented(inputs, ["flip", "crop"], generator_for(3)), expected)
 
 
-def test_none_are_the_inputs_themselves() -> None:
-    inputs = torch.ones(2, 5)
-    assert augmented(inputs, [], generator_for(0)) is inputs
-
-
 @each
 def test_what_is_no_picture_is_refused(name: str) -> None:
+    inputs = torch.ones(2, 5)
+    assert augmented(inputs, [], generator_for(0)) is inputs
     with pytest.raises(CadisError, match=r"Only pictures can be augmented, not .* \(5,\)"):
-        augmented(torch.ones(2, 5), [name], generator_for(0))
+        augmented(inputs, [name], generator_for(0))

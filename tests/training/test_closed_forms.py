@@ -26,7 +26,7 @@ def test_a_closed_form_is_the_gradient_of_the_penalty(method: BaseMethod, rememb
     penalty = method.penalty(step)
     assert penalty is not None
     (expected,) = torch.autograd.grad(penalty, leaf)
-    gradient = parameter_gradient(method, method.penalty)  # type: ignore[arg-type]
+    gradient = parameter_gradient(method, method.penalty)
     assert gradient is not None
     with torch.no_grad():
         found = gradient(step)

@@ -59,16 +59,8 @@ def test_matches_a_plain_loop(method: Method) -> None:
     size = model.vector.numel()
     memory = torch.randn(size, generator=torch.Generator().manual_seed(2)) / 10
     plain = plain_loop(method, {"gradient": memory})
-    client_state = {"gradient": flat_order(memory, model)}
-    train_locally(
-        model,
-        method,
-        blobs(13, [0, 3], seed=1),
-        model.state(),
-        client_state,
-        SETTINGS,
-        generator_for(5),
-    )
+    own, examples = {"gradient": flat_order(memory, model)}, blobs(13, [0, 3], seed=1)
+    train_locally(model, method, examples, model.state(), own, SETTINGS, generator_for(5))
     for ours, theirs in zip(model.module.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
@@ -93,24 +85,15 @@ def test_global_randomness_is_left_alone() -> None:
 
 
 def test_batch_norm_trains_on_a_last_batch_of_one() -> None:
-    model = FlatModel(
-        nn.Sequential(nn.Flatten(), nn.Linear(16, 3), nn.BatchNorm1d(3), nn.Linear(3, 5))
-    )
-    train_locally(
-        model, FedAvg(), blobs(9, [0, 1], 0), model.state(), {}, SETTINGS, generator_for(0)
-    )
+    layers = nn.Flatten(), nn.Linear(16, 3), nn.BatchNorm1d(3), nn.Linear(3, 5)
+    model, own = FlatModel(nn.Sequential(*layers)), blobs(9, [0, 1], 0)
+    train_locally(model, FedAvg(), own, model.state(), {}, SETTINGS, generator_for(0))
     assert model.state().is_finite()
 
 
-@pytest.mark.parametrize(
-    ("examples", "sizes"),
-    [(8, [4, 4]), (9, [4, 5]), (10, [4, 4, 2]), (5, [5]), (3, [3]), (1, [1]), (4, [4])],
-)
-def test_batch_sizes(examples: int, sizes: list[int]) -> None:
-    assert batch_sizes(examples, 4) == sizes
-
-
-def test_batches_of_one() -> None:
+def test_batch_sizes() -> None:
+    expected = {8: [4, 4], 9: [4, 5], 10: [4, 4, 2], 5: [5], 3: [3], 1: [1], 4: [4]}
+    assert {examples: batch_sizes(examples, 4) for examples in expected} == expected
     assert batch_sizes(3, 1) == [1, 1, 1]
 
 
@@ -155,10 +138,8 @@ def test_bytes_are_scaled_batch_by_batch() -> None:
     pixels = torch.randint(0, 256, (13, 1, 4, 4), generator=generator, dtype=torch.uint8)
     labels, scaling = torch.arange(13) % 5, Scaling((0.4,), (0.3,))
     states, accuracies = [], []
-    for examples in (
-        Examples(pixels, labels, scaling),
-        Examples((pixels / 255 - 0.4) / 0.3, labels),
-    ):
+    scaled = Examples((pixels / 255 - 0.4) / 0.3, labels)
+    for examples in (Examples(pixels, labels, scaling), scaled):
         model, received = FlatModel(small_model()), FlatModel(small_model()).state()
         train_locally(model, CADIS(), examples, received, {}, SETTINGS, generator_for(5))
         states.append(model.state().parameters)

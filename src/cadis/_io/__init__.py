@@ -15,8 +15,7 @@ from cadis._io.files import (
     to_toml,
     unwritable,
 )
-from cadis._io.natural_sort import natural
-from cadis._io.short_repr import short_repr
+from cadis._io.text import natural, short_repr
 from cadis._io.user_code import is_user_code, load_user_code, one_line
 
 __all__ = [

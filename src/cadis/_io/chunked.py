@@ -50,14 +50,10 @@ def all_finite(tensor: Tensor) -> bool:
 
 
 def in_chunks(function: Callable[..., tuple[Tensor, ...]], *vectors: Tensor) -> tuple[Tensor, ...]:
-    """What a function of numbers makes of vectors, one or more new vectors.
+    """What a function of numbers makes of vectors of one length, one or more new vectors.
 
     It works chunk by chunk, so that what it makes in between, often in double precision, stays in
     the cache and is never of full size.
-
-    Args:
-        function: takes as many vectors of any one length, and returns vectors of that length.
-        vectors: of one length and on the CPU.
     """
     size = len(vectors[0])
     made: tuple[Tensor, ...] = ()
@@ -78,15 +74,10 @@ def squared_distance(one: Tensor, other: Tensor) -> float:
 
 @torch.no_grad()
 def mean_into(place: Tensor, tensors: Sequence[Tensor], shares: Sequence[float]) -> None:
-    """Write the weighted mean of tensors to ``place``; of integers, the maximum.
+    """Write the weighted mean of tensors to ``place``, of any strides; of integers, the maximum.
 
     All tensors of a chunk are read before the next chunk, so that each is read once, and nothing
     of full size is written but the mean; a place that is not contiguous takes one more copy.
-
-    Args:
-        place: of their shape, with any strides.
-        tensors: of one shape and type, and on the device of ``place``.
-        shares: one a tensor, not negative, and one of them at least positive.
     """
     write = _write_mean if place.is_floating_point() else _write_maximum
     flat = place.view(-1) if place.is_contiguous() else fresh(place.numel(), place.dtype)

@@ -2,8 +2,8 @@
 
 from cadis.algorithm.about import About
 from cadis.algorithm.aggregation import example_weights, mean_state, weighted_mean
-from cadis.algorithm.algorithm import Algorithm
-from cadis.algorithm.base_method import BaseMethod, weighted_models
+from cadis.algorithm.algorithm import Algorithm, parts_of
+from cadis.algorithm.base_method import BaseMethod, Method, weighted_models
 from cadis.algorithm.catalogue import Entry, catalogue
 from cadis.algorithm.method import (
     Aggregation,
@@ -13,7 +13,6 @@ from cadis.algorithm.method import (
     EpochOrder,
     LocalClient,
     LocalResult,
-    Method,
     ModelOutputs,
     Penalty,
     SecondsOf,
@@ -26,7 +25,6 @@ from cadis.algorithm.parts import (
     algorithm_of,
     classes_in,
     given_algorithm,
-    is_of_kind,
     name_of,
     names_in,
     options_of,
@@ -34,12 +32,11 @@ from cadis.algorithm.parts import (
     parameters_of,
     part_class,
     part_from,
-    parts_of,
     qualify,
     table_of,
     with_metric,
 )
-from cadis.algorithm.registry import KINDS, Kind
+from cadis.algorithm.registry import KINDS, Kind, is_of_kind
 from cadis.algorithm.validation import (
     check_names,
     hints_of,

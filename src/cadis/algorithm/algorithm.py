@@ -3,9 +3,10 @@
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from cadis.algorithm.base_method import Method
 from cadis.algorithm.local_optimizers import SGD, LocalOptimizer
-from cadis.algorithm.method import Method
 from cadis.algorithm.methods import METHODS, FedAvg
+from cadis.algorithm.registry import KINDS, Kind, check_complete
 from cadis.algorithm.samplers import Sampler, Uniform
 from cadis.algorithm.server_optimizers import Plain, ServerOptimizer
 from cadis.algorithm.tasks import Classification, Task
@@ -34,6 +35,8 @@ class Algorithm:
     local_optimizer: LocalOptimizer = field(default_factory=SGD)
 
     def __post_init__(self) -> None:
+        for kind, part in parts_of(self):
+            check_complete(kind, part if isinstance(part, type) else type(part))
         if self.sampler.needs_clusters and not self.method.finds_clusters:
             raise CadisError(
                 f"The sampler '{self.sampler.name}' draws from the clusters of all clients, which "
@@ -63,11 +66,7 @@ class Algorithm:
         return f"the sampler '{self.sampler.name}'" if self.sampler.needs_head else ""
 
     def check_head(self, found: bool) -> None:
-        """Refuse a model without a classifier layer, if a part looks at it.
-
-        Args:
-            found: whether the model has one.
-        """
+        """Refuse a model without a classifier layer, if a part looks at it."""
         if (part := self.looks_at_head()) and not found:
             others = [n for n, kind in METHODS.items() if not Algorithm(kind()).looks_at_head()]
             raise CadisError(
@@ -83,3 +82,12 @@ class Algorithm:
     def transforms_of(self, side: str) -> tuple[Transform, ...]:
         """The transforms of the client's or the server's side."""
         return tuple(transform for transform in self.transforms if transform.side == side)
+
+
+def parts_of(algorithm: Algorithm) -> list[tuple[Kind, Any]]:
+    """Return all parts of an algorithm, each with its kind."""
+    return [
+        (kind, part)
+        for key, kind in KINDS.items()
+        for part in (getattr(algorithm, key) if kind.many else [getattr(algorithm, key)])
+    ]

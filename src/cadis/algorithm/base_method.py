@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import torch
 from torch import Tensor
@@ -72,42 +72,45 @@ class BaseMethod:
         [0.5, 0.5]
 
     Attributes:
+        name: as users type it.
         pools_clients: whether one client holds the data of all (centralised training).
         compares_heads: whether the server uses the updates of the classifier layer.
-        needs_clock: whether the server must know how long clients take.
+        needs_clock: whether the server must know how long clients take, as only simulated ones do.
         needs_scalars: names of the scalars that every update must contain.
         needs_tensors: names of the tensors that every update must contain.
-        default_parts: names of the other parts that the method is meant to be used with, by kind.
         needs_representation: whether clients use the inputs of the classifier layer, which the
-            model must then have.
+            model must then have: ``representation`` of a step or a view.
         needs_class_outputs: whether the model must have an output for each class.
         label: its name as people write it; by default that of the class.
         about: the method's paper, what it sends and what it keeps, as ``cadis methods`` shows it.
+        default_parts: names of the other parts that the method is meant to be used with, by kind;
+            they are taken unless the user chooses others.
     """
 
+    name: ClassVar[str]
     pools_clients: ClassVar[bool] = False
     compares_heads: ClassVar[bool] = False
     needs_clock: ClassVar[bool] = False
     needs_scalars: ClassVar[tuple[str, ...]] = ()
     needs_tensors: ClassVar[tuple[str, ...]] = ()
-    default_parts: ClassVar[Mapping[str, str]] = {}
     needs_representation: ClassVar[bool] = False
     needs_class_outputs: ClassVar[bool] = False
     label: ClassVar[str] = ""
     about: ClassVar[About] = About()
+    default_parts: ClassVar[Mapping[str, str]] = {}
 
     @property
     def finds_clusters(self) -> bool:
-        """Server: whether :meth:`cluster_labels` tells anything."""
+        """Server: whether :meth:`cluster_labels` tells clusters, which a sampler may want."""
         return False
 
     @property
     def needs_view(self) -> bool:
-        """Whether :meth:`prepare` wants a view of the data; it costs a pass over them."""
+        """Client: whether :meth:`prepare` wants a view of the data; it costs a pass over them."""
         return False
 
     def local(self, client: LocalClient) -> ClientOutput:
-        """Train the received model with this method's penalty."""
+        """Client: train the received model, and say what to send and what to remember."""
         model = client.received.model
         prepared = self.prepare(client.view(model)) if self.needs_view else BatchExtras()
         hooks = self.penalty, prepared, self.calibrate, self.epoch_order
@@ -123,12 +126,14 @@ class BaseMethod:
         models = {client.received.model_name: training.model}
         return replace(output, scalars=scalars, models=models)
 
-    def prepare(self, view: ModelOutputs) -> BatchExtras:  # noqa: ARG002
+    def prepare(self, view: ModelOutputs) -> BatchExtras:
         """Client: look at the received model and the own data before training."""
+        del view
         return BatchExtras()
 
-    def penalty(self, step: Step) -> Tensor | None:  # noqa: ARG002
+    def penalty(self, step: Step) -> Tensor | None:
         """Client: the term that is added to the mean loss of a batch; here there is none."""
+        del step
         return None
 
     def calibrate(self, step: Step) -> Tensor:
@@ -143,78 +148,72 @@ class BaseMethod:
         """Client: the samples that an epoch goes through, as many as there are, (n,)."""
         return torch.randperm(len(labels), generator=generator)
 
-    def finish(
-        self,
-        training: LocalResult,  # noqa: ARG002
-        received: Message,  # noqa: ARG002
-        memory: TensorState,
-    ) -> ClientOutput:
+    def finish(self, training: LocalResult, received: Message, memory: TensorState) -> ClientOutput:
         """Client: what to remember, and what to send besides the model; here nothing new."""
+        del training, received
         return ClientOutput(memory)
 
-    def init(
-        self,
-        model: ModelState,
-        generator: torch.Generator,  # noqa: ARG002
-    ) -> ServerState:
-        """Server: one model."""
+    def init(self, model: ModelState, generator: torch.Generator) -> ServerState:
+        """Server: the state before the first round, from the initial model; here that model."""
+        del generator
         return ServerState({"model": model})
 
     def eligible_clients(
-        self,
-        server_round: ServerRound,  # noqa: ARG002
-        state: ServerState,  # noqa: ARG002
-        clients: Sequence[ClientId],
+        self, server_round: ServerRound, state: ServerState, clients: Sequence[ClientId]
     ) -> Sequence[ClientId]:
-        """Server: everybody who is there may take part."""
+        """Server: those of the clients that are there who may take part; here everybody."""
+        del server_round, state
         return clients
 
-    def broadcast(
-        self,
-        server_round: ServerRound,  # noqa: ARG002
-        state: ServerState,
-        client: ClientId,
-    ) -> Message:
-        """Server: the model that the client uses."""
+    def broadcast(self, server_round: ServerRound, state: ServerState, client: ClientId) -> Message:
+        """Server: what to send to one of the participants; here the model that it uses."""
+        del server_round
         name = self.model_name_for(client, state)
         return Message({name: state.models[name]})
 
-    def model_name_for(self, client: ClientId, state: ServerState) -> str:  # noqa: ARG002
-        """Server: everybody uses the first model."""
+    def model_name_for(self, client: ClientId, state: ServerState) -> str:
+        """Server: the name of the model that a client uses, be it one that was never asked.
+
+        Here everybody uses the first model.
+        """
+        del client
         return next(iter(state.models))
 
     def cluster_labels(
-        self,
-        server_round: ServerRound,  # noqa: ARG002
-        state: ServerState,  # noqa: ARG002
-        clients: Sequence[ClientId],
+        self, server_round: ServerRound, state: ServerState, clients: Sequence[ClientId]
     ) -> Tensor:
-        """Server: nobody's cluster is known."""
+        """Server: the cluster of each of these clients, -1 if it is not known yet, (n,)."""
+        del server_round, state
         return torch.full((len(clients),), -1)
 
     def weigh(
-        self,
-        server_round: ServerRound,  # noqa: ARG002
-        updates: Sequence[ClientUpdate],
-        state: ServerState,
+        self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> Weighing:
         """Server: how much each update counts; here n_i / N over the participants."""
+        del server_round
         weights = example_weights([update.num_examples for update in updates])
         return Weighing(weights, state.memory)
 
     def aggregate(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> Aggregation:
-        """Server: the weighted mean of the models, of those who trained each of them."""
+        """Server: the aggregated models from one or more finite updates.
+
+        Here the weighted mean of the models, of those who trained each of them.
+        """
         weighing = self.weigh(server_round, updates, state)
         models, weights = weighted_models(updates, weighing.weights)
         return Aggregation(models, weighing.memory, weights, weighing.report)
 
 
+Method: TypeAlias = BaseMethod
+"""A method, in annotations."""
+
+
 def weighted_models(
     updates: Sequence[ClientUpdate], weights: Tensor
 ) -> tuple[dict[str, ModelState], Tensor]:
-    """The weighted mean of each model over those who trained it, and the weights in it, (k,).
+    """Average each model over those who trained it; return them and the weights in them, (k,).
 
     Where there are several models, the weights are shared out anew among those who trained the
     same one.

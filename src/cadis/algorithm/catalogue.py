@@ -23,13 +23,7 @@ KINDS_OF_METHODS = (
 
 @dataclass(frozen=True)
 class Entry:
-    """A method or a sampler.
-
-    Attributes:
-        part: its class.
-        kind: whether it is a method or a sampler.
-        about: facts about it.
-    """
+    """A method or a sampler: its class, its kind, and facts about it."""
 
     part: type[Any]
     kind: Kind

@@ -1,20 +1,18 @@
-"""What a federated method is: a client half and a server half, written once.
+"""What a method is given and what it returns, on the client and on the server.
 
-A method is a frozen dataclass of its hyper-parameters. State goes in and comes out; inputs are
-never changed. A method opens no file, logs nothing, names no device and reads no global, so that
-it runs the same in the embedded engine and on Flower.
+State goes in and comes out, and inputs are never changed, so that a method runs the same in the
+embedded engine and on Flower.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor
 
 from cadis._io import short_repr
-from cadis.algorithm.about import About
-from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
+from cadis.types import ClientId, Message, ModelState, TensorState
 
 
 @dataclass(frozen=True)
@@ -196,7 +194,6 @@ SecondsOf: TypeAlias = Callable[[Sequence[ClientId]], Tensor]
 
 
 def _one_second_each(clients: Sequence[ClientId]) -> Tensor:
-    """Everybody is as fast as everybody else."""
     return torch.ones(len(clients), dtype=torch.float64)
 
 
@@ -261,66 +258,3 @@ class Aggregation:
     clock: float | None = None
 
     __repr__ = short_repr
-
-
-class Method(Protocol):
-    """The two halves. ``cadis.algorithm.BaseMethod`` has both as plain averaging has them.
-
-    Attributes:
-        name: as users type it.
-        pools_clients: whether one client is to hold everybody's data (centralised training).
-        compares_heads: whether the server looks at the updates of the classifier layer.
-        needs_clock: whether the server must know how long clients take, as only simulated ones do.
-        needs_scalars: names of the scalars that every update must come with.
-        needs_tensors: names of the tensors that every update must come with.
-        needs_representation: whether clients look at what goes into the classifier layer, which
-            the model must then have: ``representation`` of a step or a view.
-        needs_class_outputs: whether the model must have an output for each class.
-        label: how people write its name; "" if they write that of the class.
-        about: facts for whoever looks for it.
-        default_parts: names of the parts of other kinds that it is meant to be used with, by kind;
-            they are taken unless the user chooses others.
-    """
-
-    name: ClassVar[str]
-    pools_clients: ClassVar[bool]
-    compares_heads: ClassVar[bool]
-    needs_clock: ClassVar[bool]
-    needs_scalars: ClassVar[tuple[str, ...]]
-    needs_tensors: ClassVar[tuple[str, ...]]
-    needs_representation: ClassVar[bool]
-    needs_class_outputs: ClassVar[bool]
-    label: ClassVar[str]
-    about: ClassVar[About]
-    default_parts: ClassVar[Mapping[str, str]]
-
-    @property
-    def finds_clusters(self) -> bool:
-        """Whether it tells clusters, which a sampler may want to know."""
-
-    def init(self, model: ModelState, generator: torch.Generator) -> ServerState:
-        """Server: the state before the first round, from the initial model."""
-
-    def eligible_clients(
-        self, server_round: ServerRound, state: ServerState, clients: Sequence[ClientId]
-    ) -> Sequence[ClientId]:
-        """Server: those of the clients that are there who may take part in this round."""
-
-    def broadcast(self, server_round: ServerRound, state: ServerState, client: ClientId) -> Message:
-        """Server: what to send to one of the participants."""
-
-    def aggregate(
-        self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
-    ) -> Aggregation:
-        """Server: the aggregated models from one or more finite updates."""
-
-    def model_name_for(self, client: ClientId, state: ServerState) -> str:
-        """Server: the name of the model that a client uses, be it one that was never asked."""
-
-    def cluster_labels(
-        self, server_round: ServerRound, state: ServerState, clients: Sequence[ClientId]
-    ) -> Tensor:
-        """Server: the cluster of each of these clients, -1 if it is not known yet, (n,)."""
-
-    def local(self, client: LocalClient) -> ClientOutput:
-        """Client: train, and say what to send and what to remember."""

@@ -146,17 +146,9 @@ def _check_leaf(name: str, value: object) -> None:
         raise CadisError(f"{name} should be a finite number, not {value}.")
     if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
         raise CadisError(f"{name} {_TOO_LARGE}, not {shown(value)}.")
-    if isinstance(value, str) and not _encodes(value):
+    if isinstance(value, str) and value.encode(errors="replace").decode() != value:
+        # There are halves of characters, as in names of files that are not UTF-8.
         raise CadisError(f"{name} should be text that UTF-8 can hold, not {shown(value)}.")
-
-
-def _encodes(text: str) -> bool:
-    """Whether there are no halves of characters, as in names of files that are not UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _split_lists(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """Any model as three flat vectors, so that moving, comparing and averaging it is one operation."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 
@@ -54,14 +52,9 @@ class FlatModel:
         """Set all parameters, buffers and counters."""
         with torch.no_grad():
             self.vector.copy_(state.parameters)
-            tensors, shapes = self.module.state_dict(), self.layout.shapes
-            for names, source in (
-                (self.layout.buffers, state.buffers),
-                (self.layout.counters, state.counters),
-            ):
-                sizes = [shapes[name].numel() for name in names]
-                for name, part in zip(names, source.split(sizes), strict=True):
-                    tensors[name].copy_(part.view(shapes[name]))
+            tensors = self.module.state_dict()
+            for name, part in self.layout.buffer_places(state).items():
+                tensors[name].copy_(part)
 
     def state(self) -> ModelState:
         """A copy of all numbers, on the CPU."""
@@ -81,13 +74,9 @@ class FlatModel:
         """
         leaves = [*self.parameters, self.vector]
         *parts, whole = torch.autograd.grad(loss, leaves, allow_unused=True)
-        joined = self._joined(parts)
+        pairs = zip(self.parameters, parts, strict=True)
+        joined = torch.cat([flattened(torch.zeros_like(p) if g is None else g) for p, g in pairs])
         return joined if whole is None else joined.add_(whole)
-
-    def _joined(self, gradients: Sequence[Tensor | None]) -> Tensor:
-        """Gradients of the single parameters in the order of the vector; unused ones are zero."""
-        pairs = zip(self.parameters, gradients, strict=True)
-        return torch.cat([flattened(torch.zeros_like(p) if g is None else g) for p, g in pairs])
 
     def _keep_representation(self, _module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         self._representation = inputs[0]

@@ -35,14 +35,10 @@ def find_head(
     """The layer that the user names, else the last one with a two-dimensional weight.
 
     Tensors of a ``state_dict`` are named ``<layer>.weight`` and ``<layer>.bias``; those of a plain
-    list are numbered, and a weight's bias is the next one.
-
-    Args:
-        shapes: of the tensors, in their order.
-        layer: what the user calls it.
-        linear: names of the linear layers, where the model's code is at hand; None is unknown.
+    list are numbered, and a weight's bias is the next one. Where the model's code is at hand,
+    ``linear`` has the names of its linear layers.
     """
-    found = _numbered(shapes) if all(name.isdigit() for name in shapes) else _named(shapes)
+    found = _linear_tensors(shapes)
     if linear is not None:
         found = [head for head in found if head.layer in linear]
     if layer is None:
@@ -91,23 +87,14 @@ def linear_layers(module: nn.Module) -> dict[str, nn.Linear]:
     return {n: m for n, m in module.named_modules() if isinstance(m, nn.Linear)}
 
 
-def _named(shapes: Mapping[str, torch.Size]) -> list[Head]:
+def _linear_tensors(shapes: Mapping[str, torch.Size]) -> list[Head]:
+    """All weights of two dimensions, each with its bias, if it has one."""
+    numbered = all(name.isdigit() for name in shapes)
     found = []
     for name, shape in shapes.items():
-        layer, _, kind = name.rpartition(".")
+        layer, _, kind = ("", "", "weight") if numbered else name.rpartition(".")
         if kind == "weight" and len(shape) == 2:
-            bias = f"{layer}.bias" if layer else "bias"
-            found.append(Head(layer, _with_bias(name, bias, shapes)))
+            bias = str(int(name) + 1) if numbered else f"{name.removesuffix('weight')}bias"
+            has_bias = shapes.get(bias) == shape[:1]
+            found.append(Head(layer, (name, bias) if has_bias else (name,)))
     return found
-
-
-def _numbered(shapes: Mapping[str, torch.Size]) -> list[Head]:
-    return [
-        Head("", _with_bias(name, str(int(name) + 1), shapes))
-        for name, shape in shapes.items()
-        if len(shape) == 2
-    ]
-
-
-def _with_bias(weight: str, bias: str, shapes: Mapping[str, torch.Size]) -> tuple[str, ...]:
-    return (weight, bias) if shapes.get(bias) == shapes[weight][:1] else (weight,)

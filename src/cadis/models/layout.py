@@ -54,10 +54,7 @@ class Layout:
     def of_module(cls, module: nn.Module, head: str | None = None) -> "Layout":
         """A model's layout; frozen parameters count as buffers.
 
-        Args:
-            module: the model.
-            head: name of its classifier layer, by default the last linear one, if there is any;
-                "" is none.
+        The classifier layer is by default the last linear one, if there is any; "" is none.
         """
         trained = {n: p for n, p in module.named_parameters() if p.requires_grad}
         if not trained:
@@ -78,21 +75,15 @@ class Layout:
         if layout.head is not None and not layout.head_slices:
             raise CadisError("The model's classifier layer is frozen; it must be trainable.")
         fixed = {p.data_ptr() for p in module.parameters() if not p.requires_grad and p.numel()}
-        ends = accumulate(tensors[name].numel() for name in layout.buffers)
-        frozen = (
-            slice(end - tensors[name].numel(), end)
-            for name, end in zip(layout.buffers, ends, strict=True)
-            if tensors[name].data_ptr() in fixed
-        )
+        places = _slices(layout.shapes, layout.buffers).items()
+        frozen = (place for name, place in places if tensors[name].data_ptr() in fixed)
         return replace(layout, frozen=tuple(frozen))
 
     @classmethod
     def of_tensors(cls, tensors: Mapping[str, Tensor], head: str | None = None) -> "Layout":
         """The layout of a ``state_dict`` alone: whoever aggregates need not have the model's code.
 
-        Args:
-            tensors: by name; all floating ones count as trained, but batch norm's statistics.
-            head: name of the classifier layer, by default the last linear one, if there is any.
+        All floating tensors count as trained, but batch norm's statistics.
         """
         parameters = tuple(
             name
@@ -114,12 +105,8 @@ class Layout:
     ) -> "Layout":
         shapes = _shapes(tensors)
         others = [n for n in tensors if n not in parameters and n not in aliases]
-        starts, position = {}, 0
-        for name in parameters:
-            starts[name] = position
-            position += shapes[name].numel()
+        places = _slices(shapes, parameters)
         parts = [aliases.get(name, name) for name in (head.parts if head else ())]
-        places = (slice(starts[n], starts[n] + shapes[n].numel()) for n in parts if n in starts)
         return cls(
             shapes=shapes,
             dtypes={name: tensor.dtype for name, tensor in tensors.items()},
@@ -128,7 +115,7 @@ class Layout:
             counters=tuple(n for n in others if not tensors[n].is_floating_point()),
             aliases=aliases,
             head=head,
-            head_slices=tuple(places),
+            head_slices=tuple(places[name] for name in parts if name in places),
         )
 
     @property
@@ -172,7 +159,12 @@ class Layout:
 
     def places(self, state: ModelState) -> dict[str, Tensor]:
         """Each tensor but the aliases, as a view of the vector that it lies in."""
-        found = dict(zip(self.parameters, self.views(state.parameters), strict=True))
+        trained = zip(self.parameters, self.views(state.parameters), strict=True)
+        return dict(trained) | self.buffer_places(state)
+
+    def buffer_places(self, state: ModelState) -> dict[str, Tensor]:
+        """Each tensor that is not trained, as a view of the vector that it lies in."""
+        found: dict[str, Tensor] = {}
         for names, vector in ((self.buffers, state.buffers), (self.counters, state.counters)):
             parts = vector.split([self.shapes[name].numel() for name in names])
             found |= {n: p.view(self.shapes[n]) for n, p in zip(names, parts, strict=True)}
@@ -193,8 +185,7 @@ class Layout:
     def unpack_all(self, models: Mapping[str, ModelState]) -> dict[str, Tensor]:
         """The named tensors of one model; of several, with the model's name before a slash."""
         if len(models) == 1:
-            (state,) = models.values()
-            return self.unpack(state)
+            return self.unpack(*models.values())
         return {
             f"{model}/{name}": tensor
             for model, state in models.items()
@@ -243,3 +234,9 @@ def _view(part: Tensor, shape: torch.Size) -> Tensor:
 
 def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
     return {name: tensor.shape for name, tensor in tensors.items()}
+
+
+def _slices(shapes: Mapping[str, torch.Size], names: Sequence[str]) -> dict[str, slice]:
+    """Where each of these tensors lies in a vector of all of them."""
+    ends = accumulate(shapes[name].numel() for name in names)
+    return {n: slice(end - shapes[n].numel(), end) for n, end in zip(names, ends, strict=True)}

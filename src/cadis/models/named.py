@@ -25,11 +25,7 @@ class NamedState(ModelState):
         return ModelState(**fields) if "parameters" in fields else object.__new__(cls)
 
     def __init__(self, tensors: Mapping[str, Tensor], layout: Layout) -> None:
-        """Take tensors that must have the layout's names, shapes and kinds; none is copied.
-
-        Raises:
-            WrongTensorsError: if they do not fit; it ends a sentence about who sent them.
-        """
+        """Take tensors that must have the layout's names, shapes and kinds; none is copied."""
         layout.check(tensors)
         held = {
             name: tensors[name].to(dtype)  # the same tensor, if it is of this type
@@ -48,31 +44,18 @@ class NamedState(ModelState):
         """A copy of it is a plain model."""
         return ModelState, tuple(self.vectors().values())
 
-    def packed(self) -> ModelState:
-        """The same model as vectors of its own."""
-        state, places = self.blank()
-        for name, place in places.items():
-            place.copy_(self._held[name])
-        return state
-
-    @property
-    def parameters(self) -> Tensor:
-        """What SGD trains, (P,)."""
-        return self.packed().parameters
-
-    @property
-    def buffers(self) -> Tensor:
-        """Floating numbers that SGD does not train, (B,)."""
-        return self.packed().buffers
-
-    @property
-    def counters(self) -> Tensor:
-        """Integer buffers, (C,), int64."""
-        return self.packed().counters
+    def __getattr__(self, name: str) -> Tensor:
+        """One of the vectors, which a plain model holds as attributes."""
+        if name not in ("parameters", "buffers", "counters"):
+            raise AttributeError(name)
+        return self.vectors()[name]
 
     def vectors(self) -> dict[str, Tensor]:
         """The three vectors by name, made together."""
-        return self.packed().vectors()
+        state, places = self.blank()
+        for name, place in places.items():
+            place.copy_(self._held[name])
+        return state.vectors()
 
     def shapes(self) -> list[torch.Size]:
         """Those of the three vectors, without making them."""

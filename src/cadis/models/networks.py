@@ -60,34 +60,31 @@ def mlp(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
 
 def cnn(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
     """The CNN of the FedAvg paper: 5 x 5 convolutions of 32 and 64 channels, 512 hidden units."""
-    return nn.Sequential(
-        nn.Conv2d(channels, 32, kernel_size=5, padding=2),
-        nn.MaxPool2d(2),
-        nn.ReLU(),
-        nn.Conv2d(32, 64, kernel_size=5, padding=2),
-        nn.MaxPool2d(2),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(64 * (height // 4) * (width // 4), 512),
-        nn.ReLU(),
-        nn.Linear(512, num_classes),
-    )
+    features = 64 * (height // 4) * (width // 4)
+    return _two_convolutions(5, channels, 32, 64, features, 512, num_classes)
 
 
 @trains_at(0.1)
 def small_cnn(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
     """A CNN for pictures as tiny as the embedded digits: 3 x 3 convolutions, 64 hidden units."""
+    features = 32 * (height // 4) * (width // 4)
+    return _two_convolutions(3, channels, 16, 32, features, 64, num_classes)
+
+
+def _two_convolutions(kernel: int, *widths: int) -> nn.Module:
+    """Two convolutions, each with pooling, and two linear layers."""
+    channels, first, second, features, hidden, num_classes = widths
     return nn.Sequential(
-        nn.Conv2d(channels, 16, kernel_size=3, padding=1),
+        nn.Conv2d(channels, first, kernel, padding=kernel // 2),
         nn.MaxPool2d(2),
         nn.ReLU(),
-        nn.Conv2d(16, 32, kernel_size=3, padding=1),
+        nn.Conv2d(first, second, kernel, padding=kernel // 2),
         nn.MaxPool2d(2),
         nn.ReLU(),
         nn.Flatten(),
-        nn.Linear(32 * (height // 4) * (width // 4), 64),
+        nn.Linear(features, hidden),
         nn.ReLU(),
-        nn.Linear(64, num_classes),
+        nn.Linear(hidden, num_classes),
     )
 
 
@@ -161,11 +158,8 @@ class ResNet18(nn.Module):
     def __init__(self, channels: int, height: int, width: int, num_classes: int) -> None:
         super().__init__()
         small = min(height, width) < _SMALL
-        self.conv1 = (
-            nn.Conv2d(channels, 64, 3, 1, padding=1, bias=False)
-            if small
-            else nn.Conv2d(channels, 64, 7, 2, padding=3, bias=False)
-        )
+        size, stride = (3, 1) if small else (7, 2)
+        self.conv1 = nn.Conv2d(channels, 64, size, stride, padding=size // 2, bias=False)
         self.bn1 = nn.BatchNorm2d(64)
         self.relu = nn.ReLU()
         self.maxpool = nn.Identity() if small else nn.MaxPool2d(3, 2, padding=1)

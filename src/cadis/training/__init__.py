@@ -8,6 +8,8 @@ from cadis.training.evaluation import (
     check_labels,
     evaluate,
     found_head,
+    outputs_of,
+    view_of,
 )
 from cadis.training.fast.stack_trial import may_stack, stacks_in_trial
 from cadis.training.fast.stacked import dealt_into_stacks, replies_together
@@ -17,10 +19,8 @@ from cadis.training.local import (
     LocalSettings,
     batch_sizes,
     choose_device,
-    outputs_of,
     reply_to,
     sent_by,
-    view_of,
 )
 
 __all__ = [

@@ -12,12 +12,17 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from cadis._io import short_repr
-from cadis.algorithm import Algorithm
+from cadis.algorithm import Algorithm, ModelOutputs
 from cadis.algorithm.tasks import Task
 from cadis.data import Examples
 from cadis.errors import CadisError
-from cadis.models import FlatModel, name_head
-from cadis.training.local import outputs_of, view_of
+from cadis.models import FlatModel, channels_last, name_head
+
+_LARGE_BATCH = 64
+"""Examples that are evaluated at once: enough to be efficient, few enough for the cache."""
+
+_MANY_NUMBERS = 2**14
+"""Numbers that the inputs of such a batch hold at least: of small pictures there are more in it."""
 
 
 def found_head(module: nn.Module, examples: Examples) -> tuple[str, int]:
@@ -52,6 +57,36 @@ def check_fit(model: FlatModel, examples: Examples, algorithm: Algorithm) -> Non
             f"The classifier layer has {model.layout.num_outputs} outputs, but the model has "
             f"{tuple(logits.shape[1:])}; name the right layer as head."
         )
+
+
+def view_of(model: FlatModel, examples: Examples, task: Task) -> ModelOutputs:
+    """What the model makes of all examples, in evaluation mode."""
+    logits, representation = outputs_of(model, examples)
+    dtype = model.vector.dtype  # of half precision, only the arithmetic is
+    logits, representation = logits.to(dtype), representation.to(dtype)
+    correct = task.predict(logits) == examples.labels
+    correct &= ~logits.isnan().any(dim=1)  # not the class that a prediction makes of them
+    loss = mean_loss(task, logits, examples.labels)
+    return ModelOutputs(logits, representation, examples.labels, correct, loss)
+
+
+def mean_loss(task: Task, logits: Tensor, labels: Tensor) -> Tensor:
+    """The mean loss of outputs, at least in single precision, ()."""
+    precise = torch.promote_types(logits.dtype, torch.float32)
+    return task.loss(logits.to(precise), labels, "mean")
+
+
+def outputs_of(model: FlatModel, examples: Examples) -> tuple[Tensor, Tensor]:
+    """Logits and representations of all examples, in evaluation mode and large batches."""
+    model.module.eval()
+    one = max(1, examples.inputs[:1].numel())
+    size = max(_LARGE_BATCH, _MANY_NUMBERS // one)
+    parts = range(0, len(examples), size)
+    with torch.no_grad():
+        batches = (examples.take(slice(start, start + size)) for start in parts)
+        outputs = [model.forward(channels_last(batch.scaled)) for batch in batches]
+    logits, representations = zip(*outputs, strict=True)
+    return torch.cat(logits), torch.cat(representations)
 
 
 @dataclass(frozen=True, repr=False)
@@ -174,11 +209,7 @@ def evaluate(model: FlatModel, examples: Examples, task: Task) -> Evaluation:
 def accuracies(model: FlatModel, examples: Examples, sizes: list[int], task: Task) -> list[float]:
     """Top-1 accuracy of a model on each of several owners' examples, tested together.
 
-    Args:
-        model: what is tested.
-        examples: those of the first owner, then those of the second, and so on.
-        sizes: how many each of them has.
-        task: says what is predicted.
+    Those of the first owner come first; ``sizes`` says how many each of them has.
     """
     check_labels(examples.labels, task.num_classes(model.num_outputs), "The test data")
     correct = view_of(model, examples, task).correct

@@ -23,7 +23,6 @@ from cadis.algorithm import (
     Step,
 )
 from cadis.algorithm.local_optimizers import LocalOptimizer
-from cadis.algorithm.tasks import Task
 from cadis.algorithm.transforms import apply_chain
 from cadis.data import Examples
 from cadis.errors import CadisError, RunError
@@ -31,17 +30,12 @@ from cadis.models import FlatModel, auto_lr, channels_last
 from cadis.options import Device, Precision
 from cadis.rng import generator_for
 from cadis.training.augmentation import augmented
+from cadis.training.evaluation import view_of
 from cadis.training.fast.closed_forms import parameter_gradient
 from cadis.training.fast.in_place import InPlaceLinears
 from cadis.types import ClientId, Message, ModelState, TensorState
 
 _Hook = TypeVar("_Hook", bound=Callable[..., Any])
-
-_LARGE_BATCH = 64
-"""Examples that are evaluated at once: enough to be efficient, few enough for the cache."""
-
-_MANY_NUMBERS = 2**14
-"""Numbers that the inputs of such a batch hold at least: of small pictures there are more in it."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +59,7 @@ class LocalSettings:
 
 @dataclass
 class Client:
-    """A client in a round, as :class:`cadis.algorithm.LocalClient` describes it.
+    """A client in a round; :class:`cadis.algorithm.LocalClient` is what methods see of it.
 
     Attributes:
         model: where to train; what it held before does not matter.
@@ -116,18 +110,19 @@ class Client:
         calibrate: Calibration | None = None,
         epoch_order: EpochOrder | None = None,
     ) -> LocalResult:
-        """Train a copy of a model on the client's data, as :class:`LocalClient` describes it."""
-        flat, task = self.model, self.algorithm.task
+        """Train a copy of a model on the client's data."""
+        flat, task, optimizer = self.model, self.algorithm.task, self.algorithm.local_optimizer
         flat.load(model)
         start = flat.vector.detach().clone()
-        stepper = _Stepper(flat, self.algorithm.local_optimizer, self.settings.lr, self.number)
+        lr = optimizer.lr_in_round(self.settings.lr, self.number)
+        stepper = _Stepper(flat, optimizer, lr)
         losses, steps, counts = torch.zeros((), device=start.device), 0, self.class_counts()
         gradient = parameter_gradient(self.algorithm.method, penalty)
         calibrate = unless_default(calibrate, BaseMethod.calibrate)
         flat.module.train()
         devices = [start.device] if start.is_cuda else []
         with torch.random.fork_rng(devices=devices), stepper.stepping():
-            _seed(int(torch.randint(2**62, (), generator=self.generator)), start.device)
+            _seed(_draw_seed(self.generator), start.device)
             for batch, per_example in self._batches(prepared or BatchExtras(), epoch_order):
                 with self._autocast():
                     logits, representation = flat.forward(batch.scaled)
@@ -145,19 +140,20 @@ class Client:
                 )
                 told = logits if calibrate is None else calibrate(step)
                 loss = task.loss(told, batch.labels, "mean")
+                losses += loss.detach()
+                extra = drift = None
                 if gradient is not None:
                     with torch.no_grad():
                         drift = gradient(step)
-                    stepper.step(loss, None, drift, calibrate is not None)
-                else:
-                    extra = None if penalty is None else penalty(step)
-                    stepper.step(loss, extra, None, calibrate is not None)
-                losses += loss.detach()
+                elif penalty is not None:
+                    extra = penalty(step)
+                total = loss if extra is None else loss + extra
+                stepper.step(total, extra is not None or calibrate is not None, drift)
                 steps += 1
         trained = flat.state()
         own = trained.parameters if start.device.type == "cpu" else flat.vector.detach().clone()
-        reach = effective_steps(stepper.optimizer, steps, stepper.lr)
-        return LocalResult(trained, own, start, steps, stepper.lr, float(losses) / steps, reach)
+        reach = effective_steps(optimizer, steps, lr)
+        return LocalResult(trained, own, start, steps, lr, float(losses) / steps, reach)
 
     def class_counts(self) -> Tensor:
         """How many samples of each class it has, (classes,)."""
@@ -175,7 +171,9 @@ class Client:
     ) -> Iterator[tuple[Examples, TensorState]]:
         """The shuffled examples of each epoch, and what was prepared for them."""
         examples, settings, generator = self.examples, self.settings, self.generator
-        chance = _own_generator(generator) if settings.augment else generator
+        chance = generator
+        if settings.augment:  # its draws leave those of the other alone
+            chance = torch.Generator().manual_seed(_draw_seed(generator))
         for _ in range(settings.epochs):
             if epoch_order is None:
                 order = torch.randperm(len(examples), generator=generator)
@@ -208,9 +206,8 @@ def unless_default(hook: _Hook | None, default: Callable[..., Any]) -> _Hook | N
 class _Stepper:
     """Steps along gradients; where a step is plain SGD, without gathering them first."""
 
-    def __init__(self, model: FlatModel, optimizer: LocalOptimizer, lr: float, number: int) -> None:
-        self.model, self.optimizer = model, optimizer
-        self.lr = optimizer.lr_in_round(lr, number)
+    def __init__(self, model: FlatModel, optimizer: LocalOptimizer, lr: float) -> None:
+        self.model, self.optimizer, self.lr = model, optimizer, lr
         self.memory: dict[str, Tensor] = {}
         self._linears = InPlaceLinears()
 
@@ -219,29 +216,25 @@ class _Stepper:
         plain = self.optimizer.is_plain
         return self._linears.of(self.model.module) if plain else nullcontext()
 
-    def step(
-        self, loss: Tensor, penalty: Tensor | None, drift: Tensor | None, calibrated: bool
-    ) -> None:
-        """Take one step along the gradient of the loss and its penalty.
+    def step(self, loss: Tensor, by_vector: bool, drift: Tensor | None) -> None:
+        """Take one step along the gradient of the loss with its penalty.
 
         Args:
-            loss: the task's loss of the batch.
-            penalty: what is added to it, if anything.
-            drift: the gradient of the penalty by the parameters, (P,), instead of the penalty.
-            calibrated: whether the loss may depend on the flat vector of parameters as well.
+            loss: of the batch.
+            by_vector: whether it may depend on the flat vector of parameters as well.
+            drift: a gradient by the parameters that is added to that of the loss, (P,).
         """
-        total = loss if penalty is None else loss + penalty
         if not self.optimizer.is_plain:
-            gradient = self.model.gradient(total)
+            gradient = self.model.gradient(loss)
             with torch.no_grad():
                 if drift is not None:
                     gradient = gradient.add_(drift)
                 take_step(self.optimizer, self.model.vector, gradient, self.lr, self.memory)
             return
         leaves = self.model.parameters
-        if penalty is not None or calibrated:
-            leaves = [*leaves, self.model.vector]  # they may depend on either
-        gradients = self._linears.gradients(total, leaves)
+        if by_vector:
+            leaves = [*leaves, self.model.vector]
+        gradients = self._linears.gradients(loss, leaves)
         with torch.no_grad():
             for leaf, part in zip(leaves, gradients, strict=True):
                 if part is not None:
@@ -280,36 +273,6 @@ def effective_steps(optimizer: LocalOptimizer, steps: int, lr: float) -> float:
     return -float(parameter) / lr
 
 
-def view_of(model: FlatModel, examples: Examples, task: Task) -> ModelOutputs:
-    """What the model makes of all examples, in evaluation mode."""
-    logits, representation = outputs_of(model, examples)
-    dtype = model.vector.dtype  # of half precision, only the arithmetic is
-    logits, representation = logits.to(dtype), representation.to(dtype)
-    correct = task.predict(logits) == examples.labels
-    correct &= ~logits.isnan().any(dim=1)  # not the class that a prediction makes of them
-    loss = mean_loss(task, logits, examples.labels)
-    return ModelOutputs(logits, representation, examples.labels, correct, loss)
-
-
-def mean_loss(task: Task, logits: Tensor, labels: Tensor) -> Tensor:
-    """The mean loss of outputs, at least in single precision, ()."""
-    precise = torch.promote_types(logits.dtype, torch.float32)
-    return task.loss(logits.to(precise), labels, "mean")
-
-
-def outputs_of(model: FlatModel, examples: Examples) -> tuple[Tensor, Tensor]:
-    """Logits and representations of all examples, in evaluation mode and large batches."""
-    model.module.eval()
-    one = max(1, examples.inputs[:1].numel())
-    size = max(_LARGE_BATCH, _MANY_NUMBERS // one)
-    parts = range(0, len(examples), size)
-    with torch.no_grad():
-        batches = (examples.take(slice(start, start + size)) for start in parts)
-        outputs = [model.forward(channels_last(batch.scaled)) for batch in batches]
-    logits, representations = zip(*outputs, strict=True)
-    return torch.cat(logits), torch.cat(representations)
-
-
 def batch_sizes(num_examples: int, batch_size: int) -> list[int]:
     """Sizes of an epoch's batches.
 
@@ -334,37 +297,16 @@ def reply_to(
     client_id: ClientId,
     participants: int,
 ) -> ClientOutput:
-    """What a client sends back, and what it remembers.
-
-    Args:
-        received: what the server sent.
-        model: where to train; what it held before does not matter.
-        examples: the client's own, on the model's device.
-        memory: what the client remembers.
-        algorithm: the method, and the transforms of updates.
-        settings: epochs, batch size, learning rate.
-        seed: of everything random.
-        number: the round, from 1.
-        client_id: who it is.
-        participants: how many clients take part in the round.
-    """
-    client = Client(
-        model=model,
-        examples=examples,
-        algorithm=algorithm,
-        settings=settings,
-        number=number,
-        received=received,
-        memory=memory,
-        generator=generator_for(seed, "train", number, client_id),
-    )
+    """Return what a client sends back, and what it remembers."""
+    generator = generator_for(seed, "train", number, client_id)
+    client = Client(model, examples, algorithm, settings, number, received, memory, generator)
     return sent_by(client, algorithm.method.local(client), seed, client_id, participants)
 
 
 def sent_by(
     client: Client, output: ClientOutput, seed: int, client_id: ClientId, participants: int
 ) -> ClientOutput:
-    """Return a client's output after its transforms, as :func:`reply_to` describes it."""
+    """Return a client's output after its transforms, whose draws are of this seed and client."""
     tensors = {name: tensor.cpu() for name, tensor in output.tensors.items()}
     message = apply_chain(
         client.algorithm.transforms_of("client"),
@@ -387,10 +329,8 @@ def choose_device(device: Device) -> torch.device:
     return torch.device(device)
 
 
-def _own_generator(generator: torch.Generator) -> torch.Generator:
-    """A generator whose draws leave those of the first alone."""
-    seed = int(torch.randint(2**62, (), generator=generator))
-    return torch.Generator().manual_seed(seed)
+def _draw_seed(generator: torch.Generator) -> int:
+    return int(torch.randint(2**62, (), generator=generator))
 
 
 def _seed(seed: int, device: torch.device) -> None:

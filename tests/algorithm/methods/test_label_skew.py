@@ -120,7 +120,7 @@ def trained(method: BaseMethod, examples: Examples) -> tuple[Tensor, Tensor]:
     flat = FlatModel(small_model())
     before = flat.state()
     settings = LocalSettings(epochs=3, batch_size=4, lr=0.1)
-    train_locally(flat, method, examples, before, {}, settings, generator_for(1))  # type: ignore[arg-type]
+    train_locally(flat, method, examples, before, {}, settings, generator_for(1))
     head = flat.layout.head_slices[0]
     return before.parameters[head].view(5, -1), flat.state().parameters[head].view(5, -1)
 

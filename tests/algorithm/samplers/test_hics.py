@@ -1,6 +1,7 @@
 """HiCS-FL: estimated entropies, clusters of clients, and a draw in two stages."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from math import acos, e, exp, log, sqrt
 from pathlib import Path
@@ -17,13 +18,7 @@ from cadis.errors import CadisError
 from cadis.rng import generator_for
 from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
 from parts_support import snapshot
-from support import (
-    blobs,
-    flat_model,
-    run_rounds,
-    small_model,
-    small_settings,
-)
+from support import blobs, flat_model, run_rounds, small_model, small_settings
 
 WEIGHT, BIAS = slice(1, 5), slice(5, 7)
 """A classifier of two classes and two features, after one parameter of another layer."""
@@ -94,9 +89,8 @@ def test_clusters_are_as_many_as_wanted() -> None:
     assert found.tolist() == pytest.approx([1 / 4, 1 / 4, 1 / 2])
     alone = replace(even, num_clusters=3).log_weights(changes, sizes, in_round(5)).softmax(dim=0)
     assert alone.tolist() == pytest.approx([1 / 3] * 3)
-    assert (
-        replace(even, num_clusters=1).log_weights(changes, sizes, in_round(5)).unique().numel() == 1
-    )
+    one = replace(even, num_clusters=1).log_weights(changes, sizes, in_round(5))
+    assert one.unique().numel() == 1
 
 
 def plain_draw(labels: list[int], entropy: list[float], gamma: float, seed: int) -> set[int]:
@@ -112,7 +106,7 @@ def plain_draw(labels: list[int], entropy: list[float], gamma: float, seed: int)
 
 def test_the_draw_is_that_of_the_papers_loop() -> None:
     changes = torch.tensor([[2.0, 0.0], [2.0, 0.0], [2.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
-    sampler, draws = HiCS(temperature=1.0, annealing=10), 3000
+    sampler, draws = HiCS(temperature=1.0, annealing=10), 1500
     memory = {"changes": changes, "sizes": torch.full((4,), 7), "clients": ids(4)}
     entropy = sampler.entropies(changes).tolist()
     mine, theirs = Counter[int](), Counter[int]()
@@ -142,16 +136,20 @@ def test_it_learns_the_update_of_the_bias_and_the_size() -> None:
     assert all(torch.equal(memory[name], tensor) for name, tensor in kept.items())
 
 
-def test_without_a_bias_it_learns_the_means_of_the_rows() -> None:
-    before, after = flat_model(*[0.0] * 5), {0: flat_model(7.0, 1.0, 2.0, -3.0, -1.0)}
-    memory = HiCS().learn(sampled(after, before, (WEIGHT,)), {})
-    assert memory["changes"].tolist() == [[(1 + 2) / 2, (-3 - 1) / 2]]
-
-
-def test_one_output_tells_two_classes_apart() -> None:
-    before, after = flat_model(0.0, 0.0, 1.0), {0: flat_model(0.0, 0.0, 1.5)}
-    memory = HiCS().learn(sampled(after, before, (slice(0, 2), slice(2, 3)), outputs=1), {})
-    assert memory["changes"].tolist() == [[-0.5, 0.5]]
+@pytest.mark.parametrize(
+    ("after", "head", "outputs", "expected"),
+    [
+        ([7.0, 1.0, 2.0, -3.0, -1.0], (WEIGHT,), 2, [(1 + 2) / 2, (-3 - 1) / 2]),
+        ([0.0, 0.0, 0.5], (slice(0, 2), slice(2, 3)), 1, [-0.5, 0.5]),
+    ],
+    ids=["means of the rows without a bias", "one output tells two classes apart"],
+)
+def test_other_classifiers(
+    after: list[float], head: tuple[slice, ...], outputs: int, expected: list[float]
+) -> None:
+    before = flat_model(*[0.0] * len(after))
+    memory = HiCS().learn(sampled({0: flat_model(*after)}, before, head, outputs), {})
+    assert memory["changes"].tolist() == [expected]
 
 
 def test_a_model_without_a_classifier_layer_is_one_sentence() -> None:
@@ -194,28 +192,25 @@ def share_of_balanced(sampler: HiCS, folder: Path, model: nn.Module, method: Met
     return sum(client in BALANCED for client in seats) / len(seats)
 
 
-class Unbiased(nn.Module):
+def unbiased_model() -> nn.Module:
     """As the small model, but its classifier has no bias."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        body = list(small_model().children())
-        self.body = nn.Sequential(*body[:-1])
-        self.classifier = nn.Linear(7, 5, bias=False)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        outputs: Tensor = self.classifier(self.body(inputs))
-        return outputs
+    return nn.Sequential(*list(small_model().children())[:-1], nn.Linear(7, 5, bias=False))
 
 
-@pytest.mark.parametrize("method", [FedAvg(), CADIS(), IFCA()])
-def test_balanced_clients_are_preferred(tmp_path: Path, method: Method) -> None:
+@pytest.mark.parametrize(
+    ("method", "build"),
+    [
+        (FedAvg(), small_model),
+        (CADIS(), small_model),
+        (IFCA(), small_model),
+        (FedAvg(), unbiased_model),
+    ],
+)
+def test_balanced_clients_are_preferred(
+    tmp_path: Path, method: Method, build: Callable[[], nn.Module]
+) -> None:
     """Those that have all classes have a fifth of the seats by chance, and far more by HiCS."""
-    assert share_of_balanced(HiCS(), tmp_path, small_model(), method) > 0.4
-
-
-def test_balanced_clients_are_preferred_without_a_bias(tmp_path: Path) -> None:
-    assert share_of_balanced(HiCS(), tmp_path, Unbiased(), FedAvg()) > 0.4
+    assert share_of_balanced(HiCS(), tmp_path, build(), method) > 0.4
 
 
 def test_once_annealed_they_are_not(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """One file a method, its client half and its server half together. It imports only the core."""
 
-from cadis.algorithm.method import Method
+from cadis.algorithm.base_method import Method
 from cadis.algorithm.methods.balancefl import BalanceFL
 from cadis.algorithm.methods.cadis import CADIS, CADISPaper
 from cadis.algorithm.methods.clustered import CFL, FLHC, IFCA, CADISClusters

@@ -9,7 +9,7 @@ from annotated_types import Ge, Le
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.samplers.protocol import BaseSampler, SamplerRound
+from cadis.algorithm.samplers.base import BaseSampler, SamplerRound
 from cadis.types import ClientId, TensorState
 
 
@@ -31,21 +31,18 @@ class Clusters(BaseSampler):
     about: ClassVar[About] = About(kind="who takes part", paper="ours")
     newcomers: Annotated[float, Ge(0), Le(1)] = 0.5
 
-    def choose(
-        self,
-        server_round: SamplerRound,
-        memory: TensorState,  # noqa: ARG002
-    ) -> Sequence[ClientId]:
+    def choose(self, server_round: SamplerRound, memory: TensorState) -> Sequence[ClientId]:
         """Deal the seats."""
+        del memory
         clients, wanted = server_round.available, server_round.wanted
         labels = server_round.cluster_labels(clients)
         order = torch.randperm(len(clients), generator=server_round.generator)
         unseen = order[labels[order] < 0][: self._seats(server_round, labels)]
         known = order[labels[order] >= 0]
-        dealt = _dealt(known, labels, wanted - len(unseen), server_round.generator)
+        dealt = _deal(known, labels, wanted - len(unseen), server_round.generator)
         chosen = torch.cat([unseen, dealt])
         others = order[~torch.isin(order, chosen)][: wanted - len(chosen)]
-        return [clients[place] for place in sorted(torch.cat([chosen, others]).tolist())]
+        return server_round.clients_at(torch.cat([chosen, others]))
 
     def _seats(self, server_round: SamplerRound, labels: Tensor) -> int:
         """How many seats clients have that were never seen; all, if nobody was."""
@@ -56,14 +53,10 @@ class Clusters(BaseSampler):
         return min(int((chances < unseen).sum()), round(self.newcomers * wanted))
 
 
-def _dealt(places: Tensor, labels: Tensor, seats: int, generator: torch.Generator) -> Tensor:
-    """As many clients as there are seats, from the clusters in turn.
+def _deal(places: Tensor, labels: Tensor, seats: int, generator: torch.Generator) -> Tensor:
+    """Choose as many of the clients at some indices as there are seats, from the clusters in turn.
 
-    Args:
-        places: of the clients that may be seated, in an order of chance, (n,).
-        labels: the cluster of every client, (all,).
-        seats: how many.
-        generator: says which of the clusters come first.
+    Which of the clusters come first is drawn; within one, the order of the indices counts.
     """
     if not len(places) or seats < 1:
         return places[:0]

@@ -9,8 +9,8 @@ from annotated_types import Gt
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.samplers.protocol import BaseSampler, SampledRound, SamplerRound
-from cadis.types import ClientId, TensorState, client_keys, ids_from_tensor, ids_to_tensor
+from cadis.algorithm.samplers.base import BaseSampler, SampledRound, SamplerRound, client_rows
+from cadis.types import ClientId, TensorState, client_keys, ids_to_tensor
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,10 @@ class FedCluster(BaseSampler):
 
     def choose(self, server_round: SamplerRound, memory: TensorState) -> Sequence[ClientId]:
         """Draw from the cluster whose turn it is."""
-        clients, generator = server_round.available, server_round.generator
         labels = self._labels(server_round)
-        turn = _turn(labels, clients, server_round.number, memory, generator)
-        members = (labels == turn).nonzero()[:, 0]
-        order = torch.randperm(len(members), generator=generator)
-        places = members[order[: server_round.wanted]]
-        return [clients[place] for place in sorted(places.tolist())]
+        members = (labels == _turn(labels, server_round, memory)).nonzero()[:, 0]
+        order = torch.randperm(len(members), generator=server_round.generator)
+        return server_round.clients_at(members[order[: server_round.wanted]])
 
     def learn(self, sampled: SampledRound, memory: TensorState) -> TensorState:
         """Remember in which round everybody took part last."""
@@ -64,30 +61,21 @@ class FedCluster(BaseSampler):
         return own
 
 
-def _turn(
-    labels: Tensor,
-    clients: Sequence[ClientId],
-    number: int,
-    memory: TensorState,
-    generator: torch.Generator,
-) -> int:
+def _turn(labels: Tensor, server_round: SamplerRound, memory: TensorState) -> int:
     """The cluster whose turn it is: any that had none in this cycle, else that of longest ago."""
     rounds, clusters = _rounds(memory), int(labels.max()) + 1
-    last = torch.zeros(clusters, dtype=torch.int64)
-    own = torch.tensor([rounds.get(client, 0) for client in clients])
-    last = last.scatter_reduce(0, labels, own, "amax")
-    before = number - 1 - (number - 1) % clusters  # the last round of the cycle before
+    own = torch.tensor([rounds.get(client, 0) for client in server_round.available])
+    last = torch.zeros(clusters, dtype=torch.int64).scatter_reduce(0, labels, own, "amax")
+    done = server_round.number - 1
+    before = done - done % clusters  # the last round of the cycle before
     left = (last <= before).nonzero()[:, 0]
     if not len(left):
         return int(last.argmin())
     if len(left) == 1:
         return int(left)  # without a draw, so that a single cluster is drawn from as by uniform
-    return int(left[torch.randint(len(left), (), generator=generator)])
+    return int(left[torch.randint(len(left), (), generator=server_round.generator)])
 
 
 def _rounds(memory: TensorState) -> dict[ClientId, int]:
     """By client, the round in which it took part last."""
-    if not memory:
-        return {}
-    clients = ids_from_tensor(memory["clients"])
-    return dict(zip(clients, memory["rounds"].tolist(), strict=True))
+    return {client: number for client, (number,) in client_rows(memory, "rounds").items()}

@@ -9,11 +9,10 @@ from annotated_types import Ge, Gt
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.samplers.drawing import draw
-from cadis.algorithm.samplers.protocol import BaseSampler, SampledRound, SamplerRound
+from cadis.algorithm.samplers.base import BaseSampler, SampledRound, SamplerRound, client_rows, draw
 from cadis.algorithm.vectors import cosines, unit
 from cadis.errors import CadisError
-from cadis.types import ClientId, ClientUpdate, TensorState, ids_from_tensor, ids_to_tensor
+from cadis.types import ClientId, ClientUpdate, TensorState, ids_to_tensor
 
 _LOOKED_AT = 1000
 """Clients that are clustered in a round, at the most; of more, so many are drawn first."""
@@ -60,7 +59,7 @@ class HiCS(BaseSampler):
     def choose(self, server_round: SamplerRound, memory: TensorState) -> Sequence[ClientId]:
         """Those never seen first; the other seats are drawn in two stages."""
         clients, generator = server_round.available, server_round.generator
-        row_of = {client: row for row, client in enumerate(_known(memory))}
+        row_of = {client: row for row, client in enumerate(client_rows(memory, "sizes"))}
         rows = torch.tensor([row_of.get(client, -1) for client in clients])
         order = torch.randperm(len(clients), generator=generator)
         chosen = order[rows[order] < 0][: server_round.wanted]
@@ -69,15 +68,12 @@ class HiCS(BaseSampler):
             known = memory["changes"][rows[seen]], memory["sizes"][rows[seen]]
             drawn = draw(self.log_weights(*known, server_round), seats, generator)
             chosen = torch.cat([chosen, seen[drawn]])
-        return [clients[place] for place in sorted(chosen.tolist())]
+        return server_round.clients_at(chosen)
 
     def log_weights(self, changes: Tensor, sizes: Tensor, server_round: SamplerRound) -> Tensor:
         """Logarithms of pi_m * p_k, by which each seat is drawn (Eq. 10), (n,).
 
-        Args:
-            changes: the clients' last updates of the bias, (n, classes).
-            sizes: how many samples each has, (n,).
-            server_round: how many seats there are, and the round.
+        They are of the clients' last updates of the bias, (n, classes), and their sizes, (n,).
         """
         entropy = self.entropies(changes)
         number = server_round.wanted if self.num_clusters == "auto" else self.num_clusters
@@ -106,7 +102,7 @@ class HiCS(BaseSampler):
 
     def learn(self, sampled: SampledRound, memory: TensorState) -> TensorState:
         """Remember the last update of the bias, and the size, of everybody who took part."""
-        known = _known(memory)
+        known = client_rows(memory, "changes", "sizes")
         for update in sampled.updates:
             known[update.client_id] = _change(sampled, update), update.num_examples
         changes, sizes = zip(*known.values(), strict=True)
@@ -115,14 +111,6 @@ class HiCS(BaseSampler):
             "changes": torch.stack(changes),
             "sizes": torch.tensor(sizes),
         }
-
-
-def _known(memory: TensorState) -> dict[ClientId, tuple[Tensor, int]]:
-    """By client, its last update of the bias, (classes,), and its size."""
-    if not memory:
-        return {}
-    numbers = zip(memory["changes"], memory["sizes"].tolist(), strict=True)
-    return dict(zip(ids_from_tensor(memory["clients"]), numbers, strict=True))
 
 
 def _change(sampled: SampledRound, update: ClientUpdate) -> Tensor:

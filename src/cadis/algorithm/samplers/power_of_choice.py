@@ -3,16 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from annotated_types import Gt
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.samplers.drawing import draw
-from cadis.algorithm.samplers.protocol import BaseSampler, SampledRound, SamplerRound
-from cadis.types import ClientId, TensorState, ids_from_tensor, ids_to_tensor
+from cadis.algorithm.samplers.base import BaseSampler, SampledRound, SamplerRound, client_rows, draw
+from cadis.types import ClientId, TensorState, ids_to_tensor
 
 
 @dataclass(frozen=True)
@@ -42,12 +41,12 @@ class PowerOfChoice(BaseSampler):
     def choose(self, server_round: SamplerRound, memory: TensorState) -> Sequence[ClientId]:
         """The candidates with the highest last loss, in the order of the clients."""
         clients, wanted = server_round.available, server_round.wanted
-        known = _known(memory)
+        known = client_rows(memory, "losses", "sizes")
         asked = 2 * wanted if self.candidates == "auto" else self.candidates
         number = min(max(asked, wanted), len(clients))
         looked_at = draw(_sizes(clients, known).log(), number, server_round.generator).tolist()
         highest = sorted(looked_at, key=lambda place: -known.get(clients[place], (inf, 0))[0])
-        return [clients[place] for place in sorted(highest[:wanted])]
+        return server_round.clients_at(torch.tensor(highest[:wanted]))
 
     def learn(self, sampled: SampledRound, memory: TensorState) -> TensorState:
         """Remember the loss and the size of everybody who took part and told its loss."""
@@ -56,7 +55,7 @@ class PowerOfChoice(BaseSampler):
             for update in sampled.updates
             if "train_loss" in update.scalars
         }
-        known = _known(memory) | told
+        known = client_rows(memory, "losses", "sizes") | told
         losses, sizes = zip(*known.values(), strict=True) if known else ((), ())
         return {
             "clients": ids_to_tensor(list(known)),
@@ -65,17 +64,9 @@ class PowerOfChoice(BaseSampler):
         }
 
 
-def _sizes(clients: Sequence[ClientId], known: dict[ClientId, tuple[float, int]]) -> Tensor:
+def _sizes(clients: Sequence[ClientId], known: dict[ClientId, tuple[Any, ...]]) -> Tensor:
     """Of each client, how many samples it has; the mean of those known, if it is not, (n,)."""
     sizes = [size for _, size in known.values()]
     mean = sum(sizes) / len(sizes) if sizes else 1.0
     own = [known[client][1] if client in known else mean for client in clients]
     return torch.tensor(own, dtype=torch.float64).clamp(min=1)
-
-
-def _known(memory: TensorState) -> dict[ClientId, tuple[float, int]]:
-    """By client, its last loss and its size."""
-    if not memory:
-        return {}
-    numbers = zip(memory["losses"].tolist(), memory["sizes"].tolist(), strict=True)
-    return dict(zip(ids_from_tensor(memory["clients"]), numbers, strict=True))

@@ -22,25 +22,21 @@ Gradient: TypeAlias = Callable[[Step], Tensor | None]
 def parameter_gradient(method: Method, penalty: Penalty | None) -> Gradient | None:
     """Return the gradient of a penalty by the parameters, (P,); None if no form is known.
 
-    Args:
-        method: the method that trains.
-        penalty: what is added to the loss; a form is known for a method's own penalty only.
+    A form is known for a method's own penalty only.
     """
     form = _BY_PARAMETERS.get(type(method))
-    return partial(form, method) if form and penalty == method.penalty else None  # type: ignore[attr-defined]
+    return partial(form, method) if form and penalty == method.penalty else None
 
 
-def representation_gradient(method: object) -> Gradient | None:
-    """Return the gradient of a method's penalty by stacked representations, (m, b, d).
-
-    None if no form is known.
-    """
-    form = _BY_REPRESENTATION.get(type(method))
-    known = isinstance(method, CADIS) and method.distil == "geometry"
-    return partial(form, method) if form and known else None
+def representation_gradient(method: Method) -> Gradient | None:
+    """Return the gradient of a penalty by stacked representations, (m, b, d); None as above."""
+    known = type(method) in (CADIS, CADISPaper)
+    if known and isinstance(method, CADIS) and method.distil == "geometry":
+        return partial(_differentiate_geometry, method)
+    return None
 
 
-def takes_stacks(method: object) -> bool:
+def takes_stacks(method: Method) -> bool:
     """Return whether a method's penalty takes several clients at once.
 
     Every tensor of the step then has a dimension of clients before its own, and the penalty returns
@@ -83,9 +79,4 @@ _BY_PARAMETERS: dict[type, Callable[[Any, Step], Tensor]] = {
     FedAT: _differentiate_proximal,
     FedDyn: _differentiate_dynamic,
     SCAFFOLD: _differentiate_control,
-}
-
-_BY_REPRESENTATION: dict[type, Callable[[Any, Step], Tensor | None]] = {
-    CADIS: _differentiate_geometry,
-    CADISPaper: _differentiate_geometry,
 }

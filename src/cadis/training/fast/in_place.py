@@ -27,10 +27,12 @@ class InPlaceLinears:
     Attributes:
         collecting: whether a gradient that comes by is kept as its factors; else it is worked out
             as ever, as for whoever takes gradients of a part of the model.
+        factors: weights, and the factors of their gradients: by the outputs, (n, out), and
+            the inputs, (n, in).
     """
 
     collecting: bool = False
-    _factors: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)
+    factors: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)
 
     @contextmanager
     def of(self, module: nn.Module) -> Iterator[None]:
@@ -53,15 +55,11 @@ class InPlaceLinears:
         finally:
             self.collecting = False
 
-    def keep(self, weight: Tensor, gradient: Tensor, inputs: Tensor) -> None:
-        """Keep the factors of a weight's gradient: by the outputs, (n, out), and (n, in)."""
-        self._factors.append((weight, gradient, inputs))
-
     def step(self, lr: float) -> None:
         """Add what was kept to the weights: w <- w - lr * gradient^T inputs."""
-        for weight, gradient, inputs in self._factors:
+        for weight, gradient, inputs in self.factors:
             weight.addmm_(gradient.to(weight.dtype).T, inputs.to(weight.dtype), alpha=-lr)
-        self._factors.clear()
+        self.factors.clear()
 
     def _forward(self, layer: nn.Linear, inputs: Tensor) -> Tensor:
         if inputs.dim() != 2:
@@ -103,7 +101,7 @@ class _Linear(torch.autograd.Function):
         by_bias = gradient.sum(dim=0) if ctx.has_bias else None
         by_weight = None
         if ctx.owner.collecting:
-            ctx.owner.keep(ctx.weight, gradient, inputs)
+            ctx.owner.factors.append((ctx.weight, gradient, inputs))
         else:
             by_weight = gradient.T @ inputs
         return by_inputs, by_weight, by_bias, None

@@ -24,29 +24,21 @@ _TOLERANCE = 1e-4
 
 
 def may_stack(model: FlatModel, algorithm: Algorithm, settings: LocalSettings) -> bool:
-    """Whether clients may be trained at once: a rule that looks and calls nothing.
+    """Return whether clients may be trained at once: a rule that looks and calls nothing.
 
     The model's layers must allow it, and the method must have the usual local training. Models
     that are small enough gain nothing from half precision, so it is taken as a wish to know of it.
     """
-    local: object = type(algorithm.method).local
-    usual = local is BaseMethod.local and settings.precision == "float32"
-    return usual and stacks(model)
+    usual = type(algorithm.method).local is BaseMethod.local
+    return usual and settings.precision == "float32" and stacks(model)
 
 
 def stacks_in_trial(
     module: nn.Module, head: str, algorithm: Algorithm, settings: LocalSettings, examples: Examples
 ) -> bool:
-    """Whether clients that are trained at once have the results of one by one, in a trial.
+    """Return whether clients trained at once have the results of one by one, in a trial.
 
     A model or a method may do anything at all; the trial is the same on every worker.
-
-    Args:
-        module: the model, which is copied.
-        head: name of its classifier layer.
-        algorithm: the method, the task and the local optimiser.
-        settings: epochs, batch size, learning rate.
-        examples: some to try it on.
     """
     before = torch.get_rng_state()
     try:
@@ -73,21 +65,15 @@ def _trial(
         return False  # each client has its own chance, which a common pass would mix
     starts, memories = _starts(model.state()), list[TensorState]([{}, {}, {}, {}])
     further = _further_tensors(model, algorithm)
+    received = [Message({"model": start}, further) for start in starts]
 
     def clients(number: int) -> list[Client]:
-        parts = zip(owned, starts, memories, range(4), strict=True)
+        generators = [generator_for(0, "train", number, place) for place in range(4)]
         return [
-            Client(
-                model,
-                own,
-                algorithm,
-                few,
-                number,
-                Message({"model": start}, further),
-                memory,
-                generator_for(0, "train", number, place),
+            Client(model, own, algorithm, few, number, message, memory, generator)
+            for own, message, memory, generator in zip(
+                owned, received, memories, generators, strict=True
             )
-            for own, start, memory, place in parts
         ]
 
     for number in (1, 2):
@@ -101,9 +87,8 @@ def _trial(
 
 def _further_tensors(model: FlatModel, algorithm: Algorithm) -> TensorState:
     """What the method sends in a first round besides a model."""
-    method, chance = algorithm.method, generator_for(0, "trial")
+    method, layout, chance = algorithm.method, model.layout, generator_for(0, "trial")
     state = method.init(model.state(), chance)
-    layout = model.layout
     server_round = ServerRound(1, layout.head_slices, 4, chance, num_outputs=layout.num_outputs)
     return method.broadcast(server_round, state, 0).tensors
 

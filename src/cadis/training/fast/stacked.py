@@ -7,8 +7,8 @@ of their own rows, which count for nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,19 +22,11 @@ from cadis.algorithm import (
     Penalty,
     Step,
 )
-from cadis.algorithm.tasks import Task
-from cadis.data import Examples, Scaling, joined
+from cadis.data import Examples, joined
+from cadis.training.evaluation import mean_loss, view_of
 from cadis.training.fast.closed_forms import representation_gradient, takes_stacks
 from cadis.training.fast.stacked_model import StackedModel
-from cadis.training.local import (
-    Client,
-    batch_sizes,
-    effective_steps,
-    mean_loss,
-    take_step,
-    unless_default,
-    view_of,
-)
+from cadis.training.local import Client, batch_sizes, effective_steps, take_step, unless_default
 from cadis.types import TensorState
 
 _MOST = 10
@@ -47,12 +39,8 @@ _LEAST_STACKS = 2
 def dealt_into_stacks(sizes: Sequence[int]) -> list[list[int]]:
     """Which of a round's clients are trained at once; the same for any number of workers.
 
-    Args:
-        sizes: how many examples each of them has.
-
-    Returns:
-        The places of the clients of each stack. Large and small ones are dealt evenly, so that
-        stacks take about as long as each other.
+    Returns the indices of the clients of each stack. Large and small ones are dealt evenly, so
+    that stacks take about as long as each other.
     """
     number = min(len(sizes), max(_LEAST_STACKS, -(-len(sizes) // _MOST)))
     order = sorted(range(len(sizes)), key=lambda place: -sizes[place])
@@ -62,18 +50,17 @@ def dealt_into_stacks(sizes: Sequence[int]) -> list[list[int]]:
 def replies_together(clients: Sequence[Client], models: StackedModel) -> list[ClientOutput]:
     """What several clients send back and remember, trained at once.
 
-    Args:
-        clients: of one federation, in the same round, with memories of the same form.
-        models: where to train.
+    They are of one federation and in the same round, with memories of the same form.
     """
     method = clients[0].algorithm.method
-    assert isinstance(method, BaseMethod)
     prepared = [BatchExtras()] * len(clients)
     if method.needs_view:
         prepared = [method.prepare(view) for view in _views(clients)]
-    trainings = train_together(clients, models, method, prepared)
-    each = zip(clients, prepared, trainings, strict=True)
-    return [method.collect_output(*parts) for parts in each]
+    order = sorted(range(len(clients)), key=lambda place: -len(clients[place].examples))
+    run = _Run([clients[place] for place in order], models, [prepared[place] for place in order])
+    trained = dict(zip(order, run.train(), strict=True))
+    each = enumerate(zip(clients, prepared, strict=True))
+    return [method.collect_output(*parts, trained[place]) for place, parts in each]
 
 
 def _views(clients: Sequence[Client]) -> Iterator[ModelOutputs]:
@@ -94,140 +81,91 @@ def _views(clients: Sequence[Client]) -> Iterator[ModelOutputs]:
         yield ModelOutputs(logits, representation, labels, correct, loss)
 
 
-@dataclass(frozen=True)
-class _StackedPenalty:
-    """A method's penalty for several clients at once.
+def _sum_penalties(penalty: Penalty, step: Step) -> Tensor:
+    """The sum of the penalties of several clients, each of which is given to it by itself."""
+    clients, largest = step.labels.shape
+    sizes = [largest] * clients if step.present is None else step.present.sum(dim=1).tolist()
 
-    Attributes:
-        penalty: the method's own.
-        stacks: whether it takes several clients; else each is given to it by itself.
-    """
+    def penalty_of_one(fields: Mapping[str, Any]) -> Tensor:
+        one = Step(**fields)
+        found = penalty(one)
+        return one.parameters.new_zeros(()) if found is None else found
 
-    penalty: Penalty
-    stacks: bool
-
-    def __call__(self, step: Step) -> Tensor | None:
-        """The sum of the clients' penalties."""
-        if self.stacks:
-            found = self.penalty(step)
-            return None if found is None else found.sum()
-        clients, largest = step.labels.shape
-        sizes = [largest] * clients if step.present is None else step.present.sum(dim=1).tolist()
-        return torch.stack([self._of_size(step, size, sizes) for size in sorted(set(sizes))]).sum()
-
-    def _of_size(self, step: Step, size: int, sizes: Sequence[int]) -> Tensor:
+    def of_size(size: int) -> Tensor:
         """The summed penalty of all clients with batches of this size, without any filling."""
         own = torch.tensor([place for place, other in enumerate(sizes) if other == size])
-
-        def rows(tensor: Tensor) -> Tensor:
-            return tensor[own, :size]
-
-        def vectors(tensors: TensorState) -> dict[str, Tensor]:
-            return {name: tensor[own] for name, tensor in tensors.items()}
-
         fields: dict[str, Any] = {
-            "logits": rows(step.logits),
-            "representation": rows(step.representation),
-            "labels": rows(step.labels),
+            "logits": step.logits[own, :size],
+            "representation": step.representation[own, :size],
+            "labels": step.labels[own, :size],
             "parameters": step.parameters[own],
             "received": step.received[own],
-            "tensors": vectors(step.tensors),
-            "per_example": {name: rows(tensor) for name, tensor in step.per_example.items()},
-            "memory": vectors(step.memory),
+            "tensors": {name: tensor[own] for name, tensor in step.tensors.items()},
+            "per_example": {name: rows[own, :size] for name, rows in step.per_example.items()},
+            "memory": {name: tensor[own] for name, tensor in step.memory.items()},
             "class_counts": step.class_counts[own],
         }
-        found: Tensor = torch.func.vmap(self._of_one)(fields)
+        found: Tensor = torch.func.vmap(penalty_of_one)(fields)
         return found.sum()
 
-    def _of_one(self, fields: Mapping[str, Any]) -> Tensor:
-        step = Step(**fields)
-        found = self.penalty(step)
-        return step.parameters.new_zeros(()) if found is None else found
+    return torch.stack([of_size(size) for size in sorted(set(sizes))]).sum()
 
 
-@dataclass(frozen=True)
-class _Epoch:
-    """What each client trains on in the steps of an epoch.
-
-    All clients take their last batch, which may be a smaller one, in the last step. In the steps
-    before, batches are of one size, and those take part who have so many.
+class _Batch(NamedTuple):
+    """What each client trains on in a step, filled up by copies of rows to the largest batch.
 
     Attributes:
-        inputs: of the batches, filled up by copies, (steps, m, largest batch, ...); of pictures
-            with the channels last.
-        labels: likewise, (steps, m, largest batch).
-        per_example: what was prepared for them, likewise.
-        weights: 1 / size of the batch; 0 for copies, likewise.
-        sizes: of each step, the sizes of the batches of those who take part.
-        scaling: of the inputs.
+        inputs: (m, largest batch, ...).
+        labels: (m, largest batch).
+        per_example: what was prepared for them, (m, largest batch, ...).
+        weights: 1 / size of the batch; 0 for copies, (m, largest batch).
+        present: which rows are no copies, (m, largest batch); None if none is one.
     """
 
     inputs: Tensor
     labels: Tensor
     per_example: TensorState
     weights: Tensor
-    sizes: Sequence[Sequence[int]]
-    scaling: Scaling | None
+    present: Tensor | None
 
-    @classmethod
-    def of(cls, parts: Sequence[tuple[Examples, TensorState]], batch_size: int) -> "_Epoch":
-        """An epoch of clients, of whom none has more steps than one before it.
 
-        Args:
-            parts: everybody's shuffled examples, and what was prepared for them.
-            batch_size: b.
-        """
-        own = [batch_sizes(len(examples), batch_size) for examples, _ in parts]
-        steps = len(own[0])
-        sizes = torch.tensor([[*b[:-1], *[0] * (steps - len(b)), b[-1]] for b in own]).T
-        rows, weights = _rows_and_weights(sizes)
+def _batches(parts: Sequence[tuple[Examples, TensorState]], batch_size: int) -> Iterator[_Batch]:
+    """Yield the batches of an epoch of clients, of whom none has more steps than one before it.
 
-        def batches(tensors: Iterable[Tensor]) -> Tensor:
-            found = torch.cat(list(tensors)).index_select(0, rows.flatten())
-            return found.view(*rows.shape, *found.shape[1:])
+    All clients take their last batch, which may be a smaller one, in the last step. In the steps
+    before, batches are of one size, and those take part who have so many.
+    """
+    own = [batch_sizes(len(examples), batch_size) for examples, _ in parts]
+    steps = len(own[0])
+    sizes = torch.tensor([[*b[:-1], *[0] * (steps - len(b)), b[-1]] for b in own]).T
+    rows, weights = _rows_and_weights(sizes)
 
-        first, prepared = parts[0]
-        return cls(
-            batches(_channels_last_in_shape(examples.inputs) for examples, _ in parts),
-            batches(examples.labels for examples, _ in parts),
-            {name: batches(tensors[name] for _, tensors in parts) for name in prepared},
-            weights,
-            [[size for size in row if size] for row in sizes.tolist()],
-            first.scaling,
+    def gather(tensors: Iterable[Tensor]) -> Tensor:
+        found = torch.cat(list(tensors)).index_select(0, rows.flatten())
+        return found.view(*rows.shape, *found.shape[1:])
+
+    first, prepared = parts[0]
+    inputs = gather(_channels_last_in_shape(examples.inputs) for examples, _ in parts)
+    labels = gather(examples.labels for examples, _ in parts)
+    per_example = {name: gather(tensors[name] for _, tensors in parts) for name in prepared}
+    for step, row in enumerate(sizes.tolist()):
+        taking_part = [size for size in row if size]
+        place = step, slice(len(taking_part)), slice(max(taking_part))
+        batch = inputs[place].permute(0, 1, 4, 2, 3) if inputs.dim() == 6 else inputs[place]
+        yield _Batch(
+            batch if first.scaling is None else first.scaling(batch),
+            labels[place],
+            {name: tensor[place] for name, tensor in per_example.items()},
+            weights[place],
+            weights[place] > 0 if len(set(taking_part)) > 1 else None,
         )
-
-    def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Inputs, labels and weights of all who take part in a step, (m, largest batch, ...)."""
-        own = self._place(step)
-        inputs = self.inputs[own]
-        if inputs.dim() == 5:
-            inputs = inputs.permute(0, 1, 4, 2, 3)
-        scaled = inputs if self.scaling is None else self.scaling(inputs)
-        return scaled, self.labels[own], self.weights[own]
-
-    def prepared(self, step: int) -> dict[str, Tensor]:
-        """What was prepared for the rows of a step, (m, largest batch, ...) each."""
-        return {name: rows[self._place(step)] for name, rows in self.per_example.items()}
-
-    def present(self, step: int) -> Tensor | None:
-        """Which rows of a step are no copies, (m, largest batch); None if none is one."""
-        uneven = len(set(self.sizes[step])) > 1
-        return self.weights[self._place(step)] > 0 if uneven else None
-
-    def _place(self, step: int) -> tuple[int, slice, slice]:
-        sizes = self.sizes[step]
-        return step, slice(len(sizes)), slice(max(sizes))
 
 
 def _rows_and_weights(sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """Which row goes where when batches of these sizes are filled up, and what it counts.
+    """Which row goes where when batches are filled up; and weights, 1 / batch size, 0 for copies.
 
-    Args:
-        sizes: of the batches of each client, whose rows lie one after the other, (steps, m).
-
-    Returns:
-        Numbers of rows, and 1 / size of the batch or 0 for copies, in double precision,
-        (steps, m, largest size) each.
+    The sizes are those of the batches of each client, whose rows lie one after the other,
+    (steps, m). Returns (steps, m, largest size) each; weights are in double precision.
     """
     ends = sizes.T.flatten().cumsum(0).view(sizes.T.shape).T
     places = torch.arange(int(sizes.max()))
@@ -236,44 +174,25 @@ def _rows_and_weights(sizes: Tensor) -> tuple[Tensor, Tensor]:
     return rows, (places < sizes[..., None]).double() / sizes.clamp_min(1)[..., None]
 
 
-def train_together(
-    clients: Sequence[Client],
-    models: StackedModel,
-    method: BaseMethod,
-    prepared: Sequence[BatchExtras],
-) -> list[LocalResult]:
-    """Train a copy of its received model on each client's data; trainings in the clients' order."""
-    order = sorted(range(len(clients)), key=lambda place: -len(clients[place].examples))
-    run = _Run([clients[p] for p in order], models, method, [prepared[p] for p in order])
-    found = dict(zip(order, run.train(), strict=True))
-    return [found[place] for place in range(len(clients))]
-
-
 class _Run:
     """The local training of several clients, those with the most steps first."""
 
     def __init__(
-        self,
-        clients: Sequence[Client],
-        models: StackedModel,
-        method: BaseMethod,
-        prepared: Sequence[BatchExtras],
+        self, clients: Sequence[Client], models: StackedModel, prepared: Sequence[BatchExtras]
     ) -> None:
-        first = clients[0]
-        self.clients, self.models, self.method = clients, models, method
-        self.gradient = representation_gradient(method)
-        self.penalty: _StackedPenalty | None = None
-        penalty = unless_default(method.penalty, BaseMethod.penalty)
-        if penalty is not None and self.gradient is None:
-            self.penalty = _StackedPenalty(penalty, takes_stacks(method))
-        self.task: Task = first.algorithm.task
-        self.optimizer = first.algorithm.local_optimizer
+        first, method = clients[0], clients[0].algorithm.method
+        self.clients, self.models, self.settings = clients, models, first.settings
+        self.task, self.optimizer = first.algorithm.task, first.algorithm.local_optimizer
         self.lr = self.optimizer.lr_in_round(first.settings.lr, first.number)
+        self.gradient = representation_gradient(method)
+        penalty = unless_default(method.penalty, BaseMethod.penalty)
+        self.penalty = None if self.gradient else penalty
+        self.takes_stacks = takes_stacks(method)
+        self.calibrate = unless_default(method.calibrate, BaseMethod.calibrate)
         for row, client in zip(models.memory, clients, strict=False):
             row.copy_(client.received.model.parameters)
             torch.randint(2**62, (), generator=client.generator)  # what seeds dropout, one by one
         self.start = models.memory[: len(clients)].clone()  # (m, P)
-        self.calibrate = unless_default(method.calibrate, BaseMethod.calibrate)
         self.epochs = [
             c.epochs(own, method.epoch_order) for c, own in zip(clients, prepared, strict=True)
         ]
@@ -285,62 +204,62 @@ class _Run:
 
     def train(self) -> list[LocalResult]:
         """Take all steps."""
-        settings = self.clients[0].settings
         lr = self.lr if self.optimizer.is_plain else None
         for parts in zip(*self.epochs, strict=True):
-            epoch = _Epoch.of(parts, settings.batch_size)
-            for step, sizes in enumerate(epoch.sizes):
-                self.models.use(len(sizes), lr)
-                self._step(epoch, step)
+            for batch in _batches(parts, self.settings.batch_size):
+                self.models.use(len(batch.labels), lr)
+                self._step(batch)
         return [self._training(*each) for each in enumerate(self.clients)]
 
-    def _step(self, epoch: _Epoch, step: int) -> None:
+    def _step(self, batch: _Batch) -> None:
         """One step of all clients that take part in it."""
-        inputs, labels, weights = epoch.batch(step)
-        logits, representation = self.models.forward(inputs)
+        logits, representation = self.models.forward(batch.inputs)
         leaves = [logits.requires_grad_()]
         told = logits
         if self.calibrate is not None or self.penalty is not None:
             vector = self.models.memory[: len(logits)].detach().requires_grad_()
             leaves += [representation.detach().requires_grad_(), vector]
         if self.calibrate is not None:
-            told = self.calibrate(self._described(epoch, step, labels, *leaves))
-        losses = self.task.loss(told.flatten(0, 1), labels.flatten(), "none")  # (m n,)
-        weights = weights.to(losses.dtype)
+            told = self.calibrate(self._described(batch, *leaves))
+        losses = self.task.loss(told.flatten(0, 1), batch.labels.flatten(), "none")  # (m n,)
+        weights = batch.weights.to(losses.dtype)
         outputs, counts = [losses], [weights.flatten()]  # what is added up, and how often
-        if self.penalty is not None:
-            found = self.penalty(self._described(epoch, step, labels, *leaves))
-            if found is not None and found.requires_grad:
-                outputs, counts = [*outputs, found], [*counts, torch.ones_like(found)]
+        found = self._penalty(batch, leaves)
+        if found is not None and found.requires_grad:
+            outputs, counts = [*outputs, found], [*counts, torch.ones_like(found)]
         gradients: list[Any] = [*torch.autograd.grad(outputs, leaves, counts, allow_unused=True)]
         if self.gradient is not None:
-            described = self._described(epoch, step, labels, logits, representation, self.start)
+            described = self._described(batch, logits, representation, self.start)
             gradients[1:2] = [_sum(self.gradient(described), *gradients[1:2])]
         with torch.no_grad():
             self.losses[: len(logits)] += (losses.view(len(logits), -1) * weights).sum(dim=1)
             self._move(*gradients)
 
+    def _penalty(self, batch: _Batch, leaves: Sequence[Tensor]) -> Tensor | None:
+        """The sum of the clients' penalties, if there are any."""
+        if self.penalty is None:
+            return None
+        step = self._described(batch, *leaves)
+        if not self.takes_stacks:
+            return _sum_penalties(self.penalty, step)
+        found = self.penalty(step)
+        return None if found is None else found.sum()
+
     def _described(
-        self,
-        epoch: _Epoch,
-        step: int,
-        labels: Tensor,
-        logits: Tensor,
-        representation: Tensor,
-        vector: Tensor,
+        self, batch: _Batch, logits: Tensor, representation: Tensor, vector: Tensor
     ) -> Step:
         """The step as a method sees it, with a dimension of clients before every other."""
         active = len(logits)
         return Step(
             logits=logits,
             representation=representation,
-            labels=labels,
+            labels=batch.labels,
             parameters=vector[:active],
             received=self.start[:active],
             tensors={name: tensor[:active] for name, tensor in self.tensors.items()},
-            per_example=epoch.prepared(step),
+            per_example=batch.per_example,
             memory={name: tensor[:active] for name, tensor in self.memory.items()},
-            present=epoch.present(step),
+            present=batch.present,
             class_counts=self.class_counts[:active],
         )
 
@@ -364,14 +283,17 @@ class _Run:
             take_step(self.optimizer, row, slope, self.lr, memory)
 
     def _training(self, place: int, client: Client) -> LocalResult:
-        settings, parameters = client.settings, self.models.memory[place].clone()
+        parameters, settings = self.models.memory[place].clone(), self.settings
         steps = settings.epochs * len(batch_sizes(len(client.examples), settings.batch_size))
-        model = replace(client.received.model, parameters=parameters)
-        loss, reach = (
+        return LocalResult(
+            replace(client.received.model, parameters=parameters),
+            parameters,
+            self.start[place],
+            steps,
+            self.lr,
             float(self.losses[place]) / steps,
             effective_steps(self.optimizer, steps, self.lr),
         )
-        return LocalResult(model, parameters, self.start[place], steps, self.lr, loss, reach)
 
 
 def _sum(*gradients: Tensor | None) -> Tensor | None:

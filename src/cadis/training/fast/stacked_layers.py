@@ -52,13 +52,8 @@ class Layer(Protocol):
     def forward(self, value: Tensor) -> Tensor:
         """What becomes of a value; what the way back needs is remembered."""
 
-    def backward(self, slope: Tensor, further: bool) -> Tensor:
-        """The gradient by what was given, from that by what came out; parameters take theirs.
-
-        Args:
-            slope: the gradient by the outputs.
-            further: whether the gradient by the inputs is needed.
-        """
+    def backward(self, slope: Tensor) -> Tensor:
+        """The gradient by what was given, from that by what came out; parameters take theirs."""
 
 
 @dataclass
@@ -67,6 +62,7 @@ class Linear:
 
     weight: Parameter  # (m, out, in)
     bias: Parameter | None  # (m, out)
+    is_first: bool = False  # where the gradient by the inputs is not needed
     inputs: Tensor = field(default_factory=lambda: torch.empty(0), init=False)
 
     def forward(self, value: Tensor) -> Tensor:
@@ -79,10 +75,10 @@ class Linear:
             output = torch.baddbmm(self.bias.value[:, None], self.inputs, weight)
         return output.view(*value.shape[:-1], -1)
 
-    def backward(self, slope: Tensor, further: bool) -> Tensor:
+    def backward(self, slope: Tensor) -> Tensor:
         """By the inputs first, since the weight changes then."""
         shape, slope = slope.shape, slope.flatten(1, -2)
-        found = torch.bmm(slope, self.weight.value) if further else slope
+        found = slope if self.is_first else torch.bmm(slope, self.weight.value)
         self.weight.take_product(slope.mT, self.inputs)
         if self.bias is not None:
             self.bias.take(slope.sum(dim=1))
@@ -96,6 +92,7 @@ class Convolution:
     layer: nn.Conv2d
     weight: Parameter  # (m, out, height, width, in)
     bias: Parameter | None  # (m, out)
+    is_first: bool = False
     saved: tuple[Tensor, ...] = field(default=(), init=False)
 
     def forward(self, value: Tensor) -> Tensor:
@@ -105,7 +102,7 @@ class Convolution:
         bias = None if self.bias is None else self.bias.value.flatten()
         return torch.conv2d(value, weight, bias, *self._how(), groups=self._groups())
 
-    def backward(self, slope: Tensor, further: bool) -> Tensor:
+    def backward(self, slope: Tensor) -> Tensor:
         """As torch's own."""
         value, weight = self.saved
         has_bias = self.bias is not None
@@ -118,13 +115,13 @@ class Convolution:
             False,
             [0, 0],
             self._groups(),
-            [further, True, has_bias],
+            [not self.is_first, True, has_bias],
         )
         models = len(self.weight.value)
         self.weight.take(by_weight.permute(0, 2, 3, 1).unflatten(0, (models, -1)))
         if self.bias is not None:
             self.bias.take(by_bias.view(models, -1))
-        return by_value if further else slope
+        return slope if self.is_first else by_value
 
     def _how(self) -> tuple[Any, Any, Any]:
         return self.layer.stride, self.layer.padding, self.layer.dilation
@@ -144,7 +141,7 @@ class Relu:
         self.output = value.relu()
         return self.output
 
-    def backward(self, slope: Tensor, further: bool) -> Tensor:  # noqa: ARG002
+    def backward(self, slope: Tensor) -> Tensor:
         """Where it was positive."""
         found: Tensor = _aten.threshold_backward(slope, self.output, 0)
         return found
@@ -164,7 +161,7 @@ class MaxPool:
         self.saved = value, places
         return output
 
-    def backward(self, slope: Tensor, further: bool) -> Tensor:  # noqa: ARG002
+    def backward(self, slope: Tensor) -> Tensor:
         """To where it was."""
         value, places = self.saved
         found: Tensor = _aten.max_pool2d_with_indices_backward(slope, value, *self._how(), places)
@@ -177,38 +174,24 @@ class MaxPool:
 
 
 @dataclass
-class Fold:
-    """Pictures from stacked to folded."""
-
-    models: int = field(default=0, init=False)
-
-    def forward(self, value: Tensor) -> Tensor:
-        """(m, n, c, h, w) to (n, m c, h, w)."""
-        self.models = len(value)
-        return _folded(value)
-
-    def backward(self, slope: Tensor, further: bool) -> Tensor:  # noqa: ARG002
-        """The inverse."""
-        return _unfolded(slope, self.models)
-
-
-@dataclass
-class Unfold:
-    """Pictures from folded to stacked.
+class Refold:
+    """Pictures from stacked to folded, or from folded to stacked.
 
     Attributes:
+        folds: which of the two.
         models: how many there are.
     """
 
+    folds: bool
     models: int = 0
 
     def forward(self, value: Tensor) -> Tensor:
-        """(n, m c, h, w) to (m, n, c, h, w)."""
-        return _unfolded(value, self.models)
+        """(m, n, c, h, w) to (n, m c, h, w), or the inverse."""
+        return _folded(value) if self.folds else _unfolded(value, self.models)
 
-    def backward(self, slope: Tensor, further: bool) -> Tensor:  # noqa: ARG002
+    def backward(self, slope: Tensor) -> Tensor:
         """The inverse."""
-        return _folded(slope)
+        return _unfolded(slope, self.models) if self.folds else _folded(slope)
 
 
 @dataclass
@@ -222,7 +205,7 @@ class Flatten:
         self.shape = value.shape
         return value.flatten(2)
 
-    def backward(self, slope: Tensor, further: bool) -> Tensor:  # noqa: ARG002
+    def backward(self, slope: Tensor) -> Tensor:
         """The inverse."""
         return slope.view(self.shape)
 
@@ -242,7 +225,7 @@ class Rows:
         self.saved = rows, output
         return _apart(output.detach(), len(value))
 
-    def backward(self, slope: Tensor, further: bool) -> Tensor:  # noqa: ARG002
+    def backward(self, slope: Tensor) -> Tensor:
         """By what torch has recorded."""
         rows, output = self.saved
         (found,) = torch.autograd.grad(output, rows, slope.flatten(0, 1))

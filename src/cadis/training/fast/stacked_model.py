@@ -17,14 +17,13 @@ from cadis.models import FlatModel
 from cadis.training.fast.stacked_layers import (
     Convolution,
     Flatten,
-    Fold,
     Layer,
     Linear,
     MaxPool,
     Parameter,
+    Refold,
     Relu,
     Rows,
-    Unfold,
 )
 
 _MOST_PARAMETERS = 250_000
@@ -42,32 +41,24 @@ class StackedModel:
     """
 
     def __init__(self, module: nn.Module, head: str, size: int) -> None:
-        """Room for so many models.
-
-        Args:
-            module: their architecture, for which :func:`stacks` holds; it is taken over.
-            head: name of its classifier layer.
-            size: how many.
-        """
+        """Take over a module for which :func:`stacks` holds, and make room for so many models."""
         self._layout = FlatModel(module.train(), head).layout
         self.in_use = 0
         self._lr: float | None = None
-        total = sum(self._layout.shapes[name].numel() for name in self._layout.parameters)
-        dtype = next(module.parameters()).dtype
-        self.memory = torch.zeros(size, total, dtype=dtype)
+        total = self._layout.size(self._layout.parameters)
+        self.memory = torch.zeros(size, total, dtype=next(module.parameters()).dtype)
         self._gradient = torch.empty(0)
         self._parameters = {n: Parameter(torch.empty(0)) for n in self._layout.parameters}
         self._layers, self._head = _Builder(module, self._parameters).layers(head)
-        kinds = [isinstance(layer, Linear | Convolution) for layer in self._layers]
-        self._first = kinds.index(True)
+        self._first, first = next(
+            (place, layer)
+            for place, layer in enumerate(self._layers)
+            if isinstance(layer, Linear | Convolution)
+        )
+        first.is_first = True
 
     def use(self, number: int, lr: float | None) -> None:
-        """Use the first so many models.
-
-        Args:
-            number: how many.
-            lr: the learning rate of plain steps; None gathers gradients instead.
-        """
+        """Use the first so many models; without a learning rate, gradients are gathered instead."""
         if (number, lr) == (self.in_use, self._lr):
             return
         self.in_use, self._lr, start = number, lr, 0
@@ -82,7 +73,7 @@ class StackedModel:
                 parameter.gradient = self._gradient[:, place].view(number, *shape)
             start += prod(shape)
         for layer in self._layers:
-            if isinstance(layer, Unfold):
+            if isinstance(layer, Refold):
                 layer.models = number
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -97,13 +88,11 @@ class StackedModel:
     def backward(self, by_logits: Tensor, by_representation: Tensor | None) -> Tensor | None:
         """Let all parameters take their gradients; or return them, (m, P), if they do not.
 
-        Args:
-            by_logits: the gradient of the loss by the logits.
-            by_representation: what comes to that by the representation besides, if anything.
+        To the gradient by the representation comes that of a penalty on it, if there is any.
         """
         slope = by_logits
         for place in range(len(self._layers) - 1, self._first - 1, -1):
-            slope = self._layers[place].backward(slope, further=place > self._first)
+            slope = self._layers[place].backward(slope)
             if place == self._head > self._first and by_representation is not None:
                 slope = slope + by_representation
         return self._gradient.clone() if self._lr is None else None
@@ -125,9 +114,9 @@ def stacks(model: FlatModel) -> bool:
     layers = list(model.module.modules())
     if any(isinstance(layer, _DropoutNd) and layer.p for layer in layers):
         return False
-    if any(_is_hooked(layer) for layer in layers):
+    if any(_has_other_hooks(layer) for layer in layers):
         return False
-    return all(_is_known(layer) for layer in layers if _has_parameters(layer))
+    return all(_is_known(layer) for layer in layers if list(layer.parameters(recurse=False)))
 
 
 class _Builder:
@@ -149,23 +138,20 @@ class _Builder:
         rest: list[fx.Node] = []  # nodes since the last layer that is known
         value = next(node for node in graph.nodes if node.op == "placeholder")
         for node in graph.nodes:
-            if node.op in ("placeholder", "output"):
+            if node.op == "placeholder":
                 continue
-            known = self._known(node)
-            if known is None:
+            known = None if node.op == "output" else self._known(node)
+            if known is None and node.op != "output":
                 rest.append(node)
                 continue
             if node.target in places or node.args[0] is not (rest[-1] if rest else value):
                 raise ValueError("The model is no chain of layers.")
             self._add_rest(rest, value)
             rest, value = [], node
-            self._add(known)
+            if known is not None:
+                self._add(known)
             if isinstance(known, Linear | Convolution):
                 places[str(node.target)] = len(self.found) - 1
-        (output,) = (node for node in graph.nodes if node.op == "output")
-        if output.args[0] is not (rest[-1] if rest else value):
-            raise ValueError("The model is no chain of layers.")
-        self._add_rest(rest, value)
         self._bring(folded=False)
         return self.found, places[head]
 
@@ -176,20 +162,16 @@ class _Builder:
             return Relu() if plain else None
         layer = self.module.get_submodule(str(node.target))
         if isinstance(layer, nn.Linear | nn.Conv2d):
-            return self._trained(str(node.target), layer)
+            weight = self.parameters[f"{node.target}.weight"]
+            bias = None if layer.bias is None else self.parameters[f"{node.target}.bias"]
+            if isinstance(layer, nn.Linear):
+                return Linear(weight, bias)
+            return Convolution(layer, weight, bias)
         if type(layer) is nn.MaxPool2d and not layer.return_indices:
             return MaxPool(layer)
         if type(layer) is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1):
             return Flatten()
         return Relu() if type(layer) is nn.ReLU else None
-
-    def _trained(self, name: str, layer: nn.Linear | nn.Conv2d) -> Layer:
-        """The stacked layer of one with parameters."""
-        weight = self.parameters[f"{name}.weight"]
-        bias = None if layer.bias is None else self.parameters[f"{name}.bias"]
-        if isinstance(layer, nn.Conv2d):
-            return Convolution(layer, weight, bias)
-        return Linear(weight, bias)
 
     def _add(self, layer: Layer) -> None:
         if not isinstance(layer, Relu):  # which is the same of either form
@@ -199,7 +181,7 @@ class _Builder:
     def _bring(self, folded: bool) -> None:
         """Bring the value into the form that the next layer wants."""
         if folded != self.folded:
-            self.found.append(Fold() if folded else Unfold())
+            self.found.append(Refold(folded))
             self.folded = folded
 
     def _add_rest(self, nodes: Sequence[fx.Node], value: fx.Node) -> None:
@@ -214,15 +196,11 @@ class _Builder:
         self._add(Rows(fx.GraphModule(self.module, graph)))
 
 
-def _is_hooked(layer: nn.Module) -> bool:
-    """Whether somebody but us looks on, or lays hands on, what the layer does."""
+def _has_other_hooks(layer: nn.Module) -> bool:
+    """Return whether the layer has hooks other than ours."""
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     hooks = (hook for kind in kinds for hook in getattr(layer, kind).values())
     return any(not isinstance(getattr(hook, "__self__", None), FlatModel) for hook in hooks)
-
-
-def _has_parameters(layer: nn.Module) -> bool:
-    return any(True for _ in layer.parameters(recurse=False))
 
 
 def _is_known(layer: nn.Module) -> bool:

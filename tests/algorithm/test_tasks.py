@@ -1,4 +1,4 @@
-"""The binary task, by hand and against scikit-learn."""
+"""The tasks and their measures, by hand and against scikit-learn."""
 
 from math import exp, isnan, log
 
@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score, f1_score, log_loss, roc_auc_score
 from torch import Tensor
 
-from cadis.algorithm.tasks import Binary
+from cadis.algorithm.tasks import Binary, Classification
 from cadis.errors import CadisError
+from cadis.training import Evaluation
 
 NAN = float("nan")
 
@@ -19,6 +20,7 @@ cases = st.lists(
     min_size=1,
     max_size=30,
 )
+classes = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30)
 
 
 def column(*numbers: float) -> Tensor:
@@ -57,6 +59,7 @@ def test_measures_by_hand() -> None:
     """Positives score 3, 1, -1; negatives 1, -2."""
     outputs, labels = column(3.0, 1.0, -1.0, 1.0, -2.0), torch.tensor([1, 1, 1, 0, 0])
     found = Binary().measures(outputs, labels)
+    assert found == Binary(positive_weight=5.0).measures(outputs, labels)  # not weighted
     above = (1 + 1) + (0.5 + 1) + (0 + 1)  # of each positive over each negative
     assert found["auc"] == pytest.approx(above / (3 * 2))
     precision, recall = 2 / 3, 2 / 3
@@ -90,12 +93,6 @@ def test_measures_are_those_of_scikit_learn(pairs: list[tuple[float, int]]) -> N
         assert found["log_loss"] == pytest.approx(log_loss(labels, chances, labels=[0, 1]))
 
 
-def test_the_log_loss_is_not_weighted() -> None:
-    outputs, labels = column(3.0, 1.0), torch.tensor([1, 0])
-    weighted = Binary(positive_weight=5.0).measures(outputs, labels)
-    assert weighted == Binary().measures(outputs, labels)
-
-
 def test_outputs_that_are_no_numbers_are_wrong() -> None:
     found = Binary().measures(column(NAN, 2.0, NAN, -2.0), torch.tensor([1, 1, 0, 0]))
     assert found["auc"] == 1 / 4  # only the pair of numbers is in order
@@ -111,19 +108,11 @@ def test_half_precision_and_infinite_outputs() -> None:
     assert Binary().loss(outputs[:2], torch.tensor([1, 0]), "sum").dtype == torch.float16
 
 
-def test_outputs_and_classes() -> None:
-    assert Binary().num_outputs(2) == 1
-    assert Binary().num_classes(1) == 2
-
-
-@pytest.mark.parametrize("classes", [1, 3, 10])
-def test_other_numbers_of_classes_are_refused(classes: int) -> None:
-    with pytest.raises(CadisError, match=f"tells two classes apart, not {classes}; choose"):
-        Binary().num_outputs(classes)
-
-
-@pytest.mark.parametrize("outputs", [0, 2, 10])
-def test_other_numbers_of_outputs_are_refused(outputs: int) -> None:
+@pytest.mark.parametrize("outputs", [0, 3, 10])
+def test_two_classes_and_one_output_or_one_sentence(outputs: int) -> None:
+    assert (Binary().num_outputs(2), Binary().num_classes(1)) == (1, 2)
+    with pytest.raises(CadisError, match=f"tells two classes apart, not {outputs}; choose"):
+        Binary().num_outputs(outputs)
     sentence = f"needs a model with one output, not {outputs}; change"
     with pytest.raises(CadisError, match=sentence):
         Binary().num_classes(outputs)
@@ -158,8 +147,51 @@ def test_a_logistic_regression_learns_it() -> None:
 def test_auc_of_a_large_test_set_is_that_of_scikit_learn() -> None:
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(0, 2, (50_000,), generator=generator)
-    scores = (torch.randn(50_000, generator=generator, dtype=torch.float64) + labels).round(
-        decimals=2
-    )
+    noise = torch.randn(50_000, generator=generator, dtype=torch.float64)
+    scores = (noise + labels).round(decimals=2)
     found = Binary().measures(scores[:, None], labels)["auc"]
     assert found == pytest.approx(roc_auc_score(labels, scores), rel=0, abs=1e-12)
+
+
+def test_balanced_accuracy_and_f1_by_hand() -> None:
+    """Of class 0, 8 of 10 are found; of class 1, 1 of 2; nobody has the others."""
+    confusion = torch.zeros(4, 4, dtype=torch.long)
+    confusion[0, 0], confusion[0, 1], confusion[1, 1], confusion[1, 0] = 8, 2, 1, 1
+    found = Evaluation(confusion, 0.0).measures(Classification())
+    assert found["balanced_accuracy"] == pytest.approx((8 / 10 + 1 / 2) / 2)
+    assert found["f1"] == pytest.approx((16 / (16 + 2 + 1) + 2 / (2 + 1 + 2)) / 2)
+    assert list(found) == ["balanced_accuracy", "f1"]
+
+
+@given(classes)
+@pytest.mark.filterwarnings("ignore:y_pred contains classes")
+@pytest.mark.filterwarnings("ignore:A single label")
+def test_those_of_the_confusion_matrix_are_those_of_scikit_learn(
+    told: list[tuple[int, int]],
+) -> None:
+    truth, predicted = map(list, zip(*told, strict=True))
+    confusion = torch.zeros(4, 4, dtype=torch.long)
+    for pair in told:
+        confusion[pair] += 1
+    found = Evaluation(confusion, 0.0).measures(Classification())
+    assert found["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(truth, predicted))
+    assert found["f1"] == pytest.approx(f1_score(truth, predicted, average="macro"))
+
+
+def test_auc_is_the_mean_of_each_class_against_the_rest() -> None:
+    outputs = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(60) % 3
+    found = Classification(metric="auc").measures(outputs, labels)["auc"]
+    chances = outputs.double().softmax(1).numpy()
+    assert found == pytest.approx(roc_auc_score(labels, chances, multi_class="ovr"))
+    outputs = torch.tensor([[2.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
+    asked = Classification(metric="auc")
+    assert asked.measures(outputs, torch.tensor([0, 1]))["auc"] == 1  # nobody has class 2
+    assert asked.measures(outputs * NAN, torch.tensor([0, 1]))["auc"] == 0
+    assert isnan(asked.measures(outputs, torch.tensor([0, 0]))["auc"])
+
+
+def test_only_auc_needs_outputs() -> None:
+    metrics = ("accuracy", "balanced_accuracy", "f1", "auc")
+    assert [Classification(metric=m).needs_outputs for m in metrics] == [False, False, False, True]  # type: ignore[arg-type]
+    assert Classification().headline == "accuracy"

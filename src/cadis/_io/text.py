@@ -1,5 +1,6 @@
-"""What a value looks like that holds a lot: shapes and counts on one line, instead of megabytes."""
+"""Values as people read them: names in natural order, and large values on one line."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -9,6 +10,12 @@ from torch import Tensor
 
 _LONGEST = 60
 """Letters of what is shown as it is."""
+
+
+def natural(name: object) -> tuple[list[tuple[int, str]], str]:
+    """Sorts 2 before 10; names that differ only in how a number is written, always alike."""
+    parts = re.split(r"(\d+)", str(name))
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts], str(name)
 
 
 def short_repr(value: Any) -> str:

@@ -1,10 +1,40 @@
-"""Stochastic gradient descent, with momentum, weight decay and a decaying learning rate."""
+"""Local optimisers: how a client steps along its gradients."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Protocol
 
 from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
+
+
+class LocalOptimizer(Protocol):
+    """How a client steps.
+
+    Attributes:
+        name: as users type it.
+    """
+
+    name: ClassVar[str]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a step is just ``w - lr * gradient``; it is then taken without :meth:`step`."""
+
+    def lr_in_round(self, lr: float, number: int) -> float:
+        """Return the learning rate of a round, from that of the first."""
+
+    def step(
+        self, parameters: Tensor, gradient: Tensor, lr: float, memory: dict[str, Tensor]
+    ) -> None:
+        """Change the parameters in place.
+
+        Args:
+            parameters: all trained parameters of the model, (P,).
+            gradient: of the loss with its penalty, (P,); it may be overwritten.
+            lr: the learning rate.
+            memory: what is remembered from step to step; empty when local training begins, and
+                changed in place.
+        """
 
 
 @dataclass(frozen=True)
@@ -46,3 +76,6 @@ class SGD:
             else:
                 memory["velocity"] = gradient.clone()
         parameters.sub_(gradient, alpha=lr)
+
+
+LOCAL_OPTIMIZERS: dict[str, type[LocalOptimizer]] = {SGD.name: SGD}
