@@ -14,6 +14,7 @@ from cadis.errors import CadisError
 from cadis.models import FlatModel, small_cnn
 from cadis.rng import generator_for
 from cadis.training import LocalSettings
+from method_support import pair_of
 from support import train_locally
 from theory import (
     balanced_loss,
@@ -60,8 +61,7 @@ def test_bound_by_hand_and_for_big_numbers() -> None:
 
 def test_taking_part_is_not_enough_to_be_estimated() -> None:
     """Where the theorem says more than its proof: everybody took part, yet pairs are unknown."""
-    pair = torch.tensor([[1.0, 0.9], [0.9, 1.0]])
-    matrix = SimilarityMatrix().observe([1, 2], pair).observe([3, 4], pair)
+    matrix = SimilarityMatrix().observe([1, 2], pair_of(0.9)).observe([3, 4], pair_of(0.9))
     assert not matrix.estimate_missing(1.0, "mean").known.all()
 
 

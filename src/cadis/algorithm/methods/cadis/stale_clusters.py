@@ -7,25 +7,19 @@ import torch
 from torch import Tensor
 
 from cadis.algorithm.aggregation import example_weights
-from cadis.types import ClientUpdate, ModelState, TensorState
+from cadis.algorithm.method import Aggregation, ServerState
+from cadis.types import ClientUpdate, TensorState
 
-_LEAST = 0.01
-"""A voice below it is not worth its memory."""
+_LEAST = 0.01  # a voice below it is not worth its memory
 
 
 @dataclass(frozen=True)
 class AbsentClusters:
-    """The last update of each cluster, and how long ago it was.
+    """The last update of each cluster, and how long ago it was."""
 
-    Attributes:
-        centres: by which a cluster is known again, (m, classes).
-        updates: the mean update of its participants, (m, P).
-        ages: in how many rounds it was absent since, (m,).
-    """
-
-    centres: Tensor
-    updates: Tensor
-    ages: Tensor
+    centres: Tensor  # by which a cluster is known again, (m, classes)
+    updates: Tensor  # the mean update of its participants, (m, P)
+    ages: Tensor  # in how many rounds it was absent since, (m,)
 
     @classmethod
     def from_tensors(cls, memory: TensorState) -> "AbsentClusters | None":
@@ -40,45 +34,30 @@ class AbsentClusters:
 
 
 def with_absent(
-    model: ModelState,
-    sent: Tensor,
-    updates: Sequence[ClientUpdate],
-    labels: Tensor,
-    centres: Tensor,
-    memory: TensorState,
-    kept: float,
-) -> tuple[ModelState, dict[str, Tensor]]:
-    """A round's mean model with the voices of clusters that nobody came of.
+    made: Aggregation, updates: Sequence[ClientUpdate], state: ServerState, kept: float
+) -> Aggregation:
+    """Add the voices of clusters that nobody came of to a round's mean model.
 
     Each of the m clusters that are present has a voice of 1; one that was absent for a rounds has
     ``kept`` to the power of a: w <- w_t + (m * mean update + sum of kept^a * its last update) / sum
     of all voices.
-
-    Args:
-        model: the mean of the participants' models.
-        sent: the parameters w_t that the round began with, (P,).
-        updates: of the participants.
-        labels: their clusters, (k,).
-        centres: of all clusters, of length 1, (m, classes).
-        memory: what was remembered.
-        kept: which part of an absent cluster's voice is kept from round to round.
     """
+    ((name, model),) = made.models.items()
+    sent = state.models[name].parameters
+    labels, centres = made.report["clusters"], made.memory["centres"]
     present = labels.unique()
-    before = AbsentClusters.from_tensors(memory)
-    now = AbsentClusters(
-        centres[present],
-        torch.stack([_mean_update(updates, labels == label, sent) for label in present]),
-        torch.zeros(len(present)),
-    )
-    if before is None:
-        return model, now.to_tensors()
-    gone = _still_absent(before, present, centres, kept)
-    voices = kept**gone.ages
-    total = len(present) + voices.sum()
-    moved = (len(present) * (model.parameters - sent) + voices @ gone.updates) / total
-    both = zip(vars(now).values(), vars(gone).values(), strict=True)
-    after = AbsentClusters(*(torch.cat(pair) for pair in both))
-    return replace(model, parameters=sent + moved.to(sent.dtype)), after.to_tensors()
+    means = [_mean_update(updates, labels == label, sent) for label in present]
+    heard = AbsentClusters(centres[present], torch.stack(means), torch.zeros(len(present)))
+    before = AbsentClusters.from_tensors(state.memory)
+    if before is not None:
+        gone = _still_absent(before, present, centres, kept)
+        voices = kept**gone.ages
+        total = len(present) + voices.sum()
+        moved = (len(present) * (model.parameters - sent) + voices @ gone.updates) / total
+        model = replace(model, parameters=sent + moved.to(sent.dtype))
+        both = zip(vars(heard).values(), vars(gone).values(), strict=True)
+        heard = AbsentClusters(*(torch.cat(pair) for pair in both))
+    return replace(made, models={name: model}, memory={**made.memory, **heard.to_tensors()})
 
 
 def _still_absent(
