@@ -25,7 +25,8 @@ from support import flat_model, planted, same, small_model, small_settings
 
 def server_round(number: int = 1, head: tuple[slice, ...] = (), **known: Any) -> ServerRound:
     """A round of nine clients, unless told."""
-    return ServerRound(number, head, **{"num_clients": 9, "generator": generator_for(0), **known})
+    options: dict[str, Any] = {"num_clients": 9, "generator": generator_for(0), **known}
+    return ServerRound(number, head, **options)
 
 
 def state_after(state: ServerState, made: Aggregation) -> ServerState:

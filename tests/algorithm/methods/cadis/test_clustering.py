@@ -189,7 +189,7 @@ CLUSTERED = {
 @pytest.mark.parametrize("case", CLUSTERED)
 def test_clusters_are_found(case: str, seed: int) -> None:
     owned, noise = CLUSTERED[case], 0.2 if "loners" in case else 0.3
-    mean, count = profiles_for(owned, max(4, 1 + max(map(max, owned))), noise, seed)
+    mean, count = profiles_for(owned, max(4, 1 + max(max(own) for own in owned)), noise, seed)
     found = found_clusters(mean, count)
     kinds = [sorted({tuple(own) for own in owned}).index(tuple(own)) for own in owned]
     assert agreement(kinds, found.of(mean).tolist()) > 0.98, found.cut

@@ -159,16 +159,9 @@ def head_update_after_training(classes: list[int], seed: int) -> Tensor:
     model = FlatModel(small_cnn(1, 8, 8, 10))
     train = digits().train
     chosen = torch.isin(train.labels, torch.tensor(classes)).nonzero()[:48, 0]
-    before = model.state()
-    train_locally(
-        model,
-        FedAvg(),
-        Examples(train.inputs[chosen], train.labels[chosen]),
-        before,
-        {},
-        LocalSettings(epochs=3, batch_size=8, lr=0.05),
-        generator_for(seed),
-    )
+    before, own = model.state(), Examples(train.inputs[chosen], train.labels[chosen])
+    settings = LocalSettings(epochs=3, batch_size=8, lr=0.05)
+    train_locally(model, FedAvg(), own, before, {}, settings, generator_for(seed))
     weight, bias = model.layout.head_slices
     update = model.state().parameters - before.parameters
     return torch.cat([update[weight].view(10, 64), update[bias].view(10, 1)], dim=1)

@@ -1,7 +1,4 @@
-"""From similarities to clusters, by a threshold (Eq. 13) or without one, and to weights (Eq. 1).
-
-Without a threshold, the cut is read off the similarities of class profiles.
-"""
+"""From similarities to clusters, by a threshold (Eq. 13) or without one, and to weights (Eq. 1)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -53,13 +53,7 @@ def class_profiles(weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 @dataclass(frozen=True)
 class Table:
-    """Clients' mean profiles, sorted by key.
-
-    Attributes:
-        keys: ascending, (n,).
-        mean: means of profiles of length 1, in half precision, (n, classes).
-        count: in how many rounds each client took part, (n,).
-    """
+    """Clients' mean profiles, in half precision, (n, classes), and counts of rounds, by key."""
 
     keys: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     mean: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float16))

@@ -93,15 +93,15 @@ class CFL(FindsClusters):
         self,
         tree: ClusterTree,
         node: int,
-        updates: Sequence[ClientUpdate],
+        own: Sequence[ClientUpdate],
         sent: Tensor,
         longest: Tensor,
     ) -> tuple[ClusterTree, Tensor]:
         """The tree after a leaf's clients have trained its model, and the longest mean update."""
-        clients = [update.client_id for update in updates]
-        products = inner_products(updates, sent)
+        clients = [update.client_id for update in own]
+        products = inner_products(own, sent)
         lengths = products.diagonal().sqrt()
-        weights = example_weights([update.num_examples for update in updates])
+        weights = example_weights([update.num_examples for update in own])
         mean = (weights @ products @ weights).clamp(min=0).sqrt()
         longest = torch.maximum(longest, mean)
         tree = tree.moved(clients, torch.full((len(clients),), node))
@@ -110,7 +110,7 @@ class CFL(FindsClusters):
         tree = replace(tree, pairs={**tree.pairs, node: pairs})
         disagree = mean < self.eps1 * longest and lengths.max() > self.eps2 * longest
         if disagree and len(clients) > 1:
-            tree = _split(tree, node, updates, sent, lengths)
+            tree = _split(tree, node, own, sent, lengths)
         return tree, longest
 
 

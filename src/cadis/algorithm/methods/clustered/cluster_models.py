@@ -23,12 +23,7 @@ def cluster_model(number: int) -> str:
 
 @dataclass(frozen=True)
 class PerClientTable:
-    """The latest value of each client, sorted by key. It is a value: nothing is changed in place.
-
-    Attributes:
-        keys: ascending, (n,).
-        values: one a client, (n, ...).
-    """
+    """The latest value of each client, (n, ...), sorted by key; nothing is changed in place."""
 
     keys: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     values: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
