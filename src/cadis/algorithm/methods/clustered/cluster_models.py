@@ -66,7 +66,7 @@ class FindsClusters(BaseMethod):
 
     @property
     def finds_clusters(self) -> bool:
-        """The clients that use the same model."""
+        """Whether clusters are known: the clients that use the same model."""
         return True
 
     def model_name_for(self, client: ClientId, state: ServerState) -> str:
