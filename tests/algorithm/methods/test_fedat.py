@@ -11,8 +11,8 @@ from cadis.algorithm import Aggregation, Algorithm, ServerRound, ServerState
 from cadis.algorithm.methods import FedAT, FedAvg
 from cadis.algorithm.samplers import Uniform
 from cadis.algorithm.server_optimizers import Momentum
-from cadis.rng import generator_for
 from cadis.types import ClientId, ClientUpdate
+from method_support import penalty_of, server_round
 from support import (
     flat_model,
     model_after,
@@ -32,16 +32,14 @@ def round_of(seconds: dict[ClientId, float], number: int = 1) -> ServerRound:
     def seconds_of(clients: Sequence[ClientId]) -> Tensor:
         return torch.tensor([seconds[client] for client in clients], dtype=torch.float64)
 
-    return ServerRound(
-        number, (), len(seconds), generator_for(0), clients=list(seconds), seconds_of=seconds_of
+    return server_round(
+        number, num_clients=len(seconds), clients=list(seconds), seconds_of=seconds_of
     )
 
 
 def sent(method: FedAT, state: ServerState, client: ClientId) -> list[float]:
-    numbers: list[float] = method.broadcast(
-        round_of(SECONDS), state, client
-    ).model.parameters.tolist()
-    return numbers
+    message = method.broadcast(round_of(SECONDS), state, client)
+    return [float(number) for number in message.model.parameters]
 
 
 def step(
@@ -146,8 +144,7 @@ def test_clients_of_one_time_are_one_tier() -> None:
 
 def test_the_proximal_term() -> None:
     parameters, received = torch.tensor([3.0, 1.0]), torch.tensor([1.0, 0.0])
-    penalty = FedAT(mu=0.4).penalty(step_of(parameters, received))
-    assert penalty is not None
+    penalty = penalty_of(FedAT(mu=0.4), step_of(parameters, received))
     assert penalty.item() == pytest.approx(0.4 / 2 * (2**2 + 1**2))
     assert FedAT(mu=0).penalty(step_of(parameters, received)) is None
 

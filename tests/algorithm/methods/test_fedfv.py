@@ -2,18 +2,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from cadis.algorithm import Aggregation, ServerRound, mean_state
+from cadis.algorithm import Aggregation, mean_state
 from cadis.algorithm.methods import FedFV
 from cadis.algorithm.methods.fedfv import inner_products
-from cadis.rng import generator_for
 from cadis.types import ModelState, TensorState
+from method_support import server_round
 from support import same, state_of, update_of
-
-ZERO = torch.zeros(0).long()
 
 
 def model(parameters: Tensor) -> ModelState:
-    return ModelState(parameters, parameters[:2].clone(), ZERO)
+    return ModelState(parameters, parameters[:2].clone(), torch.zeros(0).long())
 
 
 def aggregate(
@@ -30,8 +28,7 @@ def aggregate(
         update_of(client, 10 + client, model(start + own), received_loss=loss)
         for (client, own), loss in zip(moved.items(), losses, strict=True)
     ]
-    server_round = ServerRound(number, (), 9, generator_for(0))
-    return method.aggregate(server_round, updates, state_of(model(start), memory))
+    return method.aggregate(server_round(number), updates, state_of(model(start), memory))
 
 
 def step_of(result: Aggregation) -> list[float]:
@@ -40,6 +37,10 @@ def step_of(result: Aggregation) -> list[float]:
 
 def vector(*numbers: float) -> Tensor:
     return torch.tensor(numbers)
+
+
+def draw(seed: int, rows: int, columns: int = 50) -> Tensor:
+    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
 
 
 def plain_fedfv(
@@ -105,9 +106,8 @@ def test_updates_are_forgotten_after_tau_rounds() -> None:
 
 
 def test_without_projections_it_is_the_plain_mean() -> None:
-    generator = torch.Generator().manual_seed(0)
-    sent = torch.randn(50, generator=generator)
-    moved = {n: torch.randn(50, generator=generator) for n in range(4)}
+    sent, *others = draw(0, 5)
+    moved = dict(enumerate(others))
     losses, method, memory = [0.1, 0.2, 0.3, 0.4], FedFV(alpha=1.0, tau=0), dict[str, Tensor]()
     for number in (1, 2):
         found = aggregate(method, moved, losses, sent, memory, number)
@@ -120,9 +120,8 @@ def test_without_projections_it_is_the_plain_mean() -> None:
 
 
 def test_without_conflicts_it_is_the_plain_mean() -> None:
-    generator = torch.Generator().manual_seed(0)
-    sent = torch.randn(50, generator=generator)
-    moved = {n: torch.rand(50, generator=generator) for n in range(3)}
+    sent, *others = draw(0, 4)
+    moved = {n: own.abs() for n, own in enumerate(others)}
     first = aggregate(FedFV(), moved, [0.1, 0.2, 0.3], sent)
     others = {n + 3: own for n, own in moved.items()}
     second = aggregate(FedFV(), others, [0.1, 0.2, 0.3], sent, first.memory, 2)
@@ -149,19 +148,14 @@ def test_is_as_a_plain_loop(alpha: float, kept: int, seed: int) -> None:
         assert step.norm().item() == pytest.approx(torch.stack(rounds[-1]).mean(dim=0).norm())
 
 
-def test_opposite_updates_cancel() -> None:
+def test_opposite_updates_cancel_and_nobody_moves() -> None:
     found = aggregate(FedFV(0.0, 0), {0: vector(1.0, 0.0), 1: vector(-1.0, 0.0)}, [1.0, 2.0])
     assert step_of(found) == [0, 0]
-
-
-def test_nobody_moves() -> None:
     sent = vector(1.0, 2.0)
     found = aggregate(FedFV(), {0: 0 * sent, 1: 0 * sent}, [1.0, 2.0], sent)
     assert step_of(found) == [1, 2]
 
 
 def test_inner_products_of_many_columns() -> None:
-    generator = torch.Generator().manual_seed(0)
-    present, absent = (torch.randn(n, 70_000, generator=generator) for n in (3, 2))
-    rows = torch.cat([present, absent]).double()
-    torch.testing.assert_close(inner_products(present, absent), rows @ rows.T)
+    rows = draw(0, 5, 70_000)
+    torch.testing.assert_close(inner_products(rows[:3], rows[3:]), rows.double() @ rows.double().T)

@@ -1,24 +1,34 @@
-"""FedLC, FedRS, FedNTD and BalanceFL: losses by hand, and what they leave alone."""
+"""FedLC, FedRS, FedNTD, BalanceFL and MOON: losses by hand, and what they leave alone."""
 
 from dataclasses import replace
-from math import exp, log
+from math import exp, log, sqrt
+from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cadis.algorithm import Algorithm, BaseMethod, Step
-from cadis.algorithm.methods import BalanceFL, FedAvg, FedLC, FedNTD, FedRS
+from cadis.algorithm.methods import MOON, BalanceFL, FedAvg, FedLC, FedNTD, FedRS
 from cadis.algorithm.tasks import Binary
 from cadis.data import Examples
 from cadis.errors import CadisError
 from cadis.models import FlatModel
 from cadis.rng import generator_for
 from cadis.training import LocalSettings
+from method_support import penalty_of
 from support import (
     blobs,
+    check_like_plain_loop,
+    gradients_of,
+    model_after,
+    plain_batches,
+    run_rounds,
+    same,
+    small_federation,
     small_model,
+    small_settings,
     train_locally,
     view,
 )
@@ -31,9 +41,8 @@ COUNTS = torch.tensor([16, 1, 0])  # of three classes the last is missing
 def step_with(logits: Tensor = LOGITS, teacher: Tensor | None = None) -> Step:
     none = torch.zeros(1)
     prepared = {} if teacher is None else {"teacher": teacher}
-    return Step(
-        logits, torch.zeros(2, 4), LABELS, none, none, {}, prepared, {}, class_counts=COUNTS
-    )
+    inputs = logits, torch.zeros(2, 4), LABELS, none, none
+    return Step(*inputs, {}, prepared, {}, class_counts=COUNTS)
 
 
 def test_fedlc_by_hand() -> None:
@@ -63,9 +72,8 @@ def test_fedrs_by_hand() -> None:
 def test_fedrs_pushes_missing_classes_less() -> None:
     """The gradient by a missing class's logit is alpha times its (restricted) probability."""
     logits = LOGITS.clone().requires_grad_()
-    F.cross_entropy(
-        FedRS(alpha=0.5).calibrate(step_with(logits)), LABELS, reduction="sum"
-    ).backward()
+    told = FedRS(alpha=0.5).calibrate(step_with(logits))
+    F.cross_entropy(told, LABELS, reduction="sum").backward()
     likely = [exp(0.25) / (exp(1) + exp(2) + exp(0.25)), exp(1.5) / (exp(0) + exp(-1) + exp(1.5))]
     assert logits.grad is not None
     assert logits.grad[:, 2].tolist() == pytest.approx([0.5 * p for p in likely])
@@ -74,18 +82,17 @@ def test_fedrs_pushes_missing_classes_less() -> None:
 def test_fedntd_by_hand() -> None:
     """The true classes 1 and 0 are left out of both distributions."""
     teacher = torch.tensor([[0.0, 9.0, 1.0], [9.0, 2.0, 0.0]])
-    found = FedNTD(beta=3.0).penalty(step_with(teacher=teacher))
 
     def divergence(q: list[float], p: list[float]) -> float:
         q, p = ([exp(x) / sum(map(exp, each)) for x in each] for each in (q, p))
         return sum(a * log(a / b) for a, b in zip(q, p, strict=True))
 
     sum_of = divergence([0, 1], [1, 0.5]) + divergence([2, 0], [-1, 3])
-    assert found is not None
+    found = penalty_of(FedNTD(beta=3.0), step_with(teacher=teacher))
     assert found.item() == pytest.approx(3 / 2 * sum_of)
     prepared = FedNTD().prepare(view(LOGITS, torch.zeros(2, 4), LABELS))
     assert torch.equal(prepared.per_example["teacher"], LOGITS)
-    assert FedNTD(beta=3.0).penalty(step_with(teacher=LOGITS)).item() == 0  # type: ignore[union-attr]
+    assert penalty_of(FedNTD(beta=3.0), step_with(teacher=LOGITS)).item() == 0
 
 
 def test_balancefl_inherits_what_is_known_of_missing_classes() -> None:
@@ -97,11 +104,10 @@ def test_balancefl_inherits_what_is_known_of_missing_classes() -> None:
     expected = sum(
         a * log(a / b) + (1 - a) * log((1 - a) / (1 - b)) for a, b in zip(q, p, strict=True)
     )
-    found = BalanceFL(inheritance=2.0).penalty(step)
-    assert found is not None
+    found = penalty_of(BalanceFL(inheritance=2.0), step)
     assert found.item() == pytest.approx(2.0 / 2 * expected)
     whole = replace(step, class_counts=torch.tensor([5, 1, 1]))
-    assert BalanceFL().penalty(whole).item() == 0  # type: ignore[union-attr]
+    assert penalty_of(BalanceFL(), whole).item() == 0
 
 
 def test_balancefl_draws_all_classes_alike() -> None:
@@ -139,3 +145,64 @@ def test_one_output_is_refused_at_once() -> None:
     for method in (FedLC(), FedRS(), FedNTD(), BalanceFL()):
         with pytest.raises(CadisError, match=f"{method.name} compares the outputs of the classes"):
             Algorithm(method, task=Binary())
+
+
+def test_moon_by_hand() -> None:
+    z = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
+    received, previous = torch.tensor([[2.0, 0.0], [0.0, 3.0]]), torch.tensor([[0.0, 1.0], [1, 1]])
+    none = torch.zeros(1)
+    prepared = {"received": received, "previous": previous}
+    step = Step(torch.zeros(2, 3), z, torch.zeros(2).long(), none, none, {}, prepared, {})
+    cosines = [(1.0, 0.0), (1 / sqrt(2), 1.0)]  # with the received model's, with the previous one's
+    terms = [-log(exp(a / 0.5) / (exp(a / 0.5) + exp(b / 0.5))) for a, b in cosines]
+    assert penalty_of(MOON(mu=3.0), step).item() == pytest.approx(3 * sum(terms) / 2)
+
+
+def test_moons_first_round_is_fedavgs(tmp_path: Path) -> None:
+    settings = replace(small_settings(rounds=1), stack=False)  # which MOON never is
+    (first,), (second,) = (run_rounds(m, tmp_path, settings) for m in (MOON(), FedAvg()))
+    assert same(model_after(first).parameters, model_after(second).parameters)
+
+
+def representations(model: nn.Module, inputs: Tensor) -> Tensor:
+    body: Tensor = model[:-1](inputs)  # type: ignore[index]
+    return body
+
+
+def plain_moon(rounds: int, lr: float, mu: float, tau: float) -> nn.Module:
+    """Everybody takes part; models as state dicts, and the term as the paper writes it."""
+    model, other, clients = small_model(), small_model(), small_federation().clients
+    previous: list[dict[str, Tensor] | None] = [None for _ in clients]
+    counts = [len(own) for own in clients]
+    for number in range(1, rounds + 1):
+        start = {name: t.clone() for name, t in model.state_dict().items()}
+        sent: list[dict[str, Tensor]] = []
+        for client, own in enumerate(clients):
+            other.load_state_dict(start)
+            with torch.no_grad():
+                z_received = representations(other, own.inputs)
+                if (before := previous[client]) is not None:
+                    other.load_state_dict(before)
+                z_previous = representations(other, own.inputs)
+            model.load_state_dict(start)
+            for batch in plain_batches(own, number, client):
+                z = representations(model, own.inputs[batch])
+                towards = F.cosine_similarity(z, z_received[batch]) / tau
+                away = F.cosine_similarity(z, z_previous[batch]) / tau
+                contrast = -torch.log(towards.exp() / (towards.exp() + away.exp())).mean()
+                loss = F.cross_entropy(model[-1](z), own.labels[batch])  # type: ignore[index]
+                total = loss + mu * contrast if previous[client] is not None else loss
+                for _, parameter, gradient in gradients_of(total, model):
+                    parameter.sub_(lr * gradient)
+            previous[client] = {name: t.clone() for name, t in model.state_dict().items()}
+            sent.append(previous[client] or {})
+        shares = [count / sum(counts) for count in counts]
+        model.load_state_dict(
+            {name: sum(s * m[name] for s, m in zip(shares, sent, strict=True)) for name in start}
+        )
+    return model
+
+
+def test_moon_is_what_a_plain_loop_does(tmp_path: Path) -> None:
+    expected = plain_moon(rounds=3, lr=0.1, mu=2.0, tau=0.5)
+    check_like_plain_loop(MOON(mu=2.0), expected, tmp_path)

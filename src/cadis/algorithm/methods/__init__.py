@@ -3,12 +3,15 @@
 from cadis.algorithm.base_method import Method
 from cadis.algorithm.methods.balancefl import BalanceFL
 from cadis.algorithm.methods.cadis import CADIS, CADISPaper
-from cadis.algorithm.methods.clustered import CFL, FLHC, IFCA, CADISClusters
+from cadis.algorithm.methods.clustered.cadis_clusters import CADISClusters
+from cadis.algorithm.methods.clustered.cfl import CFL
+from cadis.algorithm.methods.clustered.flhc import FLHC
+from cadis.algorithm.methods.clustered.ifca import IFCA
 from cadis.algorithm.methods.fedadp import FedAdp
 from cadis.algorithm.methods.fedat import FedAT
 from cadis.algorithm.methods.fedavg import FedAvg
 from cadis.algorithm.methods.fedcav import FedCav
-from cadis.algorithm.methods.feddrl import FedDRL
+from cadis.algorithm.methods.feddrl.method import FedDRL
 from cadis.algorithm.methods.feddyn import FedDyn
 from cadis.algorithm.methods.fedfa import FedFA
 from cadis.algorithm.methods.fedfv import FedFV
@@ -58,10 +61,8 @@ METHODS: dict[str, type[Method]] = {method.name: method for method in _OURS}
 
 def label_of(name: str) -> str:
     """A method's name as people write it: its label, or the name of its class."""
-    if name not in METHODS:
-        return name
-    method = METHODS[name]
-    return method.label or method.__name__
+    method = METHODS.get(name)
+    return (method.label or method.__name__) if method else name
 
 
 __all__ = [

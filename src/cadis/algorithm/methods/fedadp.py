@@ -14,7 +14,7 @@ from cadis.algorithm.about import About
 from cadis.algorithm.aggregation import example_weights, mean_state
 from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import ServerRound, ServerState, Weighing
-from cadis.types import ClientId, ClientUpdate, TensorState, ids_from_tensor, ids_to_tensor
+from cadis.types import ClientId, ClientUpdate, ids_from_tensor, ids_to_tensor
 
 
 @dataclass(frozen=True)
@@ -41,19 +41,28 @@ class FedAdp(BaseMethod):
     alpha: Annotated[float, Gt(0)] = 5.0
 
     def weigh(
-        self,
-        server_round: ServerRound,  # noqa: ARG002
-        updates: Sequence[ClientUpdate],
-        state: ServerState,
+        self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> Weighing:
         """The softmax of log n_i + f(theta_i)."""
         shares = example_weights([update.num_examples for update in updates])
         (sent,) = state.models.values()
         angles = angles_to_mean(updates, sent.parameters, shares)
-        clients = [update.client_id for update in updates]
-        smoothed, memory = _smoothed(state.memory, clients, angles)
-        weights = torch.softmax(shares.log() + self.contribution(smoothed), dim=0)
-        return Weighing(weights, memory)
+        means: dict[ClientId, tuple[float, int]] = {}
+        if state.memory:
+            before = state.memory["angles"].tolist(), state.memory["times"].tolist()
+            ids = ids_from_tensor(state.memory["client_ids"])
+            means = dict(zip(ids, zip(*before, strict=True), strict=True))
+        for update, angle in zip(updates, angles.tolist(), strict=True):
+            mean, times = means.get(update.client_id, (0.0, 0))
+            means[update.client_id] = (times * mean + angle) / (times + 1), times + 1
+        smoothed = [means[update.client_id][0] for update in updates]
+        contribution = self.contribution(torch.tensor(smoothed, dtype=torch.float64))
+        memory = {
+            "client_ids": ids_to_tensor(list(means)),
+            "angles": torch.tensor([mean for mean, _ in means.values()], dtype=torch.float64),
+            "times": torch.tensor([times for _, times in means.values()]),
+        }
+        return Weighing(torch.softmax(shares.log() + contribution, dim=0), memory)
 
     def contribution(self, angles: Tensor) -> Tensor:
         """The Gompertz function of angles: alpha for small ones, 0 for large ones."""
@@ -77,24 +86,3 @@ def angles_to_mean(updates: Sequence[ClientUpdate], sent: Tensor, shares: Tensor
             angles[place] = inner / (own * length) ** 0.5
             angles[place] = angles[place].clamp(-1, 1).arccos()
     return angles
-
-
-def _smoothed(
-    memory: TensorState, clients: Sequence[ClientId], angles: Tensor
-) -> tuple[Tensor, TensorState]:
-    """The mean of each client's angles in all its rounds, (k,), and what to remember."""
-    means: dict[ClientId, tuple[float, int]] = {}
-    if memory:
-        before = memory["angles"].tolist(), memory["times"].tolist()
-        ids = ids_from_tensor(memory["client_ids"])
-        means = dict(zip(ids, zip(*before, strict=True), strict=True))
-    for client, angle in zip(clients, angles.tolist(), strict=True):
-        mean, times = means.get(client, (0.0, 0))
-        means[client] = (times * mean + angle) / (times + 1), times + 1
-    remembered = {
-        "client_ids": ids_to_tensor(list(means)),
-        "angles": torch.tensor([mean for mean, _ in means.values()], dtype=torch.float64),
-        "times": torch.tensor([times for _, times in means.values()]),
-    }
-    smoothed = [means[client][0] for client in clients]
-    return torch.tensor(smoothed, dtype=torch.float64), remembered

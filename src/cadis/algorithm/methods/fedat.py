@@ -75,7 +75,10 @@ class FedAT(BaseMethod):
             return Message({name: model})  # all tiers begin with the initial model
         tiers = self._tiers(server_round, state.memory, [client])
         (tier,) = tiers.of(server_round, [client])
-        return Message({name: _begun_with(tiers, tier, model, state.memory)})
+        version = int(tiers.versions[tier])
+        if version < tiers.total:
+            model = _model_in(state.memory, f"global-{version}")
+        return Message({name: model})
 
     def aggregate(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
@@ -89,13 +92,16 @@ class FedAT(BaseMethod):
         own = mean_state([update.model for update in updates], weights)
         after, clock = tiers.ended(tier)
         models = {
-            place: own if place == tier else _model_in(state.memory, f"tier-{place}")
+            f"tier-{place}": own if place == tier else _model_in(state.memory, f"tier-{place}")
             for place in after.counts.nonzero().flatten().tolist()
         }
         shares = after.shares()
         mean = mean_state(list(models.values()), shares[shares > 0])
-        memory = after.memory() | _named({f"tier-{place}": m for place, m in models.items()})
-        memory |= _still_needed(after, tiers.total, model, state.memory)
+        for version in sorted(set(after.versions.tolist()) - {after.total}):
+            former = f"global-{version}"  # that a tier still trains from
+            is_last = version == tiers.total
+            models[former] = model if is_last else _model_in(state.memory, former)
+        memory = vars(after) | _to_tensors(models)
         staleness = tiers.total - int(tiers.versions[tier])
         report = {
             "tier": torch.full((len(updates),), tier),
@@ -121,19 +127,12 @@ class FedAT(BaseMethod):
 
 @dataclass(frozen=True)
 class _Tiers:
-    """All tiers, from the fastest to the slowest.
+    """All tiers, from the fastest to the slowest."""
 
-    Attributes:
-        bounds: the time that the slowest member of each takes for a round, (M,), ascending.
-        began: the simulated time when each began its present round, (M,).
-        versions: how many updates were in the global model that it began with, (M,).
-        counts: T_m, how often each has ended, (M,).
-    """
-
-    bounds: Tensor
-    began: Tensor
-    versions: Tensor
-    counts: Tensor
+    bounds: Tensor  # the time that the slowest member takes for a round, ascending, (M,)
+    began: Tensor  # the simulated time when each began its present round, (M,)
+    versions: Tensor  # how many updates were in the global model that it began with, (M,)
+    counts: Tensor  # T_m, how often each has ended, (M,)
 
     @property
     def total(self) -> int:
@@ -168,35 +167,10 @@ class _Tiers:
         shares[used] = self.counts[used].flip(0) / self.counts.sum().double()
         return shares
 
-    def memory(self) -> dict[str, Tensor]:
-        """As the server keeps it."""
-        return dict(vars(self))
 
-
-def _begun_with(tiers: _Tiers, tier: int, model: ModelState, memory: TensorState) -> ModelState:
-    """The global model that a tier began with, given the present one."""
-    version = int(tiers.versions[tier])
-    return model if version == tiers.total else _model_in(memory, f"global-{version}")
-
-
-def _still_needed(
-    after: _Tiers, version: int, model: ModelState, memory: TensorState
-) -> dict[str, Tensor]:
-    """The former global models that any tier still trains from; ``model`` is the last of them."""
-    needed = sorted(set(after.versions.tolist()) - {after.total})
-    kept = {v: model if v == version else _model_in(memory, f"global-{v}") for v in needed}
-    return _named({f"global-{v}": former for v, former in kept.items()})
-
-
-def _named(models: dict[str, ModelState]) -> dict[str, Tensor]:
-    """Models as named tensors."""
-    return {
-        f"{name}/{part}": tensor
-        for name, model in models.items()
-        for part, tensor in model.vectors().items()
-    }
+def _to_tensors(models: dict[str, ModelState]) -> dict[str, Tensor]:
+    return {f"{name}/{p}": v for name, model in models.items() for p, v in model.vectors().items()}
 
 
 def _model_in(memory: TensorState, name: str) -> ModelState:
-    """The inverse of :func:`_named`, of one of them."""
     return ModelState(*(memory[f"{name}/{p}"] for p in ("parameters", "buffers", "counters")))

@@ -51,12 +51,7 @@ class FedDyn(BaseMethod):
             return proximal
         return proximal - (step.memory["gradient"] * step.parameters).sum(dim=-1)
 
-    def finish(
-        self,
-        training: LocalResult,
-        received: Message,  # noqa: ARG002
-        memory: TensorState,
-    ) -> ClientOutput:
+    def finish(self, training: LocalResult, received: Message, memory: TensorState) -> ClientOutput:
         """g_i <- g_i - alpha (w_i - w_t)."""
         before = memory.get("gradient", torch.zeros_like(training.received))
         drift = training.trained - training.received

@@ -1,5 +1,6 @@
 """FedFA (Huang et al., 2020): weights by the information in accuracy and participation."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -11,7 +12,7 @@ from torch import Tensor
 from cadis.algorithm.about import About
 from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import BatchExtras, ModelOutputs, ServerRound, ServerState, Weighing
-from cadis.types import ClientId, ClientUpdate, TensorState, ids_from_tensor, ids_to_tensor
+from cadis.types import ClientId, ClientUpdate, ids_from_tensor, ids_to_tensor
 
 
 @dataclass(frozen=True)
@@ -47,25 +48,22 @@ class FedFA(BaseMethod):
         return BatchExtras(scalars={"received_accuracy": view.correct.float().mean()})
 
     def weigh(
-        self,
-        server_round: ServerRound,  # noqa: ARG002
-        updates: Sequence[ClientUpdate],
-        state: ServerState,
+        self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> Weighing:
         """Weigh by information."""
-        times = _count_participation(state.memory, [update.client_id for update in updates])
+        clients = [update.client_id for update in updates]
+        counts: Counter[ClientId] = Counter()
+        if state.memory:
+            ids, times = ids_from_tensor(state.memory["client_ids"]), state.memory["times"]
+            counts.update(dict(zip(ids, times.tolist(), strict=True)))
+        counts.update(clients)
         accuracy = torch.tensor([_accuracy(update) for update in updates], dtype=torch.float64)
-        taken_part = torch.tensor(
-            [times[update.client_id] for update in updates], dtype=torch.float64
-        )
+        taken_part = torch.tensor([counts[client] for client in clients], dtype=torch.float64)
         by_accuracy = _share(-torch.log2(accuracy / accuracy.sum()))
         by_times = _share(-torch.log2(1 - taken_part / taken_part.sum()))
         weights = _share(self.alpha * by_accuracy + self.beta * by_times)
-        memory = {
-            "client_ids": ids_to_tensor(list(times)),
-            "times": torch.tensor(list(times.values())),
-        }
-        return Weighing(weights, memory)
+        times = torch.tensor(list(counts.values()))
+        return Weighing(weights, {"client_ids": ids_to_tensor(list(counts)), "times": times})
 
 
 def _accuracy(update: ClientUpdate) -> float:
@@ -79,14 +77,3 @@ def _share(information: Tensor) -> Tensor:
     if not torch.isfinite(total) or total <= 0:
         return torch.full_like(information, 1 / len(information))
     return information / total
-
-
-def _count_participation(memory: TensorState, present: list[ClientId]) -> dict[ClientId, int]:
-    """How often each client has taken part, this round included."""
-    times: dict[ClientId, int] = {}
-    if memory:
-        ids = ids_from_tensor(memory["client_ids"])
-        times = dict(zip(ids, memory["times"].tolist(), strict=True))
-    for client in present:
-        times[client] = times.get(client, 0) + 1
-    return times

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from math import ceil
 from typing import Annotated, ClassVar
 
@@ -11,26 +12,16 @@ from torch import Tensor
 
 from cadis.algorithm.about import About
 from cadis.algorithm.aggregation import mean_state
-from cadis.algorithm.base_method import BaseMethod
-from cadis.algorithm.method import Aggregation, BatchExtras, ModelOutputs, ServerRound, ServerState
-from cadis.types import (
-    ClientId,
-    ClientUpdate,
-    ModelState,
-    TensorState,
-    ids_from_tensor,
-    ids_to_tensor,
-)
+from cadis.algorithm.method import Aggregation, ServerRound, ServerState
+from cadis.algorithm.methods.fedcav import SendsReceivedLoss
+from cadis.types import ClientId, ClientUpdate, TensorState, ids_from_tensor, ids_to_tensor
 
-_CHUNK = 2**15
-"""Columns of the updates that are multiplied at once, in double precision."""
-
-_NOTHING = 1e-12
-"""A squared length, as part of the mean's, that is nothing but rounding."""
+_CHUNK = 2**15  # columns of the updates that are multiplied at once, in double precision
+_NOTHING = 1e-12  # a squared length, as part of the mean's, that is nothing but rounding
 
 
 @dataclass(frozen=True)
-class FedFV(BaseMethod):
+class FedFV(SendsReceivedLoss):
     """Takes conflicts out of the updates, g_i . g_j < 0, before it averages them.
 
     Internal conflicts: every update but those of the share alpha of clients with the highest
@@ -59,18 +50,8 @@ class FedFV(BaseMethod):
         sends="the received model's loss",
         server_memory="the updates of the last tau rounds",
     )
-    needs_scalars: ClassVar[tuple[str, ...]] = ("received_loss",)
     alpha: Annotated[float, Ge(0), Le(1)] = 0.1
     tau: Annotated[int, Ge(0)] = 1
-
-    @property
-    def needs_view(self) -> bool:
-        """A view of the data is needed for the loss of the received model."""
-        return True
-
-    def prepare(self, view: ModelOutputs) -> BatchExtras:
-        """The loss of the received model on the client's own training data."""
-        return BatchExtras(scalars={"received_loss": view.loss})
 
     def aggregate(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
@@ -82,34 +63,34 @@ class FedFV(BaseMethod):
         if self.alpha == 1 and self.tau == 0:
             return Aggregation({name: mean}, {}, weights)
         present = _Remembered.of(updates, sent.parameters, server_round.number)
-        before, here = _Remembered.from_tensors(state.memory, present), set(present.clients)
-        absent = before.where([client not in here for client in before.clients])
+        absent = _Remembered.from_tensors(state.memory, present)
+        absent = absent.where([client not in present.clients for client in absent.clients])
         products = inner_products(present.updates, absent.updates)
         losses = torch.tensor([update.scalars["received_loss"] for update in updates])
-        coefficients = self.coefficients(products, losses, absent.rounds)
+        step = self.coefficients(products, losses, absent.rounds)
         memory = self.remembered(absent, present, server_round.number)
-        if torch.equal(coefficients, _padded(weights, len(products))):
+        if torch.equal(step, _mean_coefficients(len(updates), len(products))):
             return Aggregation({name: mean}, memory, weights)  # nothing was in conflict
-        new = _stepped(mean, sent.parameters, coefficients, present.updates, absent.updates)
-        return Aggregation({name: new}, memory, weights)
+        shares = step.to(present.updates.dtype).split([len(updates), len(absent.rounds)])
+        moved = shares[0] @ present.updates + shares[1] @ absent.updates  # (P,)
+        parameters = (sent.parameters + moved).to(sent.parameters.dtype)
+        return Aggregation({name: replace(mean, parameters=parameters)}, memory, weights)
 
     def remembered(self, absent: "_Remembered", present: "_Remembered", number: int) -> TensorState:
         """The updates that may be asked for in the next round."""
         if self.tau == 0:
             return {}
         recent = absent.where((absent.rounds > number - self.tau).tolist())
-        return recent.joined(present).to_tensors()
+        kept = recent.joined(present) if recent.clients else present
+        ids = ids_to_tensor(kept.clients)
+        return {"client_ids": ids, "rounds": kept.rounds, "updates": kept.updates}
 
     def coefficients(self, products: Tensor, losses: Tensor, rounds: Tensor) -> Tensor:
-        """How often each update goes into the step, (k + m,), float64.
+        """How often each of the k present and m absent updates goes into the step, (k + m,).
 
-        Args:
-            products: inner products of the k updates of participants and m of absent clients.
-            losses: of the participants, (k,).
-            rounds: in which the absent ones took part last, (m,).
+        Losses are the participants', (k,), rounds those of the absent ones' last updates, (m,).
         """
-        number, size = len(losses), len(products)
-        mean = _padded(torch.full((number,), 1 / number, dtype=torch.float64), size)
+        mean = _mean_coefficients(len(losses), len(products))
         step = internally_mitigated(products, losses, self.alpha)
         step = externally_mitigated(products, step, rounds)
         if torch.equal(step, mean):
@@ -122,9 +103,8 @@ def internally_mitigated(products: Tensor, losses: Tensor, alpha: float) -> Tens
     """The mean of the participants' projected updates (Algorithm 2), (k + m,)."""
     number = len(losses)
     order = losses.argsort(stable=True).tolist()
-    kept = order[number - ceil(alpha * number - 1e-9) :]
     own = torch.eye(number, len(products), dtype=torch.float64)
-    for place in set(order) - set(kept):
+    for place in order[: number - ceil(alpha * number - 1e-9)]:
         for other in order:
             inner = own[place] @ products[other]
             if other != place and inner < 0:
@@ -154,29 +134,16 @@ def inner_products(present: Tensor, absent: Tensor) -> Tensor:
     return products
 
 
-def _padded(weights: Tensor, size: int) -> Tensor:
-    """Weights of participants, and none for those who are absent, (k + m,)."""
-    return torch.cat([weights, weights.new_zeros(size - len(weights))])
-
-
-def _stepped(
-    mean: ModelState, sent: Tensor, coefficients: Tensor, present: Tensor, absent: Tensor
-) -> ModelState:
-    """The sent model, stepped by the sum of updates with these coefficients."""
-    shares = coefficients.to(present.dtype).split([len(present), len(absent)])
-    step = shares[0] @ present + shares[1] @ absent  # (P,)
-    return replace(mean, parameters=(sent + step).to(sent.dtype))
+def _mean_coefficients(number: int, size: int) -> Tensor:
+    """Those of the plain mean of the participants, 0 for who is absent, (k + m,)."""
+    mean = torch.zeros(size, dtype=torch.float64)
+    mean[:number] = 1 / number
+    return mean
 
 
 @dataclass(frozen=True)
 class _Remembered:
-    """The last updates of clients, and when they were.
-
-    Attributes:
-        clients: whose.
-        rounds: in which round, (m,).
-        updates: w_i - w_t, (m, P).
-    """
+    """The last updates w_i - w_t of clients, (m, P), and in which rounds they were, (m,)."""
 
     clients: tuple[ClientId, ...]
     rounds: Tensor
@@ -184,7 +151,6 @@ class _Remembered:
 
     @classmethod
     def of(cls, updates: Sequence[ClientUpdate], sent: Tensor, number: int) -> "_Remembered":
-        """Those of a round."""
         precise = torch.promote_types(sent.dtype, torch.float32)
         moved = torch.empty(len(updates), len(sent), dtype=precise)
         for row, update in zip(moved, updates, strict=True):
@@ -199,24 +165,13 @@ class _Remembered:
             return cls((), like.rounds[:0], like.updates[:0])
         return cls(ids_from_tensor(memory["client_ids"]), memory["rounds"], memory["updates"])
 
-    def to_tensors(self) -> TensorState:
-        """Plain tensors, for a checkpoint; none of nobody."""
-        if not self.clients:
-            return {}
-        ids = ids_to_tensor(self.clients)
-        return {"client_ids": ids, "rounds": self.rounds, "updates": self.updates}
-
     def where(self, kept: Sequence[bool]) -> "_Remembered":
-        """Those of some of the clients."""
         if all(kept):
             return self
-        clients = tuple(client for client, own in zip(self.clients, kept, strict=True) if own)
         places = torch.tensor(kept)
+        clients = tuple(compress(self.clients, kept))
         return _Remembered(clients, self.rounds[places], self.updates[places])
 
     def joined(self, later: "_Remembered") -> "_Remembered":
-        """These and others."""
-        if not self.clients:
-            return later
-        rounds, updates = ((self.rounds, later.rounds), (self.updates, later.updates))
+        rounds, updates = (self.rounds, later.rounds), (self.updates, later.updates)
         return _Remembered(self.clients + later.clients, torch.cat(rounds), torch.cat(updates))

@@ -31,29 +31,20 @@ class FedNova(BaseMethod):
     name: ClassVar[str] = "fednova"
     needs_scalars: ClassVar[tuple[str, ...]] = ("effective_steps",)
     about: ClassVar[About] = About(
-        kind="drift correction",
-        paper="Wang et al., 2020",
-        sends="the number of local steps",
+        kind="drift correction", paper="Wang et al., 2020", sends="the number of local steps"
     )
 
-    def finish(
-        self,
-        training: LocalResult,
-        received: Message,  # noqa: ARG002
-        memory: TensorState,
-    ) -> ClientOutput:
+    def finish(self, training: LocalResult, received: Message, memory: TensorState) -> ClientOutput:
         """Tell tau_i."""
         return ClientOutput(memory, scalars={"effective_steps": training.effective_steps})
 
     def aggregate(
-        self,
-        server_round: ServerRound,  # noqa: ARG002
-        updates: Sequence[ClientUpdate],
-        state: ServerState,
+        self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> Aggregation:
         """The mean by step, as long as the mean of the clients' steps."""
         shares = example_weights([update.num_examples for update in updates])
-        steps = torch.tensor([_steps(update) for update in updates], dtype=torch.float64)
+        told = [update.scalars["effective_steps"] for update in updates]
+        steps = torch.tensor(told, dtype=torch.float64).clamp(min=1e-3)  # it is divided by them
         by_step = shares / steps
         stretch = float((shares * steps).sum() * by_step.sum())  # tau * sum_i p_i / tau_i
         models, weights = weighted_models(updates, by_step / by_step.sum())
@@ -66,8 +57,3 @@ class FedNova(BaseMethod):
             (parameters,) = in_chunks(stretched, state.models[name].parameters, mean.parameters)
             models[name] = replace(mean, parameters=parameters)
         return Aggregation(models, state.memory, weights)
-
-
-def _steps(update: ClientUpdate) -> float:
-    """The effective steps that a client tells, at least a little: it is divided by them."""
-    return max(update.scalars["effective_steps"], 1e-3)

@@ -11,6 +11,8 @@ from typing import ClassVar
 from cadis.algorithm.about import About
 from cadis.algorithm.base_method import BaseMethod
 
+_REDDI = About(kind="server optimiser", paper="Reddi et al., 2021", server_memory="two moments")
+
 
 @dataclass(frozen=True)
 class FedAvgM(BaseMethod):
@@ -29,9 +31,7 @@ class FedAdam(BaseMethod):
 
     name: ClassVar[str] = "fedadam"
     default_parts: ClassVar[Mapping[str, str]] = {"server_optimizer": "adam"}
-    about: ClassVar[About] = About(
-        kind="server optimiser", paper="Reddi et al., 2021", server_memory="two moments"
-    )
+    about: ClassVar[About] = _REDDI
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,7 @@ class FedYogi(BaseMethod):
 
     name: ClassVar[str] = "fedyogi"
     default_parts: ClassVar[Mapping[str, str]] = {"server_optimizer": "yogi"}
-    about: ClassVar[About] = About(
-        kind="server optimiser", paper="Reddi et al., 2021", server_memory="two moments"
-    )
+    about: ClassVar[About] = _REDDI
 
 
 @dataclass(frozen=True)
@@ -51,6 +49,4 @@ class FedAdagrad(BaseMethod):
 
     name: ClassVar[str] = "fedadagrad"
     default_parts: ClassVar[Mapping[str, str]] = {"server_optimizer": "adagrad"}
-    about: ClassVar[About] = About(
-        kind="server optimiser", paper="Reddi et al., 2021", server_memory="two moments"
-    )
+    about: ClassVar[About] = _REDDI

@@ -9,14 +9,7 @@ from torch.nn import functional as F
 
 from cadis.algorithm.about import About
 from cadis.algorithm.base_method import BaseMethod
-from cadis.algorithm.method import (
-    BatchExtras,
-    ClientOutput,
-    LocalClient,
-    LocalResult,
-    ModelOutputs,
-    Step,
-)
+from cadis.algorithm.method import BatchExtras, ClientOutput, LocalClient, LocalResult, Step
 from cadis.types import Message, ModelState, TensorState
 
 
@@ -56,10 +49,6 @@ class MOON(BaseMethod):
             prepared = BatchExtras({name: view.representation for name, view in views.items()})
         return self.collect_output(client, prepared, client.train(model, self.penalty, prepared))
 
-    def prepare(self, view: ModelOutputs) -> BatchExtras:
-        """What the received model makes of the data."""
-        return BatchExtras({"received": view.representation})
-
     def penalty(self, step: Step) -> Tensor | None:
         """The contrastive term, mu * log(1 + exp(s_prev - s_glob)), averaged over the batch."""
         if "previous" not in step.per_example:
@@ -70,11 +59,6 @@ class MOON(BaseMethod):
         )
         return self.mu * F.softplus((away - towards) / self.temperature).mean()
 
-    def finish(
-        self,
-        training: LocalResult,
-        received: Message,  # noqa: ARG002
-        memory: TensorState,
-    ) -> ClientOutput:
+    def finish(self, training: LocalResult, received: Message, memory: TensorState) -> ClientOutput:
         """Remember the trained model."""
         return ClientOutput(training.model.vectors() if self.mu else memory)

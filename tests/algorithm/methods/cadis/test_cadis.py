@@ -9,40 +9,36 @@ import torch
 from cadis.algorithm import Algorithm, ServerRound, ServerState, Step
 from cadis.algorithm.methods import CADIS, FedAvg
 from cadis.algorithm.methods.cadis import not_true_loss
-from cadis.algorithm.methods.cadis.stale_clusters import AbsentClusters
 from cadis.algorithm.samplers import Clusters
 from cadis.algorithm.server_optimizers import Momentum
 from cadis.engine import Engine
 from cadis.errors import CadisError
 from cadis.experiment import build_experiment, resolve
-from cadis.rng import generator_for
 from cadis.store import agreement
-from cadis.types import ClientUpdate, ModelState
-from support import same, state_of, update_of, view
+from cadis.types import ClientUpdate
+from method_support import server_round as support_round
+from support import flat_model, same, state_of, update_of, view
 
-NOTHING, ZERO = torch.zeros(0), torch.zeros(0).long()
 CLASSES, FEATURES = 4, 2
 HEAD = (slice(1, 9), slice(9, 13))
 """After one further parameter: four rows of two features, and the bias."""
 
 
 def server_round(number: int = 1, **known: object) -> ServerRound:
-    return ServerRound(number, HEAD, 9, generator_for(0), num_outputs=CLASSES, **known)  # type: ignore[arg-type]
+    return support_round(number, HEAD, num_outputs=CLASSES, **known)
 
 
 def start(first: float = 1.0) -> ServerState:
-    return state_of(ModelState(torch.tensor([first] + [0.0] * 12), NOTHING, ZERO))
+    return state_of(flat_model(first, *[0.0] * 12))
 
 
 def update(
     client: int | str, classes: list[int], first: float = 1.0, examples: int = 10
 ) -> ClientUpdate:
     """A client that has these classes: their rows grow, all others shrink."""
-    rows = torch.full((CLASSES, 1), -1.0)
-    rows[classes] = 1.0
-    head = torch.cat([rows.expand(CLASSES, FEATURES).flatten(), rows.flatten()])
-    model = ModelState(torch.cat([torch.tensor([first]), head]), NOTHING, ZERO)
-    return update_of(client, examples, model)
+    rows = [1.0 if row in classes else -1.0 for row in range(CLASSES)]
+    weight = [row for row in rows for _ in range(FEATURES)]
+    return update_of(client, examples, flat_model(first, *weight, *rows))
 
 
 SEVEN_AND_THREE = [
@@ -97,9 +93,8 @@ def test_true_clusters_and_none() -> None:
     truth = dict(enumerate([0, 1] * 5))
     told = server_round(true_clusters=truth)
     oracle = CADIS(clusters="true")
-    assert (
-        oracle.aggregate(told, SEVEN_AND_THREE, start()).report["clusters"].tolist() == [0, 1] * 5
-    )
+    made = oracle.aggregate(told, SEVEN_AND_THREE, start())
+    assert made.report["clusters"].tolist() == [0, 1] * 5
     assert oracle.cluster_labels(told, start(), [3, 4]).tolist() == [1, 0]
     alone = CADIS(clusters="none")
     made = alone.aggregate(server_round(), SEVEN_AND_THREE, start())
@@ -110,10 +105,9 @@ def test_true_clusters_and_none() -> None:
 
 def test_a_head_of_one_output_tells_two_classes() -> None:
     head = (slice(0, 2), slice(2, 3))
-    told = ServerRound(1, head, 4, generator_for(0), num_outputs=1)
-    sent = state_of(ModelState(torch.zeros(3), NOTHING, ZERO))
-    moved = [torch.tensor([1.0, 1.0, 1.0]), torch.tensor([-1.0, -1.0, -1.0])]
-    some = [update_of(n, 5, ModelState(moved[n % 2], NOTHING, ZERO)) for n in range(4)]
+    told = support_round(1, head, num_outputs=1)
+    sent = state_of(flat_model(0.0, 0.0, 0.0))
+    some = [update_of(n, 5, flat_model(*[(-1.0) ** n] * 3)) for n in range(4)]
     made = CADIS().aggregate(told, some, sent)
     assert made.report["profile"].sign().tolist() == [[-1, 1], [1, -1]] * 2
     assert made.report["clusters"].tolist() == [0] * 4  # so few directions must prove to repeat
@@ -155,14 +149,10 @@ def test_absent_clusters_by_hand() -> None:
     state = replace(start(first=3.0), memory=made.memory)
     made = method.aggregate(server_round(3), present, state)
     assert made.models["model"].parameters[0] == pytest.approx(3 + (1 * 1 + 0.25 * 4) / 1.25)
-    held = AbsentClusters.from_tensors(made.memory)
-    assert held is not None
-    assert held.ages.tolist() == [0, 2]
+    assert made.memory["absent.ages"].tolist() == [0, 2]
     for number in range(4, 12):
         made = method.aggregate(server_round(number), present, replace(state, memory=made.memory))
-    held = AbsentClusters.from_tensors(made.memory)
-    assert held is not None
-    assert held.ages.tolist() == [0]  # a voice below a hundredth is not kept
+    assert made.memory["absent.ages"].tolist() == [0]  # a voice below a hundredth is not kept
 
 
 def test_absent_clusters_need_profiles() -> None:
@@ -176,8 +166,8 @@ def test_not_true_distillation_is_added_to_the_loss() -> None:
     teacher = torch.tensor([[0.4, 0.2, 1.0], [2.0, 0.0, 0.0]])
     method = CADIS(distil="not-true", distillation=0.6)
     prepared = method.prepare(view(teacher, torch.zeros(2, 1), labels))
-    nothing = NOTHING, NOTHING
-    step = Step(logits, torch.zeros(2, 1), labels, *nothing, {}, prepared.per_example, {})
+    none = torch.zeros(0)
+    step = Step(logits, torch.zeros(2, 1), labels, none, none, {}, prepared.per_example, {})
     expected = 0.6 / 2 * not_true_loss(logits, teacher, labels)
     assert method.penalty(step) == pytest.approx(float(expected))
 

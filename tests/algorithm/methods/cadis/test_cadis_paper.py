@@ -7,23 +7,21 @@ from sklearn.metrics import adjusted_rand_score
 
 from cadis.algorithm import Algorithm, ServerRound, Step
 from cadis.algorithm.methods import CADISPaper
-from cadis.algorithm.methods.cadis import (
-    SimilarityMatrix,
-    cluster,
-    distillation_loss,
-    instance_similarity,
-    rescale,
-)
+from cadis.algorithm.methods.cadis import SimilarityMatrix, cluster, instance_similarity, rescale
 from cadis.algorithm.methods.cadis.cluster_participants import signatures
+from cadis.algorithm.methods.cadis.distillation import distillation_loss
 from cadis.engine import Engine
 from cadis.errors import CadisError
 from cadis.experiment import build_experiment, resolve
 from cadis.models import FlatModel
 from cadis.rng import generator_for
 from cadis.training import LocalSettings
-from cadis.types import ClientUpdate, ModelState, TensorState
+from cadis.types import ClientUpdate, TensorState
+from method_support import penalty_of
+from method_support import server_round as support_round
 from support import (
     blobs,
+    flat_model,
     run_rounds,
     small_model,
     state_of,
@@ -33,18 +31,22 @@ from support import (
     view_of,
 )
 
-NOTHING, ZERO = torch.zeros(0), torch.zeros(0).long()
-
-
-SENT = state_of(ModelState(torch.tensor([5.0, 1.0, 1.0]), NOTHING, ZERO))
+SENT = state_of(flat_model(5.0, 1.0, 1.0))
 
 
 def server_round(number: int = 1) -> ServerRound:
-    return ServerRound(number, (slice(1, 3),), 6, generator_for(0))
+    return support_round(number, (slice(1, 3),))
 
 
 def update(client: str, parameters: list[float], examples: int = 10) -> ClientUpdate:
-    return update_of(client, examples, ModelState(torch.tensor(parameters), NOTHING, ZERO))
+    return update_of(client, examples, flat_model(*parameters))
+
+
+TWO_AND_A_STRANGER = [
+    update("a", [0.0, 2.0, 1.0], 10),
+    update("b", [0.0, 3.0, 1.1], 30),
+    update("c", [0.0, 1.0, 4.0], 20),
+]
 
 
 def test_signature_is_the_update_of_the_head() -> None:
@@ -54,12 +56,7 @@ def test_signature_is_the_update_of_the_head() -> None:
 
 def test_round_by_hand() -> None:
     """Two alike and one stranger: the stranger gets as much say as the two together."""
-    updates = [
-        update("a", [0.0, 2.0, 1.0], 10),
-        update("b", [0.0, 3.0, 1.1], 30),
-        update("c", [0.0, 1.0, 4.0], 20),
-    ]
-    result = CADISPaper(threshold=0.7).aggregate(server_round(), updates, SENT)
+    result = CADISPaper(threshold=0.7).aggregate(server_round(), TWO_AND_A_STRANGER, SENT)
     assert result.report["clusters"].tolist() == [0, 0, 1]
     alpha = [10 / 2, 30 / 2, 20 / 1]
     assert result.weights.tolist() == pytest.approx([a / sum(alpha) for a in alpha])
@@ -69,12 +66,8 @@ def test_round_by_hand() -> None:
 
 def test_threshold_rises_round_by_round() -> None:
     method = CADISPaper(threshold=0.5, threshold_growth=0.1, threshold_max=0.6)
-    thresholds = [
-        method.aggregate(server_round(n), [update("a", [0.0, 2.0, 1.0])], SENT)
-        .report["threshold"]
-        .item()
-        for n in (1, 2, 3)
-    ]
+    made = [method.aggregate(server_round(n), TWO_AND_A_STRANGER, SENT) for n in (1, 2, 3)]
+    thresholds = [each.report["threshold"].item() for each in made]
     assert thresholds == pytest.approx([0.5, 0.55, 0.6])
 
 
@@ -99,8 +92,7 @@ def test_penalty_is_the_distillation_loss_per_sample() -> None:
     prepared = CADISPaper().prepare(view(teacher, teacher, labels))
     unused = torch.zeros(1)
     step = Step(unused, student, labels, unused, unused, {}, prepared.per_example, {})
-    penalty = CADISPaper(distillation=0.3).penalty(step)
-    assert penalty is not None
+    penalty = penalty_of(CADISPaper(distillation=0.3), step)
     assert penalty.item() == pytest.approx(0.3 * distillation_loss(student, teacher).item() / 5)
 
 
@@ -137,18 +129,14 @@ def test_recovers_the_clusters_of_the_digits(seed: int, tmp_path: Path) -> None:
 
 
 def test_without_clustering_the_weights_are_fedavgs() -> None:
-    updates = [update("a", [0.0, 2.0, 1.0], 10), update("b", [0.0, 3.0, 1.1], 30)]
+    updates = TWO_AND_A_STRANGER[:2]
     alone = CADISPaper(threshold=0.7, clusters="none").aggregate(server_round(), updates, SENT)
     assert alone.weights.tolist() == pytest.approx([0.25, 0.75])
     assert alone.report["clusters"].tolist() == [0, 1]
 
 
 def test_an_oracle_takes_the_true_clusters_whatever_the_updates_say() -> None:
-    updates = [
-        update("a", [0.0, 2.0, 1.0], 10),
-        update("b", [0.0, 3.0, 1.1], 30),
-        update("c", [0.0, 1.0, 4.0], 20),
-    ]
+    updates = TWO_AND_A_STRANGER
     told = replace(server_round(), true_clusters={"a": 5, "b": 2, "c": 5, "absent": 2})
     result = CADISPaper(clusters="true").aggregate(told, updates, SENT)
     assert result.report["clusters"].tolist() == [1, 0, 1]

@@ -13,6 +13,8 @@ from cadis.algorithm.methods.cadis import ClientProfiles, class_profiles
 from cadis.algorithm.methods.cadis.profiles import LONGEST
 from cadis.rng import generator_for
 from cadis.types import client_keys
+from method_support import same_tensors
+from parts_support import snapshot
 
 
 def some_profiles(number: int, classes: int, seed: int) -> Tensor:
@@ -30,9 +32,7 @@ def test_a_profile_by_hand() -> None:
     length = sqrt(sum(value**2 for value in centred))
     expected = [value / length for value in centred]
     assert class_profiles(weight, bias)[0].tolist() == pytest.approx(expected)
-
-
-def test_without_a_bias_the_rows_own_sums_say_where_features_are() -> None:
+    # without a bias, the rows' own sums say where the features are
     weight = torch.tensor([[[1.0, 1.0], [-1.0, -1.0]]])
     expected = [1 / sqrt(2), -1 / sqrt(2)]
     assert class_profiles(weight)[0].tolist() == pytest.approx(expected)
@@ -131,18 +131,15 @@ def test_many_clients_are_moved_to_the_old_table_and_found_there() -> None:
 
 def test_observing_leaves_what_was_before_as_it_was() -> None:
     first = ClientProfiles().observe(torch.tensor([1, 2]), some_profiles(2, 3, 0))
-    held = {name: tensor.clone() for name, tensor in first.to_tensors().items()}
+    held = snapshot(first.to_tensors())
     first.observe(torch.tensor([2, 3]), some_profiles(2, 3, 1))
-    assert all(torch.equal(held[name], tensor) for name, tensor in first.to_tensors().items())
+    assert same_tensors(held, first.to_tensors())
 
 
 def test_a_checkpoint_holds_all_of_it() -> None:
     profiles = ClientProfiles().observe(client_keys(["a", 4]), some_profiles(2, 3, 0))
     again = ClientProfiles.from_tensors(profiles.to_tensors())
-    assert all(
-        torch.equal(tensor, again.to_tensors()[name])
-        for name, tensor in profiles.to_tensors().items()
-    )
+    assert same_tensors(profiles.to_tensors(), again.to_tensors())
     assert ClientProfiles.from_tensors({}).some(9)[0].shape == (0, 0)
 
 

@@ -14,6 +14,7 @@ from cadis.errors import CadisError
 from cadis.models import FlatModel, small_cnn
 from cadis.rng import generator_for
 from cadis.training import LocalSettings
+from method_support import pair_of
 from support import train_locally
 from theory import (
     balanced_loss,
@@ -60,8 +61,7 @@ def test_bound_by_hand_and_for_big_numbers() -> None:
 
 def test_taking_part_is_not_enough_to_be_estimated() -> None:
     """Where the theorem says more than its proof: everybody took part, yet pairs are unknown."""
-    pair = torch.tensor([[1.0, 0.9], [0.9, 1.0]])
-    matrix = SimilarityMatrix().observe([1, 2], pair).observe([3, 4], pair)
+    matrix = SimilarityMatrix().observe([1, 2], pair_of(0.9)).observe([3, 4], pair_of(0.9))
     assert not matrix.estimate_missing(1.0, "mean").known.all()
 
 
@@ -159,16 +159,9 @@ def head_update_after_training(classes: list[int], seed: int) -> Tensor:
     model = FlatModel(small_cnn(1, 8, 8, 10))
     train = digits().train
     chosen = torch.isin(train.labels, torch.tensor(classes)).nonzero()[:48, 0]
-    before = model.state()
-    train_locally(
-        model,
-        FedAvg(),
-        Examples(train.inputs[chosen], train.labels[chosen]),
-        before,
-        {},
-        LocalSettings(epochs=3, batch_size=8, lr=0.05),
-        generator_for(seed),
-    )
+    before, own = model.state(), Examples(train.inputs[chosen], train.labels[chosen])
+    settings = LocalSettings(epochs=3, batch_size=8, lr=0.05)
+    train_locally(model, FedAvg(), own, before, {}, settings, generator_for(seed))
     weight, bias = model.layout.head_slices
     update = model.state().parameters - before.parameters
     return torch.cat([update[weight].view(10, 64), update[bias].view(10, 1)], dim=1)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from cadis.algorithm.methods.cadis import SimilarityMatrix, estimate_all, instance_similarity
 from cadis.errors import CadisError
+from method_support import pair_of
 
 
 def observed_rounds(
@@ -54,9 +55,7 @@ def check_against_brute_force(complete: SimilarityMatrix, gamma: float) -> None:
 
 
 def test_estimate_by_hand() -> None:
-    pair = torch.tensor([[1.0, 0.8], [0.8, 1.0]])
-    other = torch.tensor([[1.0, 0.9], [0.9, 1.0]])
-    matrix = SimilarityMatrix().observe(["a", "p"], pair).observe(["p", "b"], other)
+    matrix = SimilarityMatrix().observe(["a", "p"], pair_of(0.8)).observe(["p", "b"], pair_of(0.9))
     deviation = math.sqrt((1 - 0.8**2) * (1 - 0.9**2)) / 3  # 0.0872
     complete = matrix.estimate_missing(0.1, "mean")
     assert complete.mean[0, 2].item() == pytest.approx(0.8 * 0.9)
@@ -72,8 +71,7 @@ def test_estimates_match_brute_force(seed: int, gamma: float) -> None:
 
 @given(st.integers(0, 10**6))
 def test_kept_estimates_equal_those_computed_anew(seed: int) -> None:
-    kept = SimilarityMatrix()
-    plain = SimilarityMatrix()
+    kept, plain = SimilarityMatrix(), SimilarityMatrix()
     generator = torch.Generator().manual_seed(seed)
     vectors = torch.randn(9, 4, generator=generator).double()
     for _ in range(6):
@@ -87,37 +85,29 @@ def test_kept_estimates_equal_those_computed_anew(seed: int) -> None:
     check_against_brute_force(kept, 0.25)
 
 
-def test_gamma_may_change() -> None:
+def test_gamma_may_change_and_off_forgets_estimates() -> None:
     matrix = observed_rounds(seed=3)
-    changed = matrix.estimate_missing(0.4, "mean").estimate_missing(0.05, "mean")
-    fresh = matrix.estimate_missing(0.05, "mean")
+    before = matrix.estimate_missing(0.4, "mean")
+    changed, fresh = (each.estimate_missing(0.05, "mean") for each in (before, matrix))
     assert torch.equal(changed.known, fresh.known)
     assert torch.equal(changed.mean, fresh.mean)
+    assert torch.equal(before.estimate_missing(0.4, "off").known, matrix.count > 0)
 
 
 def test_first_observation_replaces_an_estimate_for_good() -> None:
-    pair = torch.tensor([[1.0, 0.9], [0.9, 1.0]])
-    seen = torch.tensor([[1.0, -0.5], [-0.5, 1.0]])
-    matrix = SimilarityMatrix().observe(["a", "p"], pair).observe(["p", "b"], pair)
-    matrix = matrix.estimate_missing(0.3, "mean").observe(["a", "b"], seen)
+    matrix = SimilarityMatrix().observe(["a", "p"], pair_of(0.9)).observe(["p", "b"], pair_of(0.9))
+    matrix = matrix.estimate_missing(0.3, "mean").observe(["a", "b"], pair_of(-0.5))
     assert matrix.mean[0, 2].item() == pytest.approx(-0.5)
     assert matrix.estimate_missing(0.3, "mean").mean[0, 2].item() == pytest.approx(-0.5)
     assert matrix.count[0, 2] == 1
 
 
 def test_estimates_are_not_built_upon() -> None:
-    pair = torch.tensor([[1.0, 0.9], [0.9, 1.0]])
     matrix = SimilarityMatrix()
     for first, second in (("a", "b"), ("b", "c"), ("c", "d")):
-        matrix = matrix.observe([first, second], pair).estimate_missing(0.3, "mean")
+        matrix = matrix.observe([first, second], pair_of(0.9)).estimate_missing(0.3, "mean")
     assert matrix.known[0, 2]  # a - c through b
     assert not matrix.known[0, 3]  # a - d only through an estimate
-
-
-def test_off_forgets_estimates() -> None:
-    matrix = observed_rounds(seed=5)
-    off = matrix.estimate_missing(0.4, "mean").estimate_missing(0.4, "off")
-    assert torch.equal(off.known, matrix.count > 0)
 
 
 def sample_once(matrix: SimilarityMatrix, seed: int) -> Tensor:
@@ -126,9 +116,8 @@ def sample_once(matrix: SimilarityMatrix, seed: int) -> Tensor:
 
 def test_sampled_estimates_have_the_stated_distribution() -> None:
     s, t, number = 0.8, 0.7, 3000
-    first = torch.tensor([[1.0, s], [s, 1.0]]).double()
-    second = torch.tensor([[1.0, t], [t, 1.0]]).double()
-    matrix = SimilarityMatrix().observe(["a", "p"], first).observe(["p", "b"], second)
+    matrix = SimilarityMatrix().observe(["a", "p"], pair_of(s).double())
+    matrix = matrix.observe(["p", "b"], pair_of(t).double())
     draws = torch.stack([sample_once(matrix, seed)[0, 2] for seed in range(number)])
     deviation = math.sqrt((1 - s**2) * (1 - t**2)) / 3
     assert draws.mean().item() == pytest.approx(s * t, abs=4 * deviation / math.sqrt(number))

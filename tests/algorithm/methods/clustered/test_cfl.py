@@ -10,40 +10,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cadis.algorithm import Aggregation, Algorithm, ServerRound, ServerState
+from cadis.algorithm import Aggregation, ServerState
 from cadis.algorithm.methods import CFL
 from cadis.algorithm.methods.cadis import ObservedPairs
 from cadis.algorithm.methods.clustered.cfl import acquainted, bipartition, followers, inner_products
 from cadis.algorithm.methods.clustered.cluster_tree import ClusterTree
-from cadis.engine import Engine, Federation
+from cadis.engine import Federation
 from cadis.rng import generator_for
-from cadis.server import RoundResult
 from cadis.types import ClientUpdate, Message
-from support import (
-    blobs,
-    check_same_end,
-    flat_model,
-    models_after,
-    planted,
-    same,
-    small_model,
-    small_settings,
-    update_of,
-)
+from method_support import pair_of, run_clusters, same_tensors, server_round, state_after
+from support import blobs, check_same_end, flat_model, models_after, same, update_of
 
 
-def one_round(method: CFL, state: ServerState, moved: dict[int, list[float]]) -> Aggregation:
-    """A round in which clients move the model that they use by so much."""
+def one_round(
+    method: CFL, state: ServerState, moved: dict[int, list[float]]
+) -> tuple[Aggregation, ServerState]:
+    """A round in which clients move the model that they use by so much, and the state after it."""
     updates = []
     for client, change in moved.items():
         name = method.model_name_for(client, state)
         trained = flat_model(*(state.models[name].parameters + torch.tensor(change)).tolist())
         updates.append(ClientUpdate(client, 10, Message({name: trained})))
-    return method.aggregate(ServerRound(1, (), 9, generator_for(0)), updates, state)
-
-
-def following(state: ServerState, made: Aggregation) -> ServerState:
-    return ServerState({**state.models, **made.models}, made.memory)
+    made = method.aggregate(server_round(), updates, state)
+    return made, state_after(state, made)
 
 
 def crossing(similarity: Tensor, sides: Tensor) -> float:
@@ -88,9 +77,9 @@ def test_thresholds_by_hand() -> None:
     for eps1, eps2, splits in ((0.31, 1.2, True), (0.29, 1.2, False), (0.31, 1.3, False)):
         method = CFL(eps1, eps2)
         state = method.init(flat_model(0.0, 0.0), generator_for(0))
-        state = following(state, one_round(method, state, {0: [0.0, 2.0], 1: [0.0, 2.0]}))
+        _, state = one_round(method, state, {0: [0.0, 2.0], 1: [0.0, 2.0]})
         assert state.memory["longest"].item() == pytest.approx(2)
-        made = one_round(method, state, changes)
+        made, _ = one_round(method, state, changes)
         assert ("cluster-1" in made.models) is splits, (eps1, eps2)
         assert made.memory["longest"].item() == pytest.approx(2)
 
@@ -99,38 +88,32 @@ def split_federation() -> tuple[CFL, ServerState]:
     """Two rounds of 0 to 3, of whom 0 and 1 go right in the second, 2 and 3 left; 4 was absent."""
     method = CFL()
     state = method.init(flat_model(0.0, 0.0), generator_for(0))
-    state = following(state, one_round(method, state, {n: [0.0, 1.0] for n in range(4)}))
+    _, state = one_round(method, state, {n: [0.0, 1.0] for n in range(4)})
     changes = {0: [2.0, 0.1], 1: [2.0, 0.0], 2: [-2.0, 0.0], 3: [-2.0, 0.1]}
-    return method, following(state, one_round(method, state, changes))
+    return method, one_round(method, state, changes)[1]
 
 
 def test_a_split_by_hand() -> None:
     method, state = split_federation()
     assert list(state.models) == ["model", "cluster-1", "cluster-2"]
-    assert [method.model_name_for(n, state) for n in range(5)] == [
-        "cluster-1",
-        "cluster-1",
-        "cluster-2",
-        "cluster-2",
-        "model",
-    ]
+    used = [method.model_name_for(n, state) for n in range(5)]
+    assert used == ["cluster-1", "cluster-1", "cluster-2", "cluster-2", "model"]
     assert state.models["model"].parameters.tolist() == [0, 1]  # as it was at the split
     for name, right in (("cluster-1", 1), ("cluster-2", -1)):
         expected = [right * 2.0, 1 + 0.1 / 2]  # each side has averaged its own updates
         assert state.models[name].parameters.tolist() == pytest.approx(expected)
-    told = ServerRound(3, (), 9, generator_for(0))
-    assert method.cluster_labels(told, state, [0, 2, 4, "a stranger"]).tolist() == [1, 2, -1, -1]
+    labels = method.cluster_labels(server_round(3), state, [0, 2, 4, "a stranger"])
+    assert labels.tolist() == [1, 2, -1, -1]
 
 
 def test_who_was_absent_goes_down_the_tree() -> None:
     """By its update of the model at the split, which is not averaged in."""
     method, state = split_federation()
     before = {name: model.parameters.clone() for name, model in state.models.items()}
-    made = one_round(method, state, {4: [-0.1, 0.5], 5: [0.3, -2.0]})
+    made, state = one_round(method, state, {4: [-0.1, 0.5], 5: [0.3, -2.0]})
     assert made.models == {}
     assert made.weights.tolist() == [0, 0]
     assert made.report["clusters"].tolist() == [2, 1]
-    state = following(state, made)
     assert method.model_name_for(4, state) == "cluster-2"
     assert method.model_name_for(5, state) == "cluster-1"
     assert all(torch.equal(state.models[name].parameters, before[name]) for name in before)
@@ -141,10 +124,9 @@ def test_a_split_takes_in_those_absent_who_have_met_everybody() -> None:
     state = method.init(flat_model(0.0, 0.0), generator_for(0))
     # 4 has met 0 to 3, and goes with 0; 5 has met nobody but 4, whom it is not like.
     first = {n: [0.3 if n in (0, 1, 4) else -0.3, 1.0] for n in range(5)}
-    state = following(state, one_round(method, state, first))
-    state = following(state, one_round(method, state, {4: [0.0, 0.9], 5: [0.0, -0.9]}))
     changes = {0: [2.0, 0.0], 1: [2.0, 0.0], 2: [-2.0, 0.0], 3: [-2.0, 0.0]}
-    state = following(state, one_round(method, state, changes))
+    for moved in (first, {4: [0.0, 0.9], 5: [0.0, -0.9]}, changes):
+        _, state = one_round(method, state, moved)
     used = [method.model_name_for(n, state) for n in range(6)]
     assert used == [*["cluster-1"] * 2, *["cluster-2"] * 2, "cluster-1", "model"]
 
@@ -152,7 +134,7 @@ def test_a_split_takes_in_those_absent_who_have_met_everybody() -> None:
 def test_who_has_met_whom() -> None:
     alike = torch.tensor([[1.0, 0.5, 0.2], [0.5, 1.0, 0.1], [0.2, 0.1, 1.0]])
     pairs, _ = ObservedPairs().observe(["c", "a", "b"], alike)
-    pairs, _ = pairs.observe(["d", "a"], torch.tensor([[1.0, 0.7], [0.7, 1.0]]))
+    pairs, _ = pairs.observe(["d", "a"], pair_of(0.7))
     clients, similarity = acquainted(pairs, ["a", "b"])
     assert clients == ["a", "b", "c"]
     expected = torch.tensor([[1.0, 0.1, 0.5], [0.1, 1.0, 0.2], [0.5, 0.2, 1.0]])
@@ -162,9 +144,9 @@ def test_who_has_met_whom() -> None:
 
 def test_who_follows_whom() -> None:
     """e follows d, who follows a, by 0.7 and 0.6; f is like b by 0.5, and (1 + 0.1) / 2 is more."""
-    pairs, _ = ObservedPairs().observe(["a", "b"], torch.tensor([[1.0, 0.1], [0.1, 1.0]]))
+    pairs, _ = ObservedPairs().observe(["a", "b"], pair_of(0.1))
     for first, second, alike in (("d", "a", 0.6), ("e", "d", 0.7), ("f", "b", 0.5)):
-        pairs, _ = pairs.observe([first, second], torch.tensor([[1.0, alike], [alike, 1.0]]))
+        pairs, _ = pairs.observe([first, second], pair_of(alike))
     clients, sides = followers(pairs, ["a", "b"], torch.tensor([0, 1]), across=0.1)
     assert clients == ["a", "b", "d", "e"]
     assert sides.tolist() == [0, 1, 0, 0]
@@ -177,9 +159,7 @@ def test_the_tree_comes_back_from_its_tensors() -> None:
     assert set(tree.directions) == {0}
     again = ClusterTree.from_tensors(tree.to_tensors())
     assert again.nodes([0, 2, 4]).tolist() == [1, 2, 0]
-    first, second = tree.to_tensors(), again.to_tensors()
-    assert list(first) == list(second)
-    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert same_tensors(tree.to_tensors(), again.to_tensors())
 
 
 def contradicting() -> Federation:
@@ -194,14 +174,8 @@ def contradicting() -> Federation:
     return Federation(clients, blobs(20, [0, 1, 2, 3], seed=99))
 
 
-def run_contradicting(folder: Path, rounds: int, workers: int = 1) -> list[RoundResult]:
-    settings = small_settings(rounds, workers, per_round=4)
-    engine = Engine(small_model(), contradicting(), Algorithm(CFL()), settings, folder)
-    return list(engine.rounds(engine.start))
-
-
 def test_it_finds_the_clusters(tmp_path: Path) -> None:
-    one, two = (run_contradicting(tmp_path, 20, workers) for workers in (1, 2))
+    one, two = (run_clusters(CFL(), tmp_path, 20, contradicting(), workers) for workers in (1, 2))
     state = one[-1].state.server
     used = [CFL().model_name_for(client, state) for client in range(6)]
     assert used[0] == used[2] == used[3] == used[5] != used[1] == used[4]
@@ -213,9 +187,7 @@ def test_it_finds_the_clusters(tmp_path: Path) -> None:
 
 
 def test_what_one_model_can_serve_is_not_split(tmp_path: Path) -> None:
-    settings = small_settings(20, per_round=4)
-    engine = Engine(small_model(), planted(), Algorithm(CFL()), settings, tmp_path)
-    (*_, last) = engine.rounds(engine.start)
+    last = run_clusters(CFL(), tmp_path, 20)[-1]
     assert list(last.state.server.models) == ["model"]
     assert last.record.client_accuracy == pytest.approx([1.0] * 6)
 

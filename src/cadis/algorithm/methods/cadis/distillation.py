@@ -8,8 +8,8 @@ from torch.nn import functional as F
 
 Bandwidth: TypeAlias = float | Literal["mean"]
 
-_FARTHEST, _NEVER = 1e15, -1e37
-"""What keeps every number finite: the largest distance, and the exponent that means "never"."""
+_FARTHEST = 1e15  # the largest distance, which keeps every number finite
+_NEVER = -1e37  # the exponent that means "never", likewise
 
 
 def log_conditional(squares: Tensor, h2: Tensor, pairs: Tensor | None = None) -> Tensor:
@@ -21,8 +21,7 @@ def log_conditional(squares: Tensor, h2: Tensor, pairs: Tensor | None = None) ->
         pairs: where both are samples, (..., b, b); everywhere unless told.
 
     Returns:
-        Log-probabilities over j; for j = i, and j that is no sample, that of "never",
-        (..., b, b).
+        Log-probabilities over j; that of "never" for j = i, and j that is no sample, (..., b, b).
     """
     exponents = squares / (-2 * h2)
     exponents.diagonal(dim1=-2, dim2=-1).fill_(_NEVER)
@@ -32,10 +31,7 @@ def log_conditional(squares: Tensor, h2: Tensor, pairs: Tensor | None = None) ->
 
 
 def distillation_loss(
-    student: Tensor,
-    teacher: Tensor,
-    bandwidth: Bandwidth = "mean",
-    present: Tensor | None = None,
+    student: Tensor, teacher: Tensor, bandwidth: Bandwidth = "mean", present: Tensor | None = None
 ) -> Tensor:
     """L_KD: divergence of the local from the global model's pairwise similarities (Section IV).
 
@@ -60,14 +56,13 @@ def distillation_loss(
     with torch.no_grad():
         (log_p, log_q), (_, q), gradient = _worked_out(student, teacher, bandwidth, present)
         value = (q * (log_q - log_p)).sum(dim=(-2, -1))
-    return _with_gradient(value, gradient, student)
+    # A number of this value, whose derivative by the student is this gradient.
+    loss: Tensor = value + (gradient * (student - student.detach())).sum(dim=(-2, -1))
+    return loss
 
 
 def distillation_gradient(
-    student: Tensor,
-    teacher: Tensor,
-    bandwidth: Bandwidth = "mean",
-    present: Tensor | None = None,
+    student: Tensor, teacher: Tensor, bandwidth: Bandwidth = "mean", present: Tensor | None = None
 ) -> Tensor:
     """The gradient of :func:`distillation_loss` by ``student`` alone, (..., b, d)."""
     with torch.no_grad():
@@ -79,15 +74,7 @@ def not_true_loss(student: Tensor, teacher: Tensor, labels: Tensor) -> Tensor:
 
     FedNTD (Lee et al., 2022), with a temperature of 1: the true class is left out of both
     distributions, so that nothing holds the model back from learning it, and what it knew of all
-    others is kept.
-
-    Args:
-        student: logits of the local model, (..., b, classes).
-        teacher: logits of the received global model on the same samples, likewise.
-        labels: the truth, (..., b).
-
-    Returns:
-        The sum over the samples of KL(teacher || student), (...).
+    others is kept. Logits and the result are as in :func:`divergence_without`; labels, (..., b).
     """
     true = torch.arange(student.shape[-1], device=labels.device) == labels[..., None]
     return divergence_without(true, student, teacher)
@@ -153,9 +140,3 @@ def _squared_bandwidths(squares: Tensor, bandwidth: Bandwidth, pairs: Tensor | N
         number = (size_of * (size_of - 1)).clamp_min(1)[..., None, None]
     h2 = squares.sum(dim=(-2, -1), keepdim=True) / number
     return h2.clamp_min(torch.finfo(h2.dtype).tiny)
-
-
-def _with_gradient(value: Tensor, gradient: Tensor, variable: Tensor) -> Tensor:
-    """Numbers of these values, whose derivatives by ``variable`` are these gradients."""
-    slope = gradient * (variable - variable.detach())
-    return value + slope.sum(dim=(-2, -1))

@@ -1,7 +1,7 @@
 """CADIS: clustered aggregation and knowledge-distilled regularisation (CCGRID 2023)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, ClassVar, Literal
 
@@ -23,7 +23,6 @@ from cadis.algorithm.method import (
 )
 from cadis.algorithm.methods.cadis.cluster_participants import (
     Given,
-    Grouping,
     PairRule,
     group_by_profiles,
     profile_clusters,
@@ -31,14 +30,10 @@ from cadis.algorithm.methods.cadis.cluster_participants import (
     signatures,
     true_labels,
 )
-from cadis.algorithm.methods.cadis.clustering import threshold_at
-from cadis.algorithm.methods.cadis.distillation import (
-    distillation_loss,
-    not_true_loss,
-)
+from cadis.algorithm.methods.cadis.clustering import cluster_weights, threshold_at
+from cadis.algorithm.methods.cadis.distillation import distillation_loss, not_true_loss
 from cadis.algorithm.methods.cadis.similarity import TransitiveMode
 from cadis.algorithm.methods.cadis.stale_clusters import with_absent
-from cadis.algorithm.methods.cadis.weights import cluster_weights
 from cadis.errors import CadisError
 from cadis.types import ClientId, ClientUpdate
 
@@ -155,7 +150,17 @@ class CADIS(BaseMethod):
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> Weighing:
         """Similarities, clusters, weights: Sections III-A to III-C."""
-        grouping = self._grouped(server_round, updates, state)
+        clients = [update.client_id for update in updates]
+        oracle = partial(true_labels, server_round.true_clusters)
+        labels: dict[str, Given] = {"true": oracle, "none": _label_each}
+        given = labels.get(self.clusters)
+        if self.signature == "profile":
+            profiles = profiles_of(server_round, updates, state)
+            threshold = self._threshold_in(server_round)
+            grouping = group_by_profiles(profiles, clients, state.memory, threshold, given)
+        else:
+            changes, rule = signatures(server_round, updates, state), self._pair_rule(server_round)
+            grouping = rule.group(changes, clients, state.memory, server_round.generator, given)
         counts = [update.num_examples for update in updates]
         if self.weights == "samples":
             weights = example_weights(counts)
@@ -168,32 +173,7 @@ class CADIS(BaseMethod):
     ) -> Aggregation:
         """The weighted mean of the models, and what absent clusters said last."""
         made = super().aggregate(server_round, updates, state)
-        if not self.absent:
-            return made
-        (name, model), *_ = made.models.items()
-        sent, labels = state.models[name].parameters, made.report["clusters"]
-        model, absent = with_absent(
-            model, sent, updates, labels, made.memory["centres"], state.memory, self.absent
-        )
-        return replace(made, models={name: model}, memory={**made.memory, **absent})
-
-    def _grouped(
-        self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
-    ) -> Grouping:
-        """The clusters of the participants."""
-        clients = [update.client_id for update in updates]
-        given: Given | None = None
-        if self.clusters == "true":
-            given = partial(true_labels, server_round.true_clusters)
-        elif self.clusters == "none":
-            given = _alone
-        if self.signature == "profile":
-            profiles = profiles_of(server_round, updates, state)
-            threshold = self._threshold_in(server_round)
-            return group_by_profiles(profiles, clients, state.memory, threshold, given)
-        changes = signatures(server_round, updates, state)
-        rule = self._pair_rule(server_round)
-        return rule.group(changes, clients, state.memory, server_round.generator, given)
+        return with_absent(made, updates, state, self.absent) if self.absent else made
 
     def _threshold_in(self, server_round: ServerRound) -> float | None:
         """The threshold of a round; None if it is read off the similarities."""
@@ -236,6 +216,5 @@ class CADISPaper(CADIS):
     distillation: Annotated[float, Ge(0)] = 1.0
 
 
-def _alone(clients: Sequence[ClientId]) -> Tensor:
-    """Everybody in a cluster of its own."""
+def _label_each(clients: Sequence[ClientId]) -> Tensor:
     return torch.arange(len(clients))

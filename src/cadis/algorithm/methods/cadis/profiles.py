@@ -15,11 +15,8 @@ from torch import Tensor
 from cadis._io import spread
 from cadis.algorithm.vectors import unit
 
-LONGEST = 20
-"""Rounds of a client that its profile is the mean of; of more, older ones fade."""
-
-_FEW = 4096
-"""So many clients are always held in one table; of more, one in eight at most in the new one."""
+LONGEST = 20  # rounds of a client that its profile is the mean of; of more, older ones fade
+_FEW = 4096  # clients that are always held in one table; of more, one in eight may be in the new
 
 
 def class_profiles(weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -56,13 +53,7 @@ def class_profiles(weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 @dataclass(frozen=True)
 class Table:
-    """Clients' mean profiles, sorted by key.
-
-    Attributes:
-        keys: ascending, (n,).
-        mean: means of profiles of length 1, in half precision, (n, classes).
-        count: in how many rounds each client took part, (n,).
-    """
+    """Clients' mean profiles, in half precision, (n, classes), and counts of rounds, by key."""
 
     keys: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     mean: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float16))
@@ -77,27 +68,16 @@ class Table:
         """A table of both, where the newer one wins."""
         if not len(self.keys):
             return newer
-        places, found = self.find(newer.keys)
-        grown = self._with_room(newer.keys[~found]) if not found.all() else self
-        places = places if grown is self else grown.find(newer.keys)[0]
-        tables = zip(vars(grown).values(), vars(newer).values(), strict=True)
-        return Table(*(_replaced(old, places, new, grown is self) for old, new in tables))
-
-    def _with_room(self, keys: Tensor) -> "Table":
-        """A copy with further keys, of which nothing is known; they are ascending, as all are."""
-        before = torch.searchsorted(self.keys, keys)
-        kept = torch.ones(len(self.keys) + len(keys), dtype=torch.bool)
-        kept[before + torch.arange(len(keys))] = False
+        added = newer.keys[~self.find(newer.keys)[1]]
+        before = torch.searchsorted(self.keys, added)
+        kept = torch.ones(len(self.keys) + len(added), dtype=torch.bool)
+        kept[before + torch.arange(len(added))] = False
         grown = Table(*(spread(tensor, kept) for tensor in vars(self).values()))
-        grown.keys[~kept] = keys
+        grown.keys[~kept] = added
+        places, _ = grown.find(newer.keys)
+        for values, new in zip(vars(grown).values(), vars(newer).values(), strict=True):
+            values[places] = new
         return grown
-
-
-def _replaced(values: Tensor, places: Tensor, new: Tensor, copied: bool) -> Tensor:
-    """The values with new ones at some places; in place, unless they are somebody else's."""
-    values = values.clone() if copied else values
-    values[places] = new
-    return values
 
 
 @dataclass(frozen=True)
@@ -106,31 +86,19 @@ class ClientProfiles:
 
     It is a value: observing makes a new one and leaves this one as it is. Of many clients, most lie
     in a table that both share; what is new lies in a small one, until that has grown.
-
-    Attributes:
-        old: most of many clients.
-        new: those that were changed since.
     """
 
-    old: Table = field(default_factory=Table)
-    new: Table = field(default_factory=Table)
+    old: Table = field(default_factory=Table)  # most of many clients
+    new: Table = field(default_factory=Table)  # those that were changed since
 
     def observe(self, keys: Tensor, profiles: Tensor) -> "ClientProfiles":
-        """Fold in one round's profiles.
-
-        Args:
-            keys: who took part, each once, (k,).
-            profiles: of length 1 each, (k, classes).
-        """
+        """Fold in one round's profiles, of length 1 each, (k, classes)."""
         mean, count = self.of(keys, profiles.shape[1])
         times = count.clamp(max=LONGEST - 1)[:, None]
-        return self._with(keys, mean + (profiles.float() - mean) / (times + 1), count + 1)
+        return self.put(keys, mean + (profiles.float() - mean) / (times + 1), count + 1)
 
-    def replaced(self, keys: Tensor, mean: Tensor) -> "ClientProfiles":
-        """The same with other mean profiles of some clients, (k, classes)."""
-        return self._with(keys, mean, self.of(keys, mean.shape[1])[1])
-
-    def _with(self, keys: Tensor, mean: Tensor, count: Tensor) -> "ClientProfiles":
+    def put(self, keys: Tensor, mean: Tensor, count: Tensor) -> "ClientProfiles":
+        """The same with other mean profiles, (k, classes), and counts, (k,), of some clients."""
         order = keys.argsort()
         new = self.new.merged(Table(keys[order], mean.half()[order], count[order]))
         if len(new.keys) > max(_FEW, len(self.old.keys) // 8):
@@ -154,23 +122,14 @@ class ClientProfiles:
 
         The choice hardly changes from round to round.
         """
-        tables = [table for table in (self.old, self.new) if len(table.keys)]
-        if not tables:
-            return torch.zeros(0, 0), torch.zeros(0, dtype=torch.int32)
-        if len(tables) == 1 and len(tables[0].keys) <= most:
-            return tables[0].mean.float(), tables[0].count
-        classes = tables[-1].mean.shape[1]
-        everybody = max(tables, key=lambda table: len(table.keys)).keys
-        step = -(-len(everybody) // most)
-        return self.of(everybody[::step].contiguous(), classes)
+        table = max(self.old, self.new, key=lambda table: len(table.keys))
+        step = max(1, -(-len(table.keys) // most))
+        return self.of(table.keys[::step].contiguous(), table.mean.shape[1])
 
     def to_tensors(self) -> dict[str, Tensor]:
         """Plain tensors, for a checkpoint."""
-        return {
-            f"{name}.{part}": getattr(getattr(self, name), part)
-            for name in ("old", "new")
-            for part in ("keys", "mean", "count")
-        }
+        tables = {"old": self.old, "new": self.new}
+        return {f"{n}.{part}": t for n, table in tables.items() for part, t in vars(table).items()}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "ClientProfiles":
@@ -178,5 +137,4 @@ class ClientProfiles:
         if "old.keys" not in tensors:
             return cls()
         parts = ("keys", "mean", "count")
-        old, new = (Table(*(tensors[f"{n}.{part}"] for part in parts)) for n in ("old", "new"))
-        return cls(old, new)
+        return cls(*(Table(*(tensors[f"{n}.{part}"] for part in parts)) for n in ("old", "new")))

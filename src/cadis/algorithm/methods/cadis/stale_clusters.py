@@ -1,97 +1,58 @@
 """Memory of absent clusters: where whoever is there takes part, some clusters are not."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from cadis.algorithm.aggregation import example_weights
-from cadis.types import ClientUpdate, ModelState, TensorState
+from cadis.algorithm.method import Aggregation, ServerState
+from cadis.types import ClientUpdate, TensorState
 
-_LEAST = 0.01
-"""A voice below it is not worth its memory."""
-
-
-@dataclass(frozen=True)
-class AbsentClusters:
-    """The last update of each cluster, and how long ago it was.
-
-    Attributes:
-        centres: by which a cluster is known again, (m, classes).
-        updates: the mean update of its participants, (m, P).
-        ages: in how many rounds it was absent since, (m,).
-    """
-
-    centres: Tensor
-    updates: Tensor
-    ages: Tensor
-
-    @classmethod
-    def from_tensors(cls, memory: TensorState) -> "AbsentClusters | None":
-        """What a checkpoint holds; None if there is nothing yet."""
-        if "absent.ages" not in memory:
-            return None
-        return cls(*(memory[f"absent.{name}"] for name in ("centres", "updates", "ages")))
-
-    def to_tensors(self) -> dict[str, Tensor]:
-        """Plain tensors, for a checkpoint."""
-        return {f"absent.{name}": tensor for name, tensor in vars(self).items()}
+_LEAST = 0.01  # a voice below it is not worth its memory
 
 
 def with_absent(
-    model: ModelState,
-    sent: Tensor,
-    updates: Sequence[ClientUpdate],
-    labels: Tensor,
-    centres: Tensor,
-    memory: TensorState,
-    kept: float,
-) -> tuple[ModelState, dict[str, Tensor]]:
-    """A round's mean model with the voices of clusters that nobody came of.
+    made: Aggregation, updates: Sequence[ClientUpdate], state: ServerState, kept: float
+) -> Aggregation:
+    """Add the voices of clusters that nobody came of to a round's mean model.
 
     Each of the m clusters that are present has a voice of 1; one that was absent for a rounds has
     ``kept`` to the power of a: w <- w_t + (m * mean update + sum of kept^a * its last update) / sum
     of all voices.
-
-    Args:
-        model: the mean of the participants' models.
-        sent: the parameters w_t that the round began with, (P,).
-        updates: of the participants.
-        labels: their clusters, (k,).
-        centres: of all clusters, of length 1, (m, classes).
-        memory: what was remembered.
-        kept: which part of an absent cluster's voice is kept from round to round.
     """
+    ((name, model),) = made.models.items()
+    sent = state.models[name].parameters
+    labels, centres = made.report["clusters"], made.memory["centres"]
     present = labels.unique()
-    before = AbsentClusters.from_tensors(memory)
-    now = AbsentClusters(
-        centres[present],
-        torch.stack([_mean_update(updates, labels == label, sent) for label in present]),
-        torch.zeros(len(present)),
-    )
-    if before is None:
-        return model, now.to_tensors()
-    gone = _still_absent(before, present, centres, kept)
-    voices = kept**gone.ages
-    total = len(present) + voices.sum()
-    moved = (len(present) * (model.parameters - sent) + voices @ gone.updates) / total
-    both = zip(vars(now).values(), vars(gone).values(), strict=True)
-    after = AbsentClusters(*(torch.cat(pair) for pair in both))
-    return replace(model, parameters=sent + moved.to(sent.dtype)), after.to_tensors()
+    heard = {
+        "absent.centres": centres[present],  # by which a cluster is known again, (m, classes)
+        "absent.updates": torch.stack([_mean_update(updates, labels == n, sent) for n in present]),
+        "absent.ages": torch.zeros(len(present)),  # in how many rounds it was absent since, (m,)
+    }
+    if "absent.ages" in state.memory:
+        gone = _still_absent({part: state.memory[part] for part in heard}, present, centres, kept)
+        voices = kept ** gone["absent.ages"]
+        total = len(present) + voices.sum()
+        moved = len(present) * (model.parameters - sent) + voices @ gone["absent.updates"]
+        model = replace(model, parameters=sent + (moved / total).to(sent.dtype))
+        heard = {part: torch.cat([tensor, gone[part]]) for part, tensor in heard.items()}
+    return replace(made, models={name: model}, memory={**made.memory, **heard})
 
 
 def _still_absent(
-    before: AbsentClusters, present: Tensor, centres: Tensor, kept: float
-) -> AbsentClusters:
+    before: TensorState, present: Tensor, centres: Tensor, kept: float
+) -> dict[str, Tensor]:
     """Those of whom nobody came, once each, a round older; the youngest first."""
-    labels = (before.centres @ centres.T).argmax(dim=1).tolist()
+    labels = (before["absent.centres"] @ centres.T).argmax(dim=1).tolist()
+    ages = before["absent.ages"] + 1
     taken, places = set(present.tolist()), []
-    for place in before.ages.argsort(stable=True).tolist():
-        if labels[place] not in taken and kept ** (float(before.ages[place]) + 1) >= _LEAST:
+    for place in ages.argsort(stable=True).tolist():
+        if labels[place] not in taken and kept ** float(ages[place]) >= _LEAST:
             taken.add(labels[place])
             places.append(place)
-    return AbsentClusters(before.centres[places], before.updates[places], before.ages[places] + 1)
+    return {part: tensor[places] for part, tensor in {**before, "absent.ages": ages}.items()}
 
 
 def _mean_update(updates: Sequence[ClientUpdate], chosen: Tensor, sent: Tensor) -> Tensor:

@@ -1,30 +1,23 @@
 """Transitive learning: the similarity of two clients who never met (Section III-C)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-_AT_ONCE = 200_000
-"""About so many numbers are worked on at once, which still fit into the cache."""
+_AT_ONCE = 200_000  # about so many numbers are worked on at once, which still fit into the cache
 
 
 @dataclass(frozen=True)
 class Estimates:
-    """Estimates of the similarity of pairs that were never observed together.
+    """Estimates of the similarity of pairs that were never observed together."""
 
-    Attributes:
-        gamma: the largest deviation of a helper's estimate that is admitted.
-        mean: the expected similarity, NaN where there is no helper, (n, n).
-        deviation: standard deviation of the average of the helpers' draws, (n, n).
-        outdated: rows whose observations have changed since, (n,).
-    """
-
-    gamma: float
-    mean: Tensor
-    deviation: Tensor
-    outdated: Tensor
+    gamma: float  # the largest deviation of a helper's estimate that is admitted
+    mean: Tensor  # the expected similarity, NaN where there is no helper, (n, n)
+    deviation: Tensor  # standard deviation of the average of the helpers' draws, (n, n)
+    outdated: Tensor  # rows whose observations have changed since, (n,)
 
     @classmethod
     def none(cls, size: int, gamma: float, dtype: torch.dtype) -> "Estimates":
@@ -32,39 +25,26 @@ class Estimates:
         unknown = torch.full((size, size), torch.nan, dtype=dtype)
         return cls(gamma, unknown, unknown.clone(), torch.ones(size, dtype=torch.bool))
 
-    def outdate(self, rows: Tensor) -> "Estimates":
-        """Mark rows whose observations have changed."""
-        outdated = self.outdated.clone()
+    def outdate(self, rows: Tensor, joined: int) -> "Estimates":
+        """Mark rows whose observations have changed, and those of so many clients who joined."""
+        room = (0, joined, 0, joined)
+        mean, deviation = (F.pad(m, room, value=torch.nan) for m in (self.mean, self.deviation))
+        outdated = F.pad(self.outdated, room[:2], value=True)
         outdated[rows] = True
-        return replace(self, outdated=outdated)
-
-    def grow(self, size: int) -> "Estimates":
-        """Room for clients who joined: nothing is known of them yet."""
-        grown = Estimates.none(size, self.gamma, self.mean.dtype)
-        old = len(self.outdated)
-        grown.mean[:old, :old] = self.mean
-        grown.deviation[:old, :old] = self.deviation
-        grown.outdated[:old] = self.outdated
-        return grown
+        return Estimates(self.gamma, mean, deviation, outdated)
 
     def to_tensors(self) -> dict[str, Tensor]:
         """Plain tensors, for a checkpoint."""
-        return {
-            "estimates.gamma": torch.tensor(self.gamma, dtype=torch.float64),
-            "estimates.mean": self.mean,
-            "estimates.deviation": self.deviation,
-            "estimates.outdated": self.outdated,
-        }
+        own = vars(self) | {"gamma": torch.tensor(self.gamma, dtype=torch.float64)}
+        return {f"estimates.{name}": tensor for name, tensor in own.items()}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "Estimates | None":
         """The inverse of :meth:`to_tensors`; None if nothing was ever estimated."""
         if "estimates.mean" not in tensors:
             return None
-        mean, deviation = tensors["estimates.mean"], tensors["estimates.deviation"]
-        return cls(
-            float(tensors["estimates.gamma"]), mean, deviation, tensors["estimates.outdated"]
-        )
+        gamma, *others = (tensors[f"estimates.{field.name}"] for field in fields(cls))
+        return cls(float(gamma), *others)
 
 
 def bring_up_to_date(
@@ -77,8 +57,7 @@ def bring_up_to_date(
 
     Args:
         estimates: what was estimated before.
-        direct: means s_ij of the observed similarities, the diagonal included, NaN where there
-            are none, (n, n).
+        direct: means of the observed similarities, the diagonal too, NaN without any, (n, n).
         helping: the same of all clients p who may help, (p, n); these n only, unless told.
     """
     helping = direct if helping is None else helping
@@ -102,13 +81,8 @@ def _estimate_rows(rows: Tensor, helping: Tensor, gamma: float) -> tuple[Tensor,
 
     A helper p was observed with both. It suggests the normal distribution with mean
     s_ip s_jp and deviation sqrt((1 - s_ip^2)(1 - s_jp^2)) / 3, and counts if that deviation is
-    below gamma. The average of the helpers' independent draws is itself one normal draw.
-
-    Args:
-        rows: the clients i.
-        helping: observed similarities s_pj of helpers and clients, NaN where there are none,
-            (p, j).
-        gamma: the largest deviation.
+    below gamma. The average of the helpers' independent draws is itself one normal draw. What was
+    observed of helpers and clients is in ``helping``, NaN where it is nothing, (p, j).
     """
     helpers = (~helping[:, rows].isnan()).any(dim=1).nonzero()[:, 0]
     theirs = helping[helpers]
@@ -127,11 +101,6 @@ def estimate_all(direct: Tensor, gamma: float, helping: Tensor | None = None) ->
 
     What :func:`bring_up_to_date` makes of nothing, several times as fast: without deviations, each
     pair once, and never more at once than fits into the cache, however many clients there are.
-
-    Args:
-        direct: observed similarities, the diagonal included, NaN where there are none, (n, n).
-        gamma: the largest deviation of a helper's estimate.
-        helping: the same of all clients p who may help, (p, n); these n only, unless told.
     """
     helping = direct if helping is None else helping
     values = torch.full_like(direct, torch.nan)

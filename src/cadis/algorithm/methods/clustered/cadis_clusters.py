@@ -9,30 +9,21 @@ from annotated_types import Ge
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.base_method import BaseMethod, weighted_models
 from cadis.algorithm.method import Aggregation, ServerRound, ServerState
-from cadis.algorithm.methods.cadis import (
-    ClientProfiles,
-    Cut,
-    Grouping,
-    ProfileClusters,
-    cluster_weights,
-    group_by_profiles,
-    profile_clusters,
-    profiles_of,
-)
+from cadis.algorithm.methods.cadis import CADIS, ClientProfiles
+from cadis.algorithm.methods.cadis.cluster_participants import profile_clusters, profiles_of
+from cadis.algorithm.methods.cadis.clustering import nearest_centre
 from cadis.algorithm.methods.clustered.cluster_models import (
+    FindsClusters,
     PerClientTable,
     aggregate_by_cluster,
-    assigned_labels,
-    assigned_model,
     split,
 )
-from cadis.types import ClientId, ClientUpdate
+from cadis.types import ClientId, ClientUpdate, TensorState
 
 
 @dataclass(frozen=True)
-class CADISClusters(BaseMethod):
+class CADISClusters(FindsClusters):
     """Finds clusters as CADIS does; once they are certain, each has a model of its own.
 
     Until then one model is trained with CADIS's weights, every cluster an equal voice, and without
@@ -57,66 +48,48 @@ class CADISClusters(BaseMethod):
     )
     warmup: Annotated[int, Ge(1)] = 5
 
-    @property
-    def finds_clusters(self) -> bool:
-        """As CADIS does, from the first round on."""
-        return True
-
-    def model_name_for(self, client: ClientId, state: ServerState) -> str:
-        """The model of the client's cluster; until it is known, the common one."""
-        return assigned_model(client, state.memory)
-
     def cluster_labels(
-        self,
-        server_round: ServerRound,  # noqa: ARG002
-        state: ServerState,
-        clients: Sequence[ClientId],
+        self, server_round: ServerRound, state: ServerState, clients: Sequence[ClientId]
     ) -> Tensor:
         """The clusters that clients are in before a round."""
         if _is_split(state):
-            return assigned_labels(clients, state.memory)
+            return super().cluster_labels(server_round, state, clients)
         return profile_clusters(clients, state.memory)
 
     def aggregate(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> Aggregation:
         """One model with CADIS's weights; once clusters are certain, FedAvg in each of them."""
-        profiles = profiles_of(server_round, updates, state)
         if _is_split(state):
+            profiles = profiles_of(server_round, updates, state)
             made = aggregate_by_cluster(updates, profiles, state)
             told = {name: state.memory[name] for name in ("cut", "confidence")}
             return replace(made, report={**made.report, **told})
-        clients = [update.client_id for update in updates]
-        grouping = group_by_profiles(profiles, clients, state.memory, threshold=None)
-        counts = [update.num_examples for update in updates]
-        weights = cluster_weights(counts, grouping.labels, grouping.sizes)
-        models, weights = weighted_models(updates, weights)
-        certain = certain_rounds(state.memory, grouping)
-        made = Aggregation(models, {**grouping.memory, "certain": certain}, weights)
+        made = CADIS(distillation=0).aggregate(server_round, updates, state)
+        certain = certain_rounds(state.memory, made.memory)
         if int(certain) < self.warmup:
-            return replace(made, report=grouping.report)
-        return _split_by_profiles(made, grouping)
+            return replace(made, memory={**made.memory, "certain": certain})
+        return _split_by_profiles(made)
 
 
-def certain_rounds(memory: Mapping[str, Tensor], grouping: Grouping) -> Tensor:
+def certain_rounds(before: TensorState, after: TensorState) -> Tensor:
     """Rounds in a row in which there was this number of clusters; 0 if there is one, ()."""
-    number = len(grouping.memory["centres"])
+    number = len(after["centres"])
     if number < 2:
         return torch.tensor(0)
-    before = len(memory["centres"]) if "centres" in memory else 0
-    return memory["certain"] + 1 if number == before else torch.tensor(1)
+    same = "centres" in before and len(before["centres"]) == number
+    return before["certain"] + 1 if same else torch.tensor(1)
 
 
 def _is_split(state: ServerState) -> bool:
     return "assigned.keys" in state.memory
 
 
-def _split_by_profiles(made: Aggregation, grouping: Grouping) -> Aggregation:
+def _split_by_profiles(made: Aggregation) -> Aggregation:
     """Assign everybody seen to the nearest centre; profiles need not be remembered any longer."""
-    centres = grouping.memory["centres"]
-    known = ClientProfiles.from_tensors(grouping.memory)
+    centres, known = made.memory["centres"], ClientProfiles.from_tensors(made.memory)
     table = known.old.merged(known.new)
-    labels = ProfileClusters(centres, Cut(0, 0)).of(table.mean.float())
-    divided = split(made, centres, PerClientTable(table.keys, labels), grouping.report)
-    told = {name: grouping.report[name] for name in ("cut", "confidence")}
+    assigned = PerClientTable(table.keys, nearest_centre(table.mean.float(), centres))
+    divided = split(made, centres, assigned, made.report)
+    told = {name: made.report[name] for name in ("cut", "confidence")}
     return replace(divided, memory={**divided.memory, **told})

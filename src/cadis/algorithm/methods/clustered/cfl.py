@@ -1,7 +1,7 @@
 """CFL (Sattler, Müller and Samek, 2019): clusters are split in two where their clients disagree."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 import torch
@@ -10,19 +10,18 @@ from torch import Tensor
 
 from cadis.algorithm.about import About
 from cadis.algorithm.aggregation import example_weights
-from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import Aggregation, ServerRound, ServerState
 from cadis.algorithm.methods.cadis import ObservedPairs
-from cadis.algorithm.methods.clustered.cluster_models import PerClientTable, averaged
+from cadis.algorithm.methods.cadis.similarity import index_of
+from cadis.algorithm.methods.clustered.cluster_models import FindsClusters, PerClientTable, averaged
 from cadis.algorithm.methods.clustered.cluster_tree import ClusterTree, node_model
 from cadis.types import ClientId, ClientUpdate
 
-_CHUNK = 2**18
-"""Parameters of all updates that are worked on at once."""
+_CHUNK = 2**18  # parameters of all updates that are worked on at once
 
 
 @dataclass(frozen=True)
-class CFL(BaseMethod):
+class CFL(FindsClusters):
     """Begins with one model, and splits a cluster in two when its clients pull it apart.
 
     Each cluster has FedAvg on its own model. When its mean update is nearly zero while those of
@@ -53,21 +52,13 @@ class CFL(BaseMethod):
     eps1: Annotated[float, Gt(0)] = 0.4
     eps2: Annotated[float, Gt(0)] = 1.0
 
-    @property
-    def finds_clusters(self) -> bool:
-        """The leaves of the tree."""
-        return True
-
     def model_name_for(self, client: ClientId, state: ServerState) -> str:
         """The model of the node that a client has come to."""
         members = PerClientTable.from_tensors(state.memory, "members")
         return node_model(max(0, int(members.labels([client]))))
 
     def cluster_labels(
-        self,
-        server_round: ServerRound,  # noqa: ARG002
-        state: ServerState,
-        clients: Sequence[ClientId],
+        self, server_round: ServerRound, state: ServerState, clients: Sequence[ClientId]
     ) -> Tensor:
         """The clusters of clients, -1 for those whose side of a split is not known yet."""
         tree = ClusterTree.from_tensors(state.memory)
@@ -75,10 +66,7 @@ class CFL(BaseMethod):
         return torch.where(tree.children[nodes] < 0, known, -1)
 
     def aggregate(
-        self,
-        server_round: ServerRound,  # noqa: ARG002
-        updates: Sequence[ClientUpdate],
-        state: ServerState,
+        self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> Aggregation:
         """FedAvg in each cluster; those who disagree are split, and newcomers put to a side."""
         tree = ClusterTree.from_tensors(state.memory)
@@ -89,12 +77,13 @@ class CFL(BaseMethod):
         for node in nodes.unique().tolist():
             places = (nodes == node).nonzero().flatten().tolist()
             own, sent = [updates[p] for p in places], state.models[node_model(node)].parameters
-            if not tree.is_leaf(node):
-                tree = _put_to_sides(tree, node, own, sent)
+            who = [update.client_id for update in own]
+            if tree.children[node] >= 0:  # it was split: whoever trained its model goes to a side
+                sides = [tree.side_of(node, update.model.parameters - sent) for update in own]
+                tree = tree.moved(who, torch.tensor(sides))
                 continue
             tree, longest = self._with_round(tree, node, own, sent, longest)
-            after = tree.nodes([update.client_id for update in own]).tolist()
-            for place, now in zip(places, after, strict=True):
+            for place, now in zip(places, tree.nodes(who).tolist(), strict=True):
                 names[place] = node_model(now)
         models, weights = averaged(updates, names)
         report = {"clusters": tree.nodes(clients)}
@@ -104,24 +93,24 @@ class CFL(BaseMethod):
         self,
         tree: ClusterTree,
         node: int,
-        updates: Sequence[ClientUpdate],
+        own: Sequence[ClientUpdate],
         sent: Tensor,
         longest: Tensor,
     ) -> tuple[ClusterTree, Tensor]:
         """The tree after a leaf's clients have trained its model, and the longest mean update."""
-        clients = [update.client_id for update in updates]
-        products = inner_products(updates, sent)
+        clients = [update.client_id for update in own]
+        products = inner_products(own, sent)
         lengths = products.diagonal().sqrt()
-        weights = example_weights([update.num_examples for update in updates])
+        weights = example_weights([update.num_examples for update in own])
         mean = (weights @ products @ weights).clamp(min=0).sqrt()
         longest = torch.maximum(longest, mean)
         tree = tree.moved(clients, torch.full((len(clients),), node))
         known = tree.pairs.get(node, ObservedPairs())
         pairs, _ = known.observe(clients, _cosines(products, lengths))
-        tree = tree.observed(node, pairs)
+        tree = replace(tree, pairs={**tree.pairs, node: pairs})
         disagree = mean < self.eps1 * longest and lengths.max() > self.eps2 * longest
         if disagree and len(clients) > 1:
-            tree = _split(tree, node, updates, sent, lengths)
+            tree = _split(tree, node, own, sent, lengths)
         return tree, longest
 
 
@@ -131,10 +120,7 @@ def bipartition(similarity: Tensor) -> Tensor:
     Clients are joined one by one, always the one that is most like any that is in already. When the
     weakest of these links is made, nobody outside is more like anybody inside; so that it is the
     largest similarity across the cut there. Every cut is crossed by one of the links, and none of
-    them is weaker.
-
-    Args:
-        similarity: of two or more clients, symmetric, (n, n).
+    them is weaker. The similarity is that of two or more clients, symmetric, (n, n).
     """
     number = len(similarity)
     order, links, nearest = [0], list[float](), similarity[0].clone()
@@ -151,12 +137,7 @@ def bipartition(similarity: Tensor) -> Tensor:
 
 
 def inner_products(updates: Sequence[ClientUpdate], sent: Tensor) -> Tensor:
-    """The inner products of all pairs of updates w_i - w_t, (k, k), in double precision.
-
-    Args:
-        updates: of one model.
-        sent: its parameters w_t, (P,).
-    """
+    """The inner products of all pairs of updates w_i - w_t of one model, (k, k), float64."""
     products = torch.zeros(len(updates), len(updates), dtype=torch.float64)
     for start in range(0, len(sent), _CHUNK):
         place = slice(start, min(start + _CHUNK, len(sent)))
@@ -172,20 +153,8 @@ def _cosines(products: Tensor, lengths: Tensor) -> Tensor:
     return (products / (scale[:, None] * scale)).clamp(-1, 1).fill_diagonal_(1)
 
 
-def _put_to_sides(
-    tree: ClusterTree, node: int, updates: Sequence[ClientUpdate], sent: Tensor
-) -> ClusterTree:
-    """The tree with those a node further who have trained the model of one that was split."""
-    sides = [tree.side_of(node, update.model.parameters - sent) for update in updates]
-    return tree.moved([update.client_id for update in updates], torch.tensor(sides))
-
-
 def _split(
-    tree: ClusterTree,
-    node: int,
-    updates: Sequence[ClientUpdate],
-    sent: Tensor,
-    lengths: Tensor,
+    tree: ClusterTree, node: int, updates: Sequence[ClientUpdate], sent: Tensor, lengths: Tensor
 ) -> ClusterTree:
     """The tree with a leaf split in two, unless one of the sides would be of absent clients."""
     clients = [update.client_id for update in updates]
@@ -215,20 +184,18 @@ def _direction(
     return direction
 
 
+def _rows(pairs: ObservedPairs, clients: Sequence[ClientId]) -> tuple[Tensor, Tensor]:
+    """The rows of these clients, and those of all others."""
+    rows, everybody = index_of(clients, pairs.client_ids), torch.arange(len(pairs.client_ids))
+    return rows, everybody[~torch.isin(everybody, rows)]
+
+
 def acquainted(pairs: ObservedPairs, clients: Sequence[ClientId]) -> tuple[list[ClientId], Tensor]:
-    """Clients who have all met, and their mean similarities.
+    """Clients who have all met, those given first, and their mean similarities, (n, n).
 
-    Args:
-        pairs: what is known.
-        clients: who have just met; others join them in turn who have met everybody so far.
-
-    Returns:
-        The clients, those given first, and their similarities, (n, n).
+    The given ones have just met; others join them in turn who have met everybody so far.
     """
-    row_of = {client: row for row, client in enumerate(pairs.client_ids)}
-    rows = torch.tensor([row_of[client] for client in clients])
-    everybody = torch.arange(len(row_of))
-    others = everybody[~torch.isin(everybody, rows)]
+    rows, others = _rows(pairs, clients)
     met = ~pairs.between(others[:, None], rows).isnan().any(dim=1)
     for row in others[met]:
         if not pairs.between(rows, row).isnan().any():
@@ -239,25 +206,13 @@ def acquainted(pairs: ObservedPairs, clients: Sequence[ClientId]) -> tuple[list[
 def followers(
     pairs: ObservedPairs, clients: Sequence[ClientId], sides: Tensor, across: float
 ) -> tuple[list[ClientId], Tensor]:
-    """The sides of a split with those who follow somebody there.
+    """All whose side of a split is known, those given first, and their sides, (m,).
 
-    They join one by one, the one that is most like anybody on a side first, as long as that is
-    nearer to 1, which is alike, than to what is alike across the cut; so that a cluster of which a
-    part was absent stays one.
-
-    Args:
-        pairs: what is known.
-        clients: who is on a side.
-        sides: which, (n,).
-        across: the largest similarity across the cut.
-
-    Returns:
-        All whose side is known, those given first, and their sides, (m,).
+    Others follow somebody on a side. They join one by one, the one that is most like anybody there
+    first, as long as that is nearer to 1, which is alike, than to the largest similarity across the
+    cut; so that a cluster of which a part was absent stays one.
     """
-    row_of = {client: row for row, client in enumerate(pairs.client_ids)}
-    rows = torch.tensor([row_of[client] for client in clients])
-    left = torch.arange(len(row_of))
-    left = left[~torch.isin(left, rows)]
+    rows, left = _rows(pairs, clients)
     alike, whom = pairs.between(left[:, None], rows).nan_to_num(nan=-1).max(dim=1)
     followed = sides[whom]
     while len(left) and alike.max() > (1 + across) / 2:

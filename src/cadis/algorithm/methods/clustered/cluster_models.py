@@ -1,19 +1,19 @@
 """Who uses which model, where every cluster has a model of its own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from cadis.algorithm.aggregation import example_weights
-from cadis.algorithm.base_method import weighted_models
-from cadis.algorithm.method import Aggregation, ServerState
+from cadis.algorithm.base_method import BaseMethod, weighted_models
+from cadis.algorithm.method import Aggregation, ServerRound, ServerState
 from cadis.algorithm.vectors import unit
 from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState, client_keys
 
-COMMON = "model"
-"""The name of the model that everybody begins with."""
+COMMON = "model"  # the name of the model that everybody begins with
 
 
 def cluster_model(number: int) -> str:
@@ -23,12 +23,7 @@ def cluster_model(number: int) -> str:
 
 @dataclass(frozen=True)
 class PerClientTable:
-    """The latest value of each client, sorted by key. It is a value: nothing is changed in place.
-
-    Attributes:
-        keys: ascending, (n,).
-        values: one a client, (n, ...).
-    """
+    """The latest value of each client, (n, ...), sorted by key; nothing is changed in place."""
 
     keys: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     values: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
@@ -63,60 +58,58 @@ class PerClientTable:
         return cls(memory[f"{name}.keys"], memory[f"{name}.values"])
 
 
-def assigned_labels(clients: Sequence[ClientId], memory: TensorState) -> Tensor:
-    """The clusters that clients were assigned to, -1 for those that were not yet, (n,)."""
-    return PerClientTable.from_tensors(memory, "assigned").labels(clients)
+class FindsClusters(BaseMethod):
+    """A method that assigns clients to clusters, each of which has a model of its own."""
 
+    table: ClassVar[str] = "assigned"
+    """The name under which the server keeps the cluster of each client."""
 
-def assigned_model(client: ClientId, memory: TensorState) -> str:
-    """The model of the cluster that a client was assigned to; until then, the common one."""
-    label = int(assigned_labels([client], memory))
-    return COMMON if label < 0 else cluster_model(label)
+    @property
+    def finds_clusters(self) -> bool:
+        """Whether clusters are known: the clients that use the same model."""
+        return True
+
+    def model_name_for(self, client: ClientId, state: ServerState) -> str:
+        """The model of the client's cluster; until it is known, the common one."""
+        label = int(PerClientTable.from_tensors(state.memory, self.table).labels([client]))
+        return COMMON if label < 0 else cluster_model(label)
+
+    def cluster_labels(
+        self, server_round: ServerRound, state: ServerState, clients: Sequence[ClientId]
+    ) -> Tensor:
+        """The clusters that clients were assigned to, -1 for those that were not yet, (n,)."""
+        return PerClientTable.from_tensors(state.memory, self.table).labels(clients)
 
 
 def averaged(
     updates: Sequence[ClientUpdate], names: Sequence[str | None]
 ) -> tuple[dict[str, ModelState], Tensor]:
-    """FedAvg in each of several models.
+    """FedAvg in each of several models; and what each update weighs in its own, (k,).
 
-    Args:
-        updates: of a round.
-        names: the model that each update is averaged in, which need not be the one that the client
-            was sent; None leaves it out.
-
-    Returns:
-        The models, and what each update weighs in its own, 0 for those left out, (k,).
+    An update is averaged in the model of this name, which need not be the one that the client was
+    sent; None leaves it out, and it weighs 0.
     """
     weights = torch.zeros(len(updates), dtype=torch.float64)
-    named = [(place, name) for place, name in enumerate(names) if name is not None]
+    named = {place: name for place, name in enumerate(names) if name is not None}
     if not named:
         return {}, weights
-    own = [_renamed(updates[place], name) for place, name in named]
+    sent = {place: Message({name: updates[place].model}) for place, name in named.items()}
+    own = [replace(updates[place], message=message) for place, message in sent.items()]
     models, shares = weighted_models(own, example_weights([u.num_examples for u in own]))
-    weights[[place for place, _ in named]] = shares
+    weights[list(named)] = shares
     return models, weights
 
 
-def _renamed(update: ClientUpdate, name: str) -> ClientUpdate:
-    """An update as if it were of another model."""
-    return replace(update, message=Message({name: update.model}))
-
-
 def split(
-    made: Aggregation, centres: Tensor, assigned: PerClientTable, report: Mapping[str, Tensor]
+    made: Aggregation, centres: Tensor, assigned: PerClientTable, report: TensorState
 ) -> Aggregation:
     """Give every cluster a model of its own, begun from the common one as a round has left it.
 
-    Args:
-        made: what the round has made of the common model.
-        centres: by which clients are assigned from now on, of length 1, (clusters, d).
-        assigned: the clusters of the clients known so far.
-        report: what to tell.
+    Clients are assigned by the centres from now on, which are of length 1, (clusters, d).
     """
-    common = made.models[COMMON]
-    own = {cluster_model(number): common for number in range(len(centres))}
+    names = [COMMON, *(cluster_model(number) for number in range(len(centres)))]
     memory = {"centres": centres, **assigned.to_tensors("assigned")}
-    return Aggregation({COMMON: common, **own}, memory, made.weights, report)
+    return Aggregation(dict.fromkeys(names, made.models[COMMON]), memory, made.weights, report)
 
 
 def aggregate_by_cluster(
@@ -125,20 +118,15 @@ def aggregate_by_cluster(
     """A round after the split: FedAvg in every cluster, and newcomers are assigned.
 
     Those have trained the common model, which stays as it was at the split, so that signatures are
-    those of the same model; their updates tell where they belong, and are not averaged.
-
-    Args:
-        updates: of the round.
-        signatures: by which clients are compared with the centres, (k, d).
-        state: what the round began with.
+    those of the same model, (k, d); these tell where they belong, and updates are not averaged.
     """
     clients = [update.client_id for update in updates]
-    known = assigned_labels(clients, state.memory)
     centres = state.memory["centres"]
+    assigned = PerClientTable.from_tensors(state.memory, "assigned")
+    known = assigned.labels(clients)
     nearest = (unit(signatures).to(centres.dtype) @ centres.T).argmax(dim=1)
     labels = torch.where(known < 0, nearest, known)
     trained = [update.message.model_name for update in updates]
     models, weights = averaged(updates, [None if name == COMMON else name for name in trained])
-    assigned = PerClientTable.from_tensors(state.memory, "assigned").put(clients, labels)
-    memory = {**state.memory, **assigned.to_tensors("assigned")}
+    memory = {**state.memory, **assigned.put(clients, labels).to_tensors("assigned")}
     return Aggregation(models, memory, weights, {"clusters": labels})

@@ -42,17 +42,9 @@ class ClusterTree:
         """The nodes that clients have come to, (k,)."""
         return self.members.labels(clients).clamp(min=0)
 
-    def is_leaf(self, node: int) -> bool:
-        """Whether a node is a cluster, that is not split."""
-        return int(self.children[node]) == _NO_CHILDREN
-
     def moved(self, clients: Sequence[ClientId], nodes: Tensor) -> "ClusterTree":
         """The tree with clients at other nodes, (k,)."""
         return replace(self, members=self.members.put(clients, nodes))
-
-    def observed(self, node: int, pairs: ObservedPairs) -> "ClusterTree":
-        """The tree with what is known of the pairs of a leaf's clients."""
-        return replace(self, pairs={**self.pairs, node: pairs})
 
     def side_of(self, node: int, update: Tensor) -> int:
         """The child that a client goes to whose update of a split node's model is this, (P,)."""
@@ -62,9 +54,7 @@ class ClusterTree:
     def split(self, node: int, direction: Tensor) -> "ClusterTree":
         """The tree with two new leaves under one, whose clients stay where they are.
 
-        Args:
-            node: the leaf.
-            direction: the mean direction of the first side's updates minus the second's, (P,).
+        The direction is the mean one of the first side's updates minus that of the second's, (P,).
         """
         first = len(self.children)
         children = torch.cat([self.children, torch.full((2,), _NO_CHILDREN)])

@@ -9,25 +9,23 @@ from annotated_types import Ge, Le
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import Aggregation, ServerRound, ServerState
-from cadis.algorithm.methods.cadis import average_linkage, signatures
+from cadis.algorithm.methods.cadis import average_linkage
+from cadis.algorithm.methods.cadis.cluster_participants import signatures
 from cadis.algorithm.methods.clustered.cluster_models import (
+    FindsClusters,
     PerClientTable,
     aggregate_by_cluster,
-    assigned_labels,
-    assigned_model,
     split,
 )
 from cadis.algorithm.vectors import cosines, unit
-from cadis.types import ClientId, ClientUpdate
+from cadis.types import ClientUpdate
 
-_LOOKED_AT = 1000
-"""Clients that are clustered, all or an even choice of more; the others go to the nearest."""
+_LOOKED_AT = 1000  # clients to cluster, all or an even choice of more; others go to the nearest
 
 
 @dataclass(frozen=True)
-class FLHC(BaseMethod):
+class FLHC(FindsClusters):
     """FedAvg for some rounds; then clients are clustered once, and each cluster has a model.
 
     Clusters are joined by average linkage of the cosine distance, as long as two are nearer than
@@ -58,24 +56,6 @@ class FLHC(BaseMethod):
     warmup: Annotated[int, Ge(1)] = 3
     distance: Annotated[float, Ge(0), Le(2)] = 0.7
 
-    @property
-    def finds_clusters(self) -> bool:
-        """After the warm-up."""
-        return True
-
-    def model_name_for(self, client: ClientId, state: ServerState) -> str:
-        """The model of the client's cluster; until it is known, the common one."""
-        return assigned_model(client, state.memory)
-
-    def cluster_labels(
-        self,
-        server_round: ServerRound,  # noqa: ARG002
-        state: ServerState,
-        clients: Sequence[ClientId],
-    ) -> Tensor:
-        """The clusters that clients are assigned to."""
-        return assigned_labels(clients, state.memory)
-
     def aggregate(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> Aggregation:
@@ -99,11 +79,7 @@ class FLHC(BaseMethod):
 
 
 def clusters_of_heads(known: PerClientTable, distance: float) -> tuple[PerClientTable, Tensor]:
-    """Hierarchical clusters of clients by their updates.
-
-    Args:
-        known: the updates of all clients, of length 1, (n, d).
-        distance: mean cosine distance above which clusters stay apart.
+    """Hierarchical clusters of clients by their updates, of length 1, (n, d).
 
     Returns:
         The cluster of every client, and the mean update of each, of length 1, (clusters, d).
@@ -112,8 +88,8 @@ def clusters_of_heads(known: PerClientTable, distance: float) -> tuple[PerClient
     step = -(-len(updates) // _LOOKED_AT)
     chosen = updates[::step]
     found = average_linkage(cosines(chosen), 1 - distance)
-    sums = torch.zeros(int(found.max()) + 1, updates.shape[1]).index_add(0, found, chosen)
-    centres = unit(sums)
+    sums = torch.zeros(int(found.max()) + 1, updates.shape[1])
+    centres = unit(sums.index_add(0, found, chosen))
     labels = (updates @ centres.T).argmax(dim=1)
     labels[::step] = found
     return PerClientTable(known.keys, labels), centres

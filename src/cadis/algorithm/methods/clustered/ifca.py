@@ -9,17 +9,15 @@ from typing import Annotated, ClassVar
 
 import torch
 from annotated_types import Ge
-from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import ClientOutput, LocalClient, ServerRound, ServerState, Weighing
-from cadis.algorithm.methods.clustered.cluster_models import PerClientTable
+from cadis.algorithm.methods.clustered.cluster_models import FindsClusters, PerClientTable
 from cadis.types import ClientId, ClientUpdate, Message, ModelState
 
 
 @dataclass(frozen=True)
-class IFCA(BaseMethod):
+class IFCA(FindsClusters):
     """Sends all models; a client trains the one with the lowest loss on its own data.
 
     Departure: the paper begins with models at random. A method is given one initial model and does
@@ -32,6 +30,7 @@ class IFCA(BaseMethod):
     """
 
     name: ClassVar[str] = "ifca"
+    table: ClassVar[str] = "choices"
     about: ClassVar[About] = About(
         kind="one model per cluster",
         paper="Ghosh et al., 2020",
@@ -40,11 +39,6 @@ class IFCA(BaseMethod):
     )
     num_models: Annotated[int, Ge(1)] = 5
     spread: Annotated[float, Ge(0)] = 0.5
-
-    @property
-    def finds_clusters(self) -> bool:
-        """The clients that chose the same model."""
-        return True
 
     def init(self, model: ModelState, generator: torch.Generator) -> ServerState:
         """The initial model, and others at random around it."""
@@ -55,12 +49,7 @@ class IFCA(BaseMethod):
             models[f"model-{number}"] = replace(model, parameters=start + noise)
         return ServerState(models)
 
-    def broadcast(
-        self,
-        server_round: ServerRound,  # noqa: ARG002
-        state: ServerState,
-        client: ClientId,  # noqa: ARG002
-    ) -> Message:
+    def broadcast(self, server_round: ServerRound, state: ServerState, client: ClientId) -> Message:
         """All models."""
         return Message(state.models)
 
@@ -88,12 +77,3 @@ class IFCA(BaseMethod):
         """The model that a client chose last; the first, if it was never asked."""
         choice = PerClientTable.from_tensors(state.memory, "choices").labels([client])
         return list(state.models)[max(0, int(choice))]
-
-    def cluster_labels(
-        self,
-        server_round: ServerRound,  # noqa: ARG002
-        state: ServerState,
-        clients: Sequence[ClientId],
-    ) -> Tensor:
-        """The models that clients chose last."""
-        return PerClientTable.from_tensors(state.memory, "choices").labels(clients)

@@ -1,7 +1,1 @@
 """FedDRL: aggregation weights learned by reinforcement."""
-
-from cadis.algorithm.methods.feddrl.method import FedDRL
-
-__all__ = [
-    "FedDRL",
-]

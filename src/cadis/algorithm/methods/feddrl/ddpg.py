@@ -7,7 +7,7 @@ out. A network is one flat vector, so that a step of Adam or of a target network
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,55 +16,33 @@ from torch.nn import functional as F
 Policy: TypeAlias = Callable[[Tensor], Tensor]
 """What actions the outputs of an actor mean, (..., actions) of (..., actions)."""
 
-_BETAS = (0.9, 0.999)
-"""Of Adam."""
-
-_LAST = 0.1
-"""By how much the last layer of a new network is smaller than usual: all is the same at first."""
+_BETAS = (0.9, 0.999)  # of Adam
+_LAST = 0.1  # how small the last layer of a new network is, so that all is the same at first
 
 
 @dataclass(frozen=True)
 class Learning:
-    """How an agent learns.
+    """How an agent learns."""
 
-    Attributes:
-        hidden: width of the two hidden layers.
-        actor_lr: Adam's learning rate of the actor.
-        critic_lr: of the critic.
-        discount: gamma, what the worth of a later state counts.
-        soft: rho, how far target networks go to the others in a step.
-        batch: transitions that a step looks at.
-    """
-
-    hidden: int = 64
-    actor_lr: float = 1e-4
-    critic_lr: float = 1e-3
-    discount: float = 0.9
-    soft: float = 0.02
-    batch: int = 32
+    hidden: int = 64  # width of the two hidden layers
+    actor_lr: float = 1e-4  # Adam's learning rate of the actor
+    critic_lr: float = 1e-3  # of the critic
+    discount: float = 0.9  # gamma, what the worth of a later state counts
+    soft: float = 0.02  # rho, how far target networks go to the others in a step
+    batch: int = 32  # transitions that a step looks at
 
 
 @dataclass(frozen=True)
 class Agent:
-    """The networks, and what Adam remembers of them.
+    """The networks, and what Adam remembers of them."""
 
-    Attributes:
-        actor: from states to actions, (A,).
-        critic: from states and actions to their worth Q, (C,).
-        actor_target: the slow copy that the worth of later states is told by, (A,).
-        critic_target: likewise, (C,).
-        actor_moments: Adam's means of gradients and of their squares, (2, A).
-        critic_moments: likewise, (2, C).
-        steps: how many were taken, ().
-    """
-
-    actor: Tensor
-    critic: Tensor
-    actor_target: Tensor
-    critic_target: Tensor
-    actor_moments: Tensor
-    critic_moments: Tensor
-    steps: Tensor
+    actor: Tensor  # from states to actions, (A,)
+    critic: Tensor  # from states and actions to their worth Q, (C,)
+    actor_target: Tensor  # the slow copy that the worth of later states is computed with, (A,)
+    critic_target: Tensor  # likewise, (C,)
+    actor_moments: Tensor  # Adam's means of gradients and of their squares, (2, A)
+    critic_moments: Tensor  # likewise, (2, C)
+    steps: Tensor  # how many were taken, ()
 
     @classmethod
     def new(cls, state: int, action: int, hidden: int, generator: torch.Generator) -> "Agent":
@@ -77,19 +55,12 @@ class Agent:
 
 @dataclass(frozen=True)
 class Replay:
-    """What was done, and what came of it: n transitions, the latest last.
+    """What was done, and what came of it: n transitions, the latest last."""
 
-    Attributes:
-        states: (n, states).
-        actions: (n, actions).
-        rewards: (n,).
-        following: the states after them, (n, states).
-    """
-
-    states: Tensor
-    actions: Tensor
-    rewards: Tensor
-    following: Tensor
+    states: Tensor  # (n, states)
+    actions: Tensor  # (n, actions)
+    rewards: Tensor  # (n,)
+    following: Tensor  # the states after them, (n, states)
 
     @classmethod
     def new(cls, state: int, action: int) -> "Replay":
@@ -126,47 +97,44 @@ def worth(critic: Tensor, states: Tensor, actions: Tensor, hidden: int) -> Tenso
     return _network(critic, inputs, [inputs.shape[-1], hidden, hidden, 1])[..., 0]
 
 
-def critic_loss(
-    agent: Agent, batch: Replay, policy: Policy, learning: Learning, critic: Tensor | None = None
-) -> Tensor:
+def critic_loss(agent: Agent, batch: Replay, policy: Policy, learning: Learning) -> Tensor:
     """The mean squared error of Q(s, a) from r + gamma Q'(s', mu'(s'))."""
     hidden, actions = learning.hidden, batch.actions.shape[-1]
     with torch.no_grad():
         later = policy(act(agent.actor_target, batch.following, hidden, actions))
         value = worth(agent.critic_target, batch.following, later, hidden)
         target = batch.rewards + learning.discount * value
-    found = agent.critic if critic is None else critic
-    return F.mse_loss(worth(found, batch.states, batch.actions, hidden), target)
+    return F.mse_loss(worth(agent.critic, batch.states, batch.actions, hidden), target)
 
 
 def ddpg_step(agent: Agent, batch: Replay, policy: Policy, learning: Learning) -> Agent:
-    """One step: the critic towards its targets, the actor up the critic, the targets behind."""
+    """Do one DDPG update: critic regression, policy gradient, soft target update."""
     hidden, actions = learning.hidden, batch.actions.shape[-1]
     steps = agent.steps + 1
-    critic = agent.critic.detach().requires_grad_()
-    (slope,) = torch.autograd.grad(critic_loss(agent, batch, policy, learning, critic), critic)
-    moved = _adam(agent.critic, slope, agent.critic_moments, int(steps), learning.critic_lr)
-    actor = agent.actor.detach().requires_grad_()
-    chosen = policy(act(actor, batch.states, hidden, actions))
-    (slope,) = torch.autograd.grad(-worth(moved[0], batch.states, chosen, hidden).mean(), actor)
-    acting = _adam(agent.actor, slope, agent.actor_moments, int(steps), learning.actor_lr)
-    return Agent(
-        actor=acting[0],
-        critic=moved[0],
-        actor_target=torch.lerp(agent.actor_target, acting[0], learning.soft),
-        critic_target=torch.lerp(agent.critic_target, moved[0], learning.soft),
-        actor_moments=acting[1],
-        critic_moments=moved[1],
-        steps=steps,
+    free = agent.critic.detach().requires_grad_()
+    (grad,) = torch.autograd.grad(
+        critic_loss(replace(agent, critic=free), batch, policy, learning), free
     )
+    critic, critic_moments = _adam(
+        agent.critic, grad, agent.critic_moments, int(steps), learning.critic_lr
+    )
+    free = agent.actor.detach().requires_grad_()
+    chosen = policy(act(free, batch.states, hidden, actions))
+    (grad,) = torch.autograd.grad(-worth(critic, batch.states, chosen, hidden).mean(), free)
+    actor, actor_moments = _adam(
+        agent.actor, grad, agent.actor_moments, int(steps), learning.actor_lr
+    )
+    actor_target = torch.lerp(agent.actor_target, actor, learning.soft)
+    critic_target = torch.lerp(agent.critic_target, critic, learning.soft)
+    return Agent(actor, critic, actor_target, critic_target, actor_moments, critic_moments, steps)
 
 
 def _adam(
-    vector: Tensor, slope: Tensor, moments: Tensor, step: int, lr: float
+    vector: Tensor, grad: Tensor, moments: Tensor, step: int, lr: float
 ) -> tuple[Tensor, Tensor]:
-    """A step of Adam (Kingma and Ba, 2015) against a slope, and its moments after it."""
-    first = torch.lerp(slope, moments[0], _BETAS[0])
-    second = torch.lerp(slope.square(), moments[1], _BETAS[1])
+    """A step of Adam (Kingma and Ba, 2015), and its moments after it."""
+    first = torch.lerp(grad, moments[0], _BETAS[0])
+    second = torch.lerp(grad.square(), moments[1], _BETAS[1])
     size = (second / (1 - _BETAS[1] ** step)).sqrt() + 1e-8
     return vector - lr / (1 - _BETAS[0] ** step) * first / size, torch.stack([first, second])
 
@@ -193,16 +161,14 @@ def _new_network(widths: Sequence[int], generator: torch.Generator) -> Tensor:
     return torch.cat(layers)
 
 
+_Part = TypeVar("_Part", Agent, Replay)
+
+
 def to_tensors(part: Agent | Replay, prefix: str) -> dict[str, Tensor]:
     """Plain tensors, for a checkpoint."""
     return {f"{prefix}.{name}": tensor for name, tensor in vars(part).items()}
 
 
-def agent_from(memory: Mapping[str, Tensor], prefix: str) -> Agent:
-    """The inverse of :func:`to_tensors` of an agent."""
-    return Agent(**{field.name: memory[f"{prefix}.{field.name}"] for field in fields(Agent)})
-
-
-def replay_from(memory: Mapping[str, Tensor], prefix: str) -> Replay:
-    """The inverse of :func:`to_tensors` of what was done."""
-    return Replay(**{field.name: memory[f"{prefix}.{field.name}"] for field in fields(Replay)})
+def from_tensors(kind: type[_Part], memory: Mapping[str, Tensor], prefix: str) -> _Part:
+    """The inverse of :func:`to_tensors`."""
+    return kind(**{field.name: memory[f"{prefix}.{field.name}"] for field in fields(kind)})

@@ -10,30 +10,26 @@ from torch import Tensor
 
 from cadis.algorithm.about import About
 from cadis.algorithm.aggregation import example_weights
-from cadis.algorithm.base_method import BaseMethod
-from cadis.algorithm.method import BatchExtras, ModelOutputs, ServerRound, ServerState, Weighing
+from cadis.algorithm.method import ServerRound, ServerState, Weighing
+from cadis.algorithm.methods.fedcav import SendsReceivedLoss
 from cadis.algorithm.methods.feddrl.ddpg import (
     Agent,
     Learning,
     Replay,
     act,
-    agent_from,
     ddpg_step,
-    replay_from,
+    from_tensors,
     to_tensors,
 )
 from cadis.rng import one_thread
 from cadis.types import ClientUpdate, TensorState
 
-_LARGEST_LOSS = 10.0
-"""What any larger loss is taken for, so that none can upset the agent."""
-
-_CAPACITY = 1000
-"""Transitions that are remembered."""
+_LARGEST_LOSS = 10.0  # what any larger loss is taken for, so that none can upset the agent
+_CAPACITY = 1000  # transitions that are remembered
 
 
 @dataclass(frozen=True)
-class FedDRL(BaseMethod):
+class FedDRL(SendsReceivedLoss):
     """Weights that an agent on the server learns, DDPG, from the losses that they lead to.
 
     State: of each of the k participants the received model's loss, the loss in training, and n_i.
@@ -75,35 +71,26 @@ class FedDRL(BaseMethod):
     actor_lr: Annotated[float, Gt(0)] = 1e-4
     learning_steps: Annotated[int, Ge(0)] = 4
 
-    @property
-    def needs_view(self) -> bool:
-        """A view of the data is needed for the loss of the received model."""
-        return True
-
-    def prepare(self, view: ModelOutputs) -> BatchExtras:
-        """The loss of the received model on the client's own training data."""
-        return BatchExtras(scalars={"received_loss": view.loss})
-
     def weigh(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> Weighing:
         """Learn from what came of the last round, then act."""
         facts = facts_of(updates)  # (number, 3)
-        generator = server_round.generator
-        places = int(state.memory["places"]) if state.memory else len(updates)
-        agent, replay = self._recalled(state.memory, places, generator)
+        generator, memory = server_round.generator, state.memory
+        places = int(memory["places"]) if memory else len(updates)
+        agent, replay = self._recall(memory, places, generator)
         if len(updates) > places:
-            memory = _memory(places, agent, replay)
-            return Weighing(example_weights([u.num_examples for u in updates]), memory)
+            weights = example_weights([update.num_examples for update in updates])
+            return Weighing(weights, _memory(places, agent, replay))
         order = facts[:, 0].argsort(descending=True, stable=True)
-        observed = _padded(facts[order], places)  # (3 k,)
-        if "state" in state.memory:
-            done = state.memory["state"], state.memory["action"]
+        empty = facts.new_zeros(places - len(updates), 3)
+        observed = torch.cat([facts[order], empty]).flatten()  # (3 k,)
+        if "state" in memory:
+            done = memory["state"], memory["action"]
             replay = replay.add(*done, reward_of(facts[:, 0]), observed, capacity=_CAPACITY)
             agent = self._learned(agent, replay, generator)
-        means, deviations = self.policy(
-            act(agent.actor, observed, self._learning.hidden, 2 * places)
-        ).split(places)
+        outputs = act(agent.actor, observed, self._learning.hidden, 2 * places)
+        means, deviations = self.policy(outputs).split(places)
         draws = means + deviations * torch.randn(places, generator=generator)  # (k,)
         weights = torch.empty(len(updates), dtype=torch.float64)
         weights[order] = torch.softmax(draws[: len(updates)].double(), dim=0)
@@ -120,12 +107,12 @@ class FedDRL(BaseMethod):
     def _learning(self) -> Learning:
         return Learning(discount=self.discount, actor_lr=self.actor_lr)
 
-    def _recalled(
+    def _recall(
         self, memory: TensorState, places: int, generator: torch.Generator
     ) -> tuple[Agent, Replay]:
         """The agent and its experience; new ones in the first round."""
         if memory:
-            return agent_from(memory, "agent"), replay_from(memory, "replay")
+            return from_tensors(Agent, memory, "agent"), from_tensors(Replay, memory, "replay")
         sizes = 3 * places, 2 * places
         return Agent.new(*sizes, self._learning.hidden, generator), Replay.new(*sizes)
 
@@ -152,15 +139,6 @@ def reward_of(losses: Tensor) -> Tensor:
     return -(losses.mean() + losses.max() - losses.min())
 
 
-def _padded(facts: Tensor, places: int) -> Tensor:
-    """The state: of so many places those that nobody takes are zeros, (3 k,)."""
-    return torch.cat([facts, facts.new_zeros(places - len(facts), 3)]).flatten()
-
-
 def _memory(places: int, agent: Agent, replay: Replay) -> dict[str, Tensor]:
-    """What an agent is made of again."""
-    return {
-        "places": torch.tensor(places),
-        **to_tensors(agent, "agent"),
-        **to_tensors(replay, "replay"),
-    }
+    tensors = {**to_tensors(agent, "agent"), **to_tensors(replay, "replay")}
+    return {"places": torch.tensor(places), **tensors}
