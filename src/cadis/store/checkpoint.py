@@ -14,6 +14,7 @@ from torch import Tensor
 
 from cadis.algorithm import ServerState
 from cadis.server import STRICT, Member, RunState
+from cadis.store.history import HistoryMark
 from cadis.store.lock import Lock, lock
 from cadis.store.storage import (
     DamagedError,
@@ -35,14 +36,6 @@ _OURS = re.compile(r"round-.*\.(json|safetensors)|client-.*\.safetensors")
 """Files that are dropped when no manifest speaks of them."""
 _ORDER = "order"
 """Under which a file of tensors tells their order."""
-
-
-@dataclass(frozen=True)
-class HistoryMark:
-    """How far the history went when a round was kept: its bytes, and their digest."""
-
-    size: int
-    sha256: str
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ class ModelDescription:
             task=without_folders(str(options.get("task", "classification"))),
             classes=tuple(classes),
             inputs=inputs,
-            training=training_of(options),
+            training=_training_of(options),
         )
 
     def after(self, rounds: int, models: Sequence[str]) -> "ModelDescription":
@@ -152,7 +152,7 @@ def parse_model(content: bytes, where: object) -> tuple[dict[str, Tensor], Model
     return tensors, ModelDescription.from_text(described, where)
 
 
-def training_of(options: Mapping[str, Any]) -> dict[str, Any]:
+def _training_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that tell how a model is trained, and the tables of its parts' parameters."""
     told = {key: options[key] for key in _TRAINING if options.get(key) not in (None, "", [], ())}
     tables = {key: value for key, value in options.items() if isinstance(value, Mapping)}

@@ -90,10 +90,9 @@ class RunWriter:
 
     def keep(self, record: RoundRecord, state: RunState) -> None:
         """Keep a finished round, and its model if it is the best."""
-        value, *past = (
-            -inf if found is None else found
-            for found in map(self._headline, [record, *self.history])
-        )
+        headline = self.algorithm.task.headline
+        found = [measured(each, headline) for each in [record, *self.history]]
+        value, *past = (-inf if each is None else each for each in found)
         with self._writing():
             stored = self.folder.checkpoint.save_state(state)
             self._writer.append(record)
@@ -132,10 +131,6 @@ class RunWriter:
             self._commit(self._manifest, files)
         check_best(self.folder.path / BEST, self._manifest)
         return summary
-
-    def _headline(self, record: RoundRecord) -> float | None:
-        """What the best model is told by."""
-        return measured(record, self.algorithm.task.headline)
 
     def _model_bytes(self, state: RunState) -> bytes:
         return model_bytes(self.layout.unpack_all(state.server.models), self._described(state))
