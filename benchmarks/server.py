@@ -90,7 +90,7 @@ def keep(state: RunState, clients: list[int], result: Aggregation) -> dict[str, 
     with tempfile.TemporaryDirectory() as place:
         folder, history = Path(place), Path(place) / "history.jsonl"
         checkpoint, writer = Checkpoint(folder), HistoryWriter(history)
-        checkpoint.create()
+        checkpoint.client_folder.mkdir(parents=True)
 
         def store() -> None:
             checkpoint.save_state(state)

@@ -193,12 +193,14 @@ class ClientUpdate:
         num_examples: n_i, how many samples it has trained on.
         message: what it sent.
         state_file: the file that holds the client's own state, where the server keeps that.
+        seconds: how long it has trained; None if it did not say.
     """
 
     client_id: ClientId
     num_examples: int
     message: Message
     state_file: StoredFile | None = None
+    seconds: float | None = None
 
     __repr__ = short_repr
 

@@ -99,7 +99,7 @@ def test_a_sample_of_several_clients_cannot_be_held_out() -> None:
 @pytest.mark.parametrize("method", ALL_METHODS, ids=lambda method: method.name)
 def test_nothing_but_the_test_knows_what_is_held_out(method: Method, tmp_path: Path) -> None:
     """It is as if clients never had it: models, weights, reports, all that is remembered."""
-    federation, settings = small_federation(), replace(small_settings(rounds=3), client_test=SHARE)
+    federation, settings = small_federation(), replace(small_settings(rounds=2), client_test=SHARE)
     kept = replace(federation.split(SHARE, settings.seed), client_tests=())
     results = rounds_of(method, federation, settings, tmp_path / "one")
     others = rounds_of(method, kept, replace(settings, client_test=0.0), tmp_path / "other")

@@ -13,11 +13,14 @@ from cadis.algorithm import Algorithm, Method, weighted_mean
 from cadis.algorithm.methods import CADIS, FedAvg, FedDyn, FedFA, SingleSet
 from cadis.data import Examples
 from cadis.engine import Engine, EngineSettings, Federation, transport
-from cadis.engine.federation import choose_workers
+from cadis.engine.pool import choose_workers
+from cadis.engine.shared_memory import SharedMemory, nbytes_of
 from cadis.errors import CadisError, RunError
 from cadis.models import FlatModel
 from cadis.server import RoundResult
 from cadis.training import choose_device
+from cadis.types import Message, ModelState
+from parts_support import message, same_message
 from support import (
     blobs,
     model_after,
@@ -51,8 +54,8 @@ def identical(first: list[RoundResult], second: list[RoundResult]) -> bool:
 )
 def test_one_and_two_workers_give_the_same_bits(method: Method, tmp_path: Path) -> None:
     model = small_model(batch_norm=True, dropout=0.2)
-    alone = run_rounds(method, tmp_path, small_settings(4, workers=1), model)
-    together = run_rounds(method, tmp_path, small_settings(4, workers=2), model)
+    alone = run_rounds(method, tmp_path, small_settings(3, workers=1), model)
+    together = run_rounds(method, tmp_path, small_settings(3, workers=2), model)
     assert identical(alone, together)
 
 
@@ -108,9 +111,9 @@ def test_the_global_model_is_tested_on_every_clients_own_data(
 
 @pytest.mark.parametrize("method", [FedAvg(), FedDyn(), FedFA(beta=1), CADIS(), SingleSet()])
 def test_going_on_equals_never_having_stopped(method: Method, tmp_path: Path) -> None:
-    whole = run_rounds(method, tmp_path, small_settings(rounds=5))
+    whole = run_rounds(method, tmp_path, small_settings(rounds=4))
     first = run_rounds(method, tmp_path, small_settings(rounds=2))
-    rest = run_rounds(method, tmp_path, small_settings(rounds=5), start=first[-1].state)
+    rest = run_rounds(method, tmp_path, small_settings(rounds=4), start=first[-1].state)
     assert identical(whole, first + rest)
 
 
@@ -209,3 +212,36 @@ def test_devices_and_workers() -> None:
     assert choose_workers(8, torch.device("cuda"), per_round=3) == 1
     assert choose_workers("auto", cpu, per_round=10**6) >= 1
     assert EngineSettings(1).workers == "auto"
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_there_and_back_is_bit_for_bit(method: str) -> None:
+    sent = [
+        message(1),
+        message(2, torch.float64),
+        message(3, torch.float16),
+        Message(scalars={"loss": 0.5}),
+        Message({"m": ModelState(torch.zeros(0), torch.zeros(0), torch.tensor([2**62]))}),
+        Message(tensors={"matrix": torch.rand(3, 5), "flag": torch.tensor([True, False])}),
+    ]
+    memory = SharedMemory(nbytes_of(sent), get_context(method))  # type: ignore[arg-type]
+    for placed, expected in zip(memory.put(sent), sent, strict=True):
+        assert same_message(memory.get(placed), expected)
+
+
+def test_what_messages_share_is_copied_once() -> None:
+    first = message(1)
+    both = [first, Message(first.models, scalars={"which": 2.0})]
+    assert nbytes_of(both) == nbytes_of([first])
+    memory = SharedMemory(nbytes_of(both), get_context("fork"))
+    one, other = memory.put(both)
+    assert one.places["models/model/parameters"] == other.places["models/model/parameters"]
+    assert memory.get(other).scalars == {"which": 2.0}
+
+
+def test_a_message_is_a_view() -> None:
+    memory = SharedMemory(nbytes_of([message(1)]), get_context("fork"))
+    (placed,) = memory.put([message(1)])
+    seen = memory.get(placed)
+    memory.put([message(2)])
+    assert same_message(Message(seen.models, seen.tensors, message(2).scalars), message(2))

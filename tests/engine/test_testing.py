@@ -11,7 +11,7 @@ from cadis.algorithm import Algorithm
 from cadis.algorithm.methods import FedAvg
 from cadis.data import Examples, Subsets
 from cadis.engine import Engine, EngineSettings, Federation
-from cadis.engine.evaluation import client_sample, equal_parts, grouped, is_due
+from cadis.engine.transport import client_sample, equal_parts, grouped, is_due
 from cadis.models import FlatModel
 from cadis.server import RoundResult
 from cadis.training import LocalSettings, accuracies, evaluate

@@ -1,14 +1,18 @@
-"""Clusters and similarities in the records of rounds, whatever the method is."""
+"""Clusters and similarities in the records of rounds, and large matrices, which are packed."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cadis.errors import CadisError
-from cadis.server import RoundRecord, Seconds
+from cadis.server import PackedMatrix, RoundRecord, Seconds, numbers
 from cadis.store import replay, summarise
 from cadis.store.history import read_records
 from cadis.store.observations import (
@@ -18,11 +22,13 @@ from cadis.store.observations import (
     joined,
     similarity_of,
     threshold_of,
+    told_scalars,
     unfit,
 )
+from cadis.types import ClientId
 
 
-def told(number: int = 1, who: str = "abc", **report: Any) -> RoundRecord:
+def told(number: int = 1, who: Sequence[ClientId] = "abc", **report: Any) -> RoundRecord:
     weights, seconds = [1 / len(who)] * len(who), Seconds(1, 1, 1, 1)
     return RoundRecord(number, 0.5, 1.0, [], list(who), weights, [], seconds, report=report)
 
@@ -141,3 +147,99 @@ def test_nothing_is_said_of_clusters_where_none_are_told() -> None:
     without = summarise("mine", [told()], described(a=0, b=0, c=1), None)
     assert "clusters_found" not in without
     assert "round_agreement" not in without
+
+
+def symmetric(size: int) -> torch.Tensor:
+    values = torch.rand(size, size, generator=torch.Generator().manual_seed(size))
+    return ((values + values.T) / 2).fill_diagonal_(1)
+
+
+@given(
+    st.integers(0, 40),
+    st.integers(0, 40),
+    st.sampled_from([torch.float16, torch.float32, torch.float64, torch.int32, torch.bool]),
+    st.booleans(),
+)
+def test_a_matrix_comes_back_as_it_was(
+    rows: int, columns: int, dtype: torch.dtype, mirrored: bool
+) -> None:
+    values = (10 * torch.randn(rows, columns, dtype=torch.float64)).to(dtype)
+    if mirrored:
+        values = values[:, :rows].double() @ values[:, :rows].double().T
+    again = PackedMatrix.pack(values).unpacked()
+    assert again.shape == tuple(values.shape)
+    assert np.array_equal(again, values.double().numpy())
+
+
+def test_the_bytes_by_hand() -> None:
+    packed = PackedMatrix.pack(torch.tensor([[1.0, -2.0], [-2.0, 0.5]]))
+    by_hand = b"\x00\x00\x80\x3f\x00\x00\x00\xc0\x00\x00\x00\x3f"  # 1, -2, 0.5
+    assert packed == PackedMatrix((2, 2), "float32", True, "AACAPwAAAMAAAAA/")
+    assert np.frombuffer(by_hand, "<f4").tolist() == [1, -2, 0.5]
+    other = PackedMatrix.pack(torch.tensor([[1.0, -2.0], [-2.5, 0.5]]))
+    assert (other.symmetric, other.unpacked().tolist()) == (False, [[1, -2], [-2.5, 0.5]])
+
+
+def test_small_matrices_stay_readable_and_large_ones_do_not() -> None:
+    assert numbers(symmetric(32))[0][1] == round(float(symmetric(32)[0, 1]), 6)
+    assert isinstance(numbers(symmetric(33)), PackedMatrix)
+    assert isinstance(numbers(torch.zeros(2000)), list)
+
+
+def test_a_large_similarity_is_read_exactly_and_is_no_single_number() -> None:
+    before = told(who=range(100), similarity=numbers(symmetric(100)), own=0.5)
+    line = json.dumps(before.to_json())
+    assert len(line) < 32_000  # 10,000 numbers as text are three times as much
+    (after,) = read(json.loads(line))
+    assert after == before
+    assert torch.equal(similarity_of(after), symmetric(100))  # type: ignore[arg-type]
+    assert unfit(after) == []
+    assert told_scalars(after) == ["own"]
+
+
+def test_an_array_is_read_however_it_is_stored() -> None:
+    large = numbers(symmetric(40))
+    record = told(clusters=[0, 1, 1], gaps=[[1.0, None]], large=large, one=2)
+    assert record.array("clusters").tolist() == [0, 1, 1]  # type: ignore[union-attr]
+    assert np.array_equal(record.array("gaps"), [[1, np.nan]], equal_nan=True)  # type: ignore[arg-type]
+    assert np.array_equal(record.array("large"), symmetric(40))  # type: ignore[arg-type]
+    assert float(record.array("one")) == 2  # type: ignore[arg-type]
+    assert record.array("another") is None
+
+
+@pytest.mark.parametrize(
+    ("size", "matrix", "complaint"),
+    [
+        (40, symmetric(41), "similarity has 41 entries, not 40"),
+        (40, torch.zeros(40, 41), "a row of similarity has 41 entries, not 40"),
+        (40, 2 * symmetric(40), "a similarity is not between -1 and 1"),
+        (40, symmetric(40) / torch.zeros(40, 40), "a similarity is not between -1 and 1"),
+    ],
+)
+def test_what_is_no_similarity_is_told(size: int, matrix: torch.Tensor, complaint: str) -> None:
+    wrong = told(who=range(size), similarity=numbers(matrix))
+    assert unfit(wrong) == [complaint]
+    assert similarity_of(wrong) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"base64": "AAAA"},
+        {"base64": "no base64!"},
+        {"shape": [33, 34]},
+        {"shape": [-33, -33]},
+        {"shape": [33]},
+        {"dtype": "complex64"},
+        {"symmetric": False},
+        {"more": 1},
+    ],
+)
+def test_a_damaged_matrix_is_a_sentence(change: dict[str, Any]) -> None:
+    content = json.loads(
+        json.dumps(told(who=range(33), similarity=numbers(symmetric(33))).to_json())
+    )
+    assert unfit(*read(content)) == []
+    content["report"]["similarity"] |= change
+    with pytest.raises(CadisError, match=r"Line 1 of h is damaged: report\.similarity"):
+        read(content)

@@ -9,40 +9,29 @@ import time
 from pathlib import Path
 
 import click
-from rich.console import Console
 
-from torture.attacks import ATTACKS, obstacle
-from torture.campaign import Campaign
+from torture.campaign import ATTACKS, Campaign, OnOutcome, obstacle
 from torture.outcomes import Attack, Outcome
-from torture.table import Row, markdown, on_screen, write_markdown
+from torture.table import Row, markdown, write_markdown
 
 
-class Progress:
-    """A line a failure, and now and then how far it is."""
+def telling(campaign: Campaign, total: int) -> OnOutcome:
+    """Says a few lines of each failure, and now and then how far it is."""
+    name, counted = campaign.attack.name, {True: 0, False: 0}
+    seed = f" --seed {campaign.seed}" if campaign.seed else ""
 
-    def __init__(self, campaign: Campaign, total: int) -> None:
-        self._campaign, self._total = campaign, total
-        self._done = self._failed = 0
-        self._shown = time.monotonic()
+    def tell(outcome: Outcome) -> None:
+        finding, number = outcome.finding, outcome.number
+        counted[finding.good] += 1
+        if not finding.good:
+            _say(f"{name} {number} FAILED, {finding.verdict}: {outcome.what}\n    {finding.why}")
+            _say(f"    repeat: PYTHONPATH=tests python -m torture {name}{seed} --only {number}")
+            _say(f"    folder: {campaign.folder(number)}")
+        done = sum(counted.values())
+        if done % 20 == 0 or done == total:
+            _say(f"{name}: {done:,} of {total:,}, {counted[False]:,} failed")
 
-    def __call__(self, outcome: Outcome) -> None:
-        """Hear of an outcome."""
-        self._done += 1
-        if not outcome.finding.good:
-            self._failed += 1
-            self._tell(outcome)
-        if time.monotonic() > self._shown + 5 or self._done == self._total:
-            self._shown = time.monotonic()
-            name = self._campaign.attack.name
-            _say(f"{name}: {self._done:,} of {self._total:,}, {self._failed:,} failed")
-
-    def _tell(self, outcome: Outcome) -> None:
-        name, number = self._campaign.attack.name, outcome.number
-        _say(f"{name} {number} FAILED, {outcome.finding.verdict}: {outcome.what}")
-        _say(f"    {outcome.finding.why}")
-        seed = f" --seed {self._campaign.seed}" if self._campaign.seed else ""
-        _say(f"    repeat: PYTHONPATH=tests python -m torture {name}{seed} --only {number}")
-        _say(f"    folder: {self._campaign.folder(number)}")
+    return tell
 
 
 @click.command()
@@ -66,11 +55,10 @@ def main(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     place = Path(tempfile.mkdtemp(prefix="cadis-torture-"))
     rows = []
-    for name in names or ATTACKS:
-        attack = ATTACKS[name]
+    for attack in (ATTACKS[name] for name in names or ATTACKS):
         numbers = list(only or (attack.quick if quick else range(trials or attack.trials)))
         rows.append(_row(attack, numbers, seed, place, jobs))
-    Console(width=140).print(on_screen(rows))
+    _say(markdown(rows, seed))
     if page is not None:
         write_markdown(page, markdown(rows, seed))
     if any(row.failed for row in rows):
@@ -85,7 +73,7 @@ def _row(attack: Attack, numbers: list[int], seed: int, place: Path, jobs: int) 
         return Row(attack, [], 0, sentence)
     campaign, started = Campaign(attack, seed, place), time.monotonic()
     _say(f"{attack.name}: {attack.title}")
-    outcomes = campaign.fight(numbers, jobs, Progress(campaign, len(numbers)))
+    outcomes = campaign.fight(numbers, jobs, telling(campaign, len(numbers)))
     shutil.rmtree(campaign.base, ignore_errors=True)
     return Row(attack, outcomes, time.monotonic() - started)
 

@@ -1,57 +1,53 @@
-"""Doing many trials: in processes that may die, with a folder for each that is kept if it fails."""
+"""Doing many trials: each in a process that may die, in a folder that is kept if it fails."""
 
 import multiprocessing
 import os
+import platform
 import shutil
 import signal
 import sys
 import time
 import traceback
 import warnings
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from pathlib import Path
-from types import FrameType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from torture.devices import private_mounts
+from torture import damages, disks, fuzzing, kills, power
 from torture.outcomes import NOTE, Attack, Finding, Outcome, Trial, Verdict
 
 OnOutcome: TypeAlias = Callable[[Outcome], None]
 
 _FORK = multiprocessing.get_context("fork")
 
+ATTACKS: dict[str, Attack] = {
+    attack.name: attack
+    for attack in (kills.ATTACK, damages.ATTACK, fuzzing.ATTACK, disks.ATTACK, power.ATTACK)
+}
 
-@dataclass
+
+def obstacle(attack: Attack) -> str | None:
+    """Why an attack cannot be made here, None if it can."""
+    if platform.system() != "Linux":
+        return "only Linux tells enough of processes and file systems"
+    return attack.obstacle()
+
+
+@dataclass(frozen=True)
 class Job:
-    """A process that does some of the trials.
-
-    Attributes:
-        numbers: those that are still to be done; the first is under way.
-        process: the process.
-        answers: what it sends.
-        since: when it began the trial that is under way.
-        ended: whether the process has.
-    """
-
-    numbers: list[int]
+    number: int
     process: ForkProcess
-    answers: Connection
+    answer: Connection
     since: float = field(default_factory=time.monotonic)
-    ended: bool = False
 
 
 @dataclass(frozen=True)
 class Campaign:
-    """An attack in a place.
-
-    Attributes:
-        attack: what is done.
-        seed: of everything random.
-        place: a folder for it.
-    """
+    """An attack in a place, which is a folder."""
 
     attack: Attack
     seed: int
@@ -63,25 +59,23 @@ class Campaign:
         return self.place / self.attack.name / "base"
 
     def folder(self, number: int) -> Path:
-        """The folder of a trial."""
         return self.place / self.attack.name / f"trial-{number}"
 
     def fight(self, numbers: Sequence[int], jobs: int, on_outcome: OnOutcome) -> list[Outcome]:
-        """Do these trials in so many processes; the outcomes by number."""
+        """Do these trials, so many at a time; the outcomes by number."""
         self._prepare()
         outcomes: list[Outcome] = []
-        shares = [list(numbers[start::jobs]) for start in range(jobs)]
-        working = [self._start(share) for share in shares if share]
+        todo, working = deque(numbers), list[Job]()
         try:
-            while working:
-                ready = wait([job.answers for job in working], timeout=1)
+            while todo or working:
+                while todo and len(working) < jobs:
+                    working.append(self._start(todo.popleft()))
+                wait([job.answer for job in working], timeout=1)
                 for job in list(working):
-                    for outcome in self._heard(job, job.answers in ready):
+                    if (outcome := self._outcome_of(job)) is not None:
+                        working.remove(job)
                         outcomes.append(outcome)
                         on_outcome(outcome)
-                    if job.ended:
-                        working.remove(job)
-                        working += [self._start(job.numbers)] if job.numbers else []
         finally:
             for job in working:
                 job.process.terminate()
@@ -102,56 +96,41 @@ class Campaign:
         if process.exitcode:
             raise RuntimeError(f"{self.attack.name} cannot be prepared; see above")
 
-    def _start(self, numbers: list[int]) -> Job:
+    def _start(self, number: int) -> Job:
         ours, theirs = _FORK.Pipe(duplex=False)
-        process = _FORK.Process(target=self._work, args=(list(numbers), theirs))
+        process = _FORK.Process(target=_quietly, args=(self._work, number, theirs))
         process.start()
         theirs.close()
-        return Job(numbers, process, ours)
+        return Job(number, process, ours)
 
-    def _heard(self, job: Job, ready: bool) -> list[Outcome]:
-        """What a process has to say; if it is dead or hangs, so it is with its trial."""
-        if ready:
+    def _outcome_of(self, job: Job) -> Outcome | None:
+        """What came of a trial, None if it is under way; a process that died or hangs failed."""
+        seconds = time.monotonic() - job.since
+        if job.answer.poll():
             try:
-                outcome: Outcome = job.answers.recv()
+                outcome: Outcome = job.answer.recv()
+                job.process.join()
+                return outcome
             except EOFError:
                 job.process.join()
-                timed_out = job.process.exitcode == -signal.SIGALRM
-                verdict: Verdict = "hang" if timed_out else "signal"
-                return self._given_up(job, Finding(verdict, f"exit code {job.process.exitcode}"))
-            job.numbers.remove(outcome.number)
-            job.since = time.monotonic()
-            return [outcome]
-        if job.numbers and time.monotonic() - job.since > self.attack.patience:
+                hung = job.process.exitcode == -signal.SIGALRM
+                verdict: Verdict = "hang" if hung else "signal"
+                finding = Finding(verdict, f"exit code {job.process.exitcode}")
+        elif seconds > self.attack.patience:
             job.process.kill()
             job.process.join()
-            return self._given_up(job, Finding("hang", f"{self.attack.patience:g} s and no end"))
-        return []
-
-    def _given_up(self, job: Job, finding: Finding) -> list[Outcome]:
-        """The process of a job is gone: its trial failed, if there was one under way."""
-        job.ended = True
-        job.answers.close()
-        if not job.numbers:
-            return []
-        number, seconds = job.numbers.pop(0), time.monotonic() - job.since
-        note = self.folder(number) / NOTE
+            finding = Finding("hang", f"{self.attack.patience:g} s and no end")
+        else:
+            return None
+        note = self.folder(job.number) / NOTE
         what = note.read_text(encoding="utf-8") if note.exists() else "the process of the trial"
-        return [Outcome(number, what, finding, seconds)]
+        return Outcome(job.number, what, finding, seconds)
 
-    def _work(self, numbers: list[int], answers: Connection) -> None:
-        """The life of a process that does trials."""
-        _be_quiet()
+    def _work(self, number: int, answer: Connection) -> None:
+        """All that the process of a trial does."""
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         if self.attack.mounts:
-            private_mounts()
-        try:
-            for number in numbers:
-                answers.send(self._outcome(number))
-        except (KeyboardInterrupt, BrokenPipeError):
-            sys.exit(1)
-
-    def _outcome(self, number: int) -> Outcome:
+            disks.private_mounts()
         folder, started = self.folder(number), time.monotonic()
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -162,20 +141,11 @@ class Campaign:
             what, finding = "the harness itself", Finding("harness", traceback.format_exc())
         if finding.good:
             shutil.rmtree(folder, ignore_errors=True)
-        return Outcome(number, what, finding, time.monotonic() - started)
+        answer.send(Outcome(number, what, finding, time.monotonic() - started))
 
 
-def _quietly(prepare: Callable[[Path], None], base: Path) -> None:
-    _be_quiet()
-    prepare(base)
-
-
-def _be_quiet() -> None:
-    """End properly when asked to; warnings of libraries are for victims to show in their logs."""
-    signal.signal(signal.SIGTERM, _stop)
+def _quietly(work: Callable[..., None], *arguments: Any) -> None:
+    """Work in a new process: warnings of libraries are for victims to show in their logs."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that everything is cleaned up
     warnings.simplefilter("ignore")
-
-
-def _stop(_number: int, _frame: FrameType | None) -> None:
-    """Asked to end: end properly, so that everything is cleaned up."""
-    sys.exit(1)
+    work(*arguments)

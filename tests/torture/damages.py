@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from cadis.analysis import read_results
 from cadis.cli.guard import guarded
@@ -40,7 +39,6 @@ def prepare(base: Path) -> None:
 
 
 def attempt(trial: Trial) -> tuple[str, Finding]:
-    """Damage, look at it, and go on with it."""
     random = trial.random
     method, state = random.choice(_METHODS), random.choice(["stopped", "finished"])
     run = copy_run(trial.base / f"{method}-{state}" / "run", trial.folder / "runs" / "run")
@@ -75,7 +73,7 @@ def _judge_page(name: str, ending: Ending, page: Path, expected: list[str]) -> F
     if ending.code:
         return None
     text = page.read_text()
-    if _numbers(json.loads(text)) in [_numbers(json.loads(good)) for good in expected]:
+    if list(_numbers(json.loads(text))) in [list(_numbers(json.loads(good))) for good in expected]:
         return None
     said = text + ending.complained
     if any(word in said and word not in expected[-1] for word in _WORDS_OF_DAMAGE):
@@ -87,15 +85,12 @@ def _show(run: Path, page: Path, name: str) -> int:
     """Make what a page shows, without the name of the folder."""
 
     def work() -> int:
-        data = page_data(read_results([run])) if name == "report" else _watched(run)
+        report = name == "report"
+        data = page_data(read_results([run])) if report else json.loads(Watched(run).data())
         page.write_text(json.dumps(data).replace(str(run), "RUN"))
         return 0
 
     return guarded(work)
-
-
-def _watched(run: Path) -> Any:
-    return json.loads(Watched(run).data())
 
 
 def _resumed(trial: Trial, method: str, run: Path, original: Path) -> Finding:
@@ -149,19 +144,15 @@ def _keep_pages(run: Path, finished: bool) -> None:
             run_to_end(partial(_show, copy, page, name), run.parent / "log")
 
 
-def _numbers(page: object) -> list[float]:
+def _numbers(part: object) -> Iterator[float]:
     """All numbers of a page but those that tell the time."""
-    return list(_walk(page))
-
-
-def _walk(part: object) -> Iterator[float]:
     if isinstance(part, dict):
         for key, value in part.items():
             if key not in ("created", "live", "seconds", "title"):
-                yield from _walk(value)
+                yield from _numbers(value)
     elif isinstance(part, list):
         for value in part:
-            yield from _walk(value)
+            yield from _numbers(value)
     elif isinstance(part, int | float) and not isinstance(part, bool):
         yield part
 

@@ -1,24 +1,59 @@
 """A disk that fills up, and a folder that vanishes, while a run works."""
 
+import ctypes
 import os
 import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from support import draw_picture
-from torture.devices import do, mounted, obstacle
 from torture.disturbance import when_shown
-from torture.experiments import Experiment, judge_end, undisturbed
+from torture.experiments import Experiment, Recovery, judge_end, undisturbed
 from torture.outcomes import Attack, Finding, Trial
-from torture.recovery import Recovery
 from torture.victim import Ending, command, run_to_end
 
+_NEW_MOUNTS = 0x00020000  # CLONE_NEWNS
 _METHODS = ("feddyn", "cadis", "pictures")
 _SIZES = 30
 _PAGE = 4096
 _ENOUGH = "256m"
 _MOST = 2
 """How many times what is left in the end the largest disk has: drafts need room, too."""
+
+
+def obstacle(*programs: str) -> str | None:
+    """Why file systems cannot be mounted here, None if they can."""
+    if os.geteuid() != 0:
+        return "only root can mount file systems"
+    if missing := [name for name in ("mount", "umount", *programs) if shutil.which(name) is None]:
+        return f"there is no {missing[0]}"
+    return None
+
+
+def private_mounts() -> None:
+    """Whatever this process mounts from now on, it alone sees, and it vanishes with it."""
+    if ctypes.CDLL(None, use_errno=True).unshare(_NEW_MOUNTS):
+        raise OSError(ctypes.get_errno(), "mounts cannot be made private")
+    do("mount", "--make-rprivate", "/")
+
+
+@contextmanager
+def mounted(place: Path, *arguments: str) -> Iterator[Path]:
+    place.mkdir(parents=True, exist_ok=True)
+    do("mount", *arguments, str(place))
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=False, capture_output=True)
+
+
+def do(*command: str) -> None:
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
 
 
 def prepare(base: Path) -> None:

@@ -21,15 +21,7 @@ _DRAFTS = ("draft", "tmp", "temp", "partial")
 
 @dataclass(frozen=True)
 class Experiment:
-    """What a user types.
-
-    Attributes:
-        method: FedDyn has memories of clients, CADIS one of the server.
-        rounds: how many.
-        workers: 1 is the very process.
-        epochs: many make a round last.
-        pictures: a folder of pictures to learn from; by default digits are learned.
-    """
+    """What a user types."""
 
     method: str
     rounds: int = 3
@@ -38,7 +30,6 @@ class Experiment:
     pictures: Path | None = None
 
     def begin(self, run: Path) -> list[str]:
-        """The command that begins it."""
         data = _DEALT
         if self.pictures is not None:
             data = ["--dataset", f"images:{self.pictures}", "--image-size", "16"]
@@ -55,11 +46,12 @@ class Experiment:
         return [part for name, n in numbers.items() for part in (f"--{name}", str(n))]
 
 
-def undisturbed(experiment: Experiment, run: Path) -> Path:
+def undisturbed(experiment: Experiment, run: Path, draws: bool = False) -> Path:
     """The folder of a run that nothing happened to; made unless it is there."""
     if not run.exists():
         run.parent.mkdir(parents=True, exist_ok=True)
-        ending = run_to_end(command(experiment.begin(run)), run.with_name(f"{run.name}-log"))
+        work = command(experiment.begin(run), draws=draws)
+        ending = run_to_end(work, run.with_name(f"{run.name}-log"))
         if ending.code != 0:
             raise RuntimeError(f"an undisturbed run fails: {ending.complained}")
     return run
@@ -95,7 +87,6 @@ def _other_history(run: Path, reference: Path) -> str | None:
 
 
 def history(run: Path) -> list[dict[str, Any]]:
-    """The rounds of a run."""
     lines = (run / "history.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
 
@@ -158,3 +149,39 @@ def _other_summary(run: Path, reference: Path) -> str | None:
 
 def _names(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What a user does next."""
+
+    experiment: Experiment
+    run: Path
+    reference: Path
+    saved: int
+    logs: Path
+    resumes_first: bool = True
+    draws: bool = False
+
+    def finding(self) -> Finding:
+        """What comes of it: only the same end will do."""
+        ending = self._resumed() if self.resumes_first else self._begun_again()
+        found = judge_end(ending, self.run, self.reference)
+        if found.verdict == "told":
+            return Finding("dead end", found.why)
+        if ending.code == 0 and ending.rounds and ending.rounds[0] <= self.saved:
+            return Finding("lost", f"round {self.saved} was saved; it began at {ending.rounds[0]}")
+        return found
+
+    def _resumed(self) -> Ending:
+        ending = self._do(self.experiment.resume(self.run), "resumed")
+        if ending.refused and "no run" in ending.sentence.lower():
+            return self._do(self.experiment.begin(self.run), "begun-again")
+        return ending
+
+    def _begun_again(self) -> Ending:
+        ending = self._do(self.experiment.begin(self.run), "begun-again")
+        return self._do(self.experiment.resume(self.run), "resumed") if ending.refused else ending
+
+    def _do(self, arguments: list[str], name: str) -> Ending:
+        return run_to_end(command(arguments, draws=self.draws), self.logs / name)

@@ -20,11 +20,9 @@ from cadis.analysis import read_results
 from cadis.errors import CadisError, RunError
 from cadis.report.page.content import page_data
 from torture.experiments import Experiment, undisturbed
-from torture.fuzzing_calls import own_files, python_call
 from torture.fuzzing_data import cifar, draw_base, idx, partition, pictures, pills, tensors
-from torture.fuzzing_options import command_line, option_file, options
-from torture.harm import harm
-from torture.mutation import Draw, mutate_json
+from torture.fuzzing_options import command_line, option_file, options, own_files, python_call
+from torture.harm import Draw, harm, mutate_json
 from torture.outcomes import NOTE, Attack, Case, Finding, LostError, SilentChangeError, Trial
 from torture.victim import command, run_to_end
 
@@ -59,7 +57,6 @@ def run_folder(folder: Path, base: Path, draw: Draw) -> Case:
 
 
 def study_folder(folder: Path, base: Path, draw: Draw) -> Case:
-    """The same of a comparison."""
     return _change_folder("study", folder, base, draw)
 
 
@@ -84,7 +81,6 @@ _TARGETS: tuple[Callable[[Path, Path, Draw], Case], ...] = (*_READERS, *_TAKERS)
 
 
 def prepare(base: Path) -> None:
-    """What inputs are made from."""
     draw_base(base)
     undisturbed(Experiment("cadis", rounds=2), base / "run")
     ending = run_to_end(command([*_STUDY, "--out", base / "study"]), base / "study-log")

@@ -16,7 +16,7 @@ from cadis.data import load, load_own
 from cadis.data.partition import read_partition
 from cadis.data.published import CATALOGUE
 from support import draw_pills
-from torture.mutation import ODD, Draw, mutate_bytes, mutate_json
+from torture.harm import ODD, Draw, mutate_bytes, mutate_json
 from torture.outcomes import Case
 
 _FORMATS = {"png": "PNG", "tiff": "TIFF", "gif": "GIF", "bmp": "BMP", "ppm": "PPM", "webp": "WEBP"}
@@ -29,7 +29,6 @@ def draw_base(base: Path) -> None:
 
 
 def idx(_folder: Path, _base: Path, draw: Draw) -> Case:
-    """MNIST's files."""
     pictures = b"\0\0\x08\x03" + b"".join(n.to_bytes(4, "big") for n in (3, 28, 28))
     contents = [pictures + bytes(3 * 784), b"\0\0\x08\x01\0\0\0\x03" + b"\1\2\3"]
     which = draw(st.integers(0, 1))
@@ -95,7 +94,6 @@ def tensors(folder: Path, _base: Path, draw: Draw) -> Case:
 
 
 def partition(folder: Path, _base: Path, draw: Draw) -> Case:
-    """A partition in a file."""
     path, clusters = folder / "p.json", folder / "p.clusters.json"
     clusters.write_text('{"0": 0, "1": 0, "x": 1}')
     path.write_text('{"0": [0, 1, 2], "1": [3, 4], "x": [5, 6, 7]}')

@@ -6,18 +6,18 @@ import resource
 import signal
 import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from random import Random
 
-from torture.disturbance import kill_myself
-from torture.experiments import Experiment
-from torture.operations import watch_operations
+from torture.disturbance import kill_myself, watch_operations
+from torture.experiments import Experiment, Recovery, undisturbed
 from torture.outcomes import Attack, Finding, Trial
-from torture.recovery import Recovery
 from torture.victim import Ending, Victim, command, run_to_end
-from torture.workers import GRACE, outlived, workers_of
 
 _METHODS = ("feddyn", "cadis")
+_GRACE = 5.0
+"""Seconds that workers may outlive their server."""
 _LARGEST = 250_000
 """Bytes of the largest file that most runs write."""
 
@@ -87,13 +87,13 @@ def _any_moment(trial: Trial) -> tuple[str, Finding]:
     experiment, run = Experiment(method, workers=2), _run(trial)
     with Victim(command(experiment.begin(run)), trial.folder / "begun") as victim:
         time.sleep(seconds)
-        workers = workers_of(victim.number)
+        workers = _workers_of(victim.number)
         victim.kill()
         ending = victim.wait()
-        left = outlived(workers)
+        left = _outlived(workers)
     what = f"{method}, 2 workers, after {seconds:.2f} s"
     if left:
-        return what, Finding("orphans", f"{left} workers still lived after {GRACE:g} s")
+        return what, Finding("orphans", f"{left} workers still lived after {_GRACE:g} s")
     return what, _recovered(trial, experiment, ending.rounds)
 
 
@@ -102,12 +102,12 @@ def _orphans(trial: Trial) -> tuple[str, Finding]:
     experiment, run = Experiment("fedavg", workers=2, epochs=2000), _run(trial)
     with Victim(command(experiment.begin(run)), trial.folder / "begun") as victim:
         deadline = time.monotonic() + 20
-        while len(workers_of(victim.number)) < 2 and time.monotonic() < deadline:
+        while len(_workers_of(victim.number)) < 2 and time.monotonic() < deadline:
             time.sleep(0.02)
         time.sleep(trial.random.uniform(0.1, 0.5))
-        workers = workers_of(victim.number)
+        workers = _workers_of(victim.number)
         victim.kill()
-        left = outlived(workers)
+        left = _outlived(workers)
     if not workers:
         return "a long training", Finding("harness", "no worker was found")
     if left:
@@ -115,15 +115,41 @@ def _orphans(trial: Trial) -> tuple[str, Finding]:
     return "a long training", Finding("same", "the workers went with their server")
 
 
+def _workers_of(number: int) -> list[int]:
+    try:
+        text = Path(f"/proc/{number}/task/{number}/children").read_text()
+    except OSError:
+        return []
+    return [int(child) for child in text.split()]
+
+
+def _outlived(workers: list[int]) -> int:
+    """How many workers live after the time that they are given."""
+    deadline = time.monotonic() + _GRACE
+    while (left := sum(map(_lives, workers))) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return left
+
+
+def _lives(number: int) -> bool:
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def _recovered(trial: Trial, experiment: Experiment, rounds: list[int]) -> Finding:
+    reference, draws = _reference(trial.base, experiment.method), trial.number % 20 == 0
+    if draws:
+        reference = undisturbed(experiment, trial.folder / "drawn" / "run", draws=True)
     return Recovery(
         experiment,
         _run(trial),
-        _reference(trial.base, experiment.method),
+        reference,
         saved=max(rounds, default=0),
         logs=trial.folder,
         resumes_first=trial.random.random() < 0.5,
-        draws=trial.number % 20 == 0,
+        draws=draws,
     ).finding()
 
 
@@ -140,11 +166,10 @@ def _killed_at(
 
 def _at(run: Path, number: int, happens: Callable[[], None], note: Path) -> Callable[[], None]:
     """A disturbance: something happens at an operation, whose name is noted."""
-    seen = [0]
+    seen = count()
 
     def on_operation(name: str) -> None:
-        seen[0] += 1
-        if seen[0] == number + 1:
+        if next(seen) == number:
             file = os.open(note, os.O_WRONLY | os.O_CREAT)
             os.write(file, name.encode())
             os.close(file)
@@ -154,20 +179,14 @@ def _at(run: Path, number: int, happens: Callable[[], None], note: Path) -> Call
 
 
 def _counted(arguments: list[str], run: Path) -> int:
-    """How many operations a command does."""
-    seen = [0]
-
-    def count(_name: str) -> None:
-        seen[0] += 1
-
-    note, work = run.parent.with_suffix(".count"), command(arguments)
+    note, work, seen = run.parent.with_suffix(".count"), command(arguments), count()
 
     def counting() -> int:
-        watch_operations(run.parent, count)
+        watch_operations(run.parent, lambda _: next(seen))
         try:
             return work()
         finally:
-            note.write_text(str(seen[0]))
+            note.write_text(str(next(seen)))
 
     run.parent.mkdir(parents=True, exist_ok=True)
     ending = run_to_end(counting, run.parent.with_suffix(".log"))

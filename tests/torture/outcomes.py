@@ -29,35 +29,18 @@ GOOD: tuple[Verdict, ...] = ("same", "told", "value")
 
 @dataclass(frozen=True)
 class Finding:
-    """A verdict and what it rests on.
-
-    Attributes:
-        verdict: in a word.
-        why: the sentence that was said, or what differs.
-        others: how many more inputs of the trial had which good verdict.
-    """
-
     verdict: Verdict
     why: str = ""
     others: Mapping[Verdict, int] = field(default_factory=dict)
 
     @property
     def good(self) -> bool:
-        """Whether all is as promised."""
         return self.verdict in GOOD
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One attempt, which depends on nothing but the seed, the attack and the number.
-
-    Attributes:
-        attack: name of the attack.
-        number: from 0.
-        seed: of the whole campaign.
-        folder: an empty folder of its own.
-        base: what the attack has prepared, for reading only.
-    """
+    """One attempt, which depends on nothing but the seed, the attack and the number."""
 
     attack: str
     number: int
@@ -73,15 +56,6 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a trial.
-
-    Attributes:
-        number: the trial's.
-        what: what was done, in a few words.
-        finding: the verdict.
-        seconds: how long it took.
-    """
-
     number: int
     what: str
     finding: Finding
@@ -90,20 +64,6 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Attack:
-    """A way to do harm.
-
-    Attributes:
-        name: as a user types it.
-        title: what is done, for the table.
-        trials: how many in the full form.
-        quick: which of them are in the quick form.
-        prepare: makes what all trials start from, in a folder.
-        attempt: does a trial; says what was done, and what came of it.
-        obstacle: why the attack cannot be made here, None if it can.
-        mounts: whether trials mount file systems.
-        patience: seconds after which a trial hangs.
-    """
-
     name: str
     title: str
     trials: int

@@ -7,10 +7,9 @@ import time
 from functools import partial
 from pathlib import Path
 
-from torture.devices import do, mounted, obstacle
-from torture.experiments import Experiment, undisturbed
+from torture.disks import do, mounted, obstacle
+from torture.experiments import Experiment, Recovery, undisturbed
 from torture.outcomes import Attack, Finding, Trial
-from torture.recovery import Recovery
 from torture.victim import Victim, command, reported
 
 _METHODS = ("feddyn", "cadis")

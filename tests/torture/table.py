@@ -1,4 +1,4 @@
-"""What came of a campaign, as a table for the screen and for the documentation."""
+"""What came of a campaign, as a table of the documentation."""
 
 import os
 import platform
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from rich.table import Table
 
 from torture.outcomes import GOOD, Attack, Outcome, Verdict
 
@@ -18,15 +17,6 @@ _BEGIN, _END = "<!-- make torture writes this -->", "<!-- until here -->"
 
 @dataclass(frozen=True)
 class Row:
-    """An attack and what came of it.
-
-    Attributes:
-        attack: what was done.
-        outcomes: of its trials.
-        seconds: on the clock.
-        skipped: why nothing was done, if so.
-    """
-
     attack: Attack
     outcomes: Sequence[Outcome]
     seconds: float
@@ -34,19 +24,16 @@ class Row:
 
     @property
     def failed(self) -> list[Outcome]:
-        """The trials that did harm."""
         return [outcome for outcome in self.outcomes if not outcome.finding.good]
 
     @property
     def verdicts(self) -> Counter[Verdict]:
-        """How often there was which verdict."""
         counted = Counter(outcome.finding.verdict for outcome in self.outcomes)
         for outcome in self.outcomes:
             counted.update(outcome.finding.others)
         return counted
 
     def cells(self) -> list[str]:
-        """As the table has it."""
         name = f"{self.attack.name}: {self.attack.title}"
         if self.skipped is not None:
             return [name, f"skipped: {self.skipped}", *[""] * 5]
@@ -55,16 +42,6 @@ class Row:
         good = [f"{verdicts[verdict]:,}" if verdicts[verdict] else "" for verdict in GOOD]
         minutes = f"{self.seconds / 60:.1f}"
         return [name, f"{verdicts.total():,}", *good, bad or "0", minutes]
-
-
-def on_screen(rows: Sequence[Row]) -> Table:
-    """The table for the screen."""
-    table = Table()
-    for column in _COLUMNS:
-        table.add_column(column, justify="left" if column == "attack" else "right")
-    for row in rows:
-        table.add_row(*row.cells())
-    return table
 
 
 def markdown(rows: Sequence[Row], seed: int) -> str:

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from torture.attacks import ATTACKS, obstacle
-from torture.campaign import Campaign
+from torture.campaign import ATTACKS, Campaign, obstacle
 from torture.outcomes import Outcome
 
 

@@ -11,18 +11,12 @@ import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from types import TracebackType
 from typing import TypeAlias
 
-import matplotlib.backends.backend_agg  # noqa: F401  imported once, before forking
-import sklearn.datasets
-import sklearn.metrics
 import torch
 
-import cadis.cli.options
-import cadis.cli.report
-import cadis.cli.run  # noqa: F401
 from cadis.cli import commands
 from torture.disturbance import sketch
 from torture.outcomes import Finding
@@ -37,15 +31,6 @@ _SENTENCE = re.compile(r"^(?:cadis: |Error: ).*[\w).'\]]", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Ending:
-    """How a process ended.
-
-    Attributes:
-        code: its exit code; the negative number of a signal that killed it.
-        hung: whether it had to be killed because it did not end.
-        said: what it wrote to the screen.
-        complained: what it wrote to the error stream.
-    """
-
     code: int
     hung: bool
     said: str
@@ -53,7 +38,6 @@ class Ending:
 
     @property
     def rounds(self) -> list[int]:
-        """The rounds that were reported as finished."""
         return reported(self.said)
 
     @property
@@ -89,12 +73,6 @@ class Victim:
     """A process that is ended, with all of its own, whatever happens."""
 
     def __init__(self, work: Work, log: Path) -> None:
-        """Start it.
-
-        Args:
-            work: what it does.
-            log: where what it writes goes, with ``.out`` and ``.err`` added.
-        """
         self._log = log
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads
@@ -106,12 +84,7 @@ class Victim:
     def __enter__(self) -> "Victim":
         return self
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill(everybody=True)
         self.wait()
 
@@ -126,14 +99,12 @@ class Victim:
             pass
 
     def has_ended(self) -> bool:
-        """Whether it has."""
         if self._code is None:
             number, status = os.waitpid(self.number, os.WNOHANG)
             self._code = os.waitstatus_to_exitcode(status) if number else None
         return self._code is not None
 
     def said(self) -> str:
-        """What it has written so far."""
         return _text(self._log.with_suffix(".out"))
 
     def wait(self, seconds: float = _PATIENCE) -> Ending:
@@ -149,7 +120,6 @@ class Victim:
 
 
 def run_to_end(work: Work, log: Path, seconds: float = _PATIENCE) -> Ending:
-    """Start a victim and wait for its end."""
     with Victim(work, log) as victim:
         return victim.wait(seconds)
 
@@ -157,13 +127,7 @@ def run_to_end(work: Work, log: Path, seconds: float = _PATIENCE) -> Ending:
 def command(
     arguments: Sequence[str | Path], disturb: Callable[[], None] | None = None, draws: bool = False
 ) -> Work:
-    """The command ``cadis`` with these arguments.
-
-    Args:
-        arguments: what a user types.
-        disturb: called in the new process before the command.
-        draws: whether matplotlib really draws; that takes longer than all the rest.
-    """
+    """The command ``cadis`` with these arguments."""
 
     def work() -> int:
         if not draws:
@@ -213,4 +177,11 @@ def _text(path: Path) -> str:
 
 
 torch.set_num_threads(1)
-sklearn.datasets.load_digits()
+for module in (
+    "cadis.cli.options",
+    "cadis.cli.report",
+    "cadis.cli.run",
+    "matplotlib.backends.backend_agg",
+    "torch.fx.experimental.symbolic_shapes",  # with sympy it takes as long as a run
+):
+    import_module(module)  # once, before forking

@@ -1,6 +1,5 @@
 """A federation: clients with their data, what the global model is tested on, and how it is run."""
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -233,16 +232,3 @@ def _parts_of(clients: Sequence[Examples], chosen: Sequence[Tensor]) -> Sequence
         return [own.take(mask) for own, mask in zip(clients, chosen, strict=True)]
     pairs = zip(clients.indices, chosen, strict=True)
     return Subsets(clients.examples, tuple(own[mask] for own, mask in pairs))
-
-
-def choose_workers(workers: int | Literal["auto"], device: torch.device, per_round: int) -> int:
-    """One process for each core, no more than clients in a round; an accelerator is not shared."""
-    if device.type != "cpu":
-        return 1
-    if workers == "auto":
-        workers = (
-            len(os.sched_getaffinity(0))
-            if hasattr(os, "sched_getaffinity")
-            else (os.cpu_count() or 1)
-        )
-    return min(workers, per_round)

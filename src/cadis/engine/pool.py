@@ -9,49 +9,50 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import torch
 
 from cadis.engine.allocator import keep_freed_memory
-from cadis.engine.shared_memory import Context
-from cadis.engine.worker import Result, Worker, WorkerContext, WorkItem
+from cadis.engine.shared_memory import Context, Mailbox
+from cadis.engine.worker import Worker, WorkerContext
 from cadis.errors import RunError
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
 
 OnDone: TypeAlias = Callable[[int], None]
 """Called with the number of tasks that are done."""
 
 
-def _ignore(_done: int) -> None:
-    """The default callback: it does nothing."""
+def choose_workers(workers: int | Literal["auto"], device: torch.device, per_round: int) -> int:
+    """One process for each core, no more than clients in a round; an accelerator is not shared."""
+    if device.type != "cpu":
+        return 1
+    if workers == "auto":
+        affinity = hasattr(os, "sched_getaffinity")
+        workers = len(os.sched_getaffinity(0)) if affinity else (os.cpu_count() or 1)
+    return min(workers, per_round)
 
 
-class Pool(Protocol):
-    """Something that does tasks."""
-
-    def run(self, tasks: Sequence[WorkItem], on_done: OnDone = _ignore) -> list[Result]:
-        """Do all tasks, begun in the order given; results are in that order too."""
-
-    def close(self) -> None:
-        """End the workers."""
-
-
-def open_pool(job: WorkerContext, workers: int, context: Context) -> Pool:
+def open_pool(job: WorkerContext, mailbox: Mailbox, workers: int, context: Context) -> "Pool":
     """As many workers as asked for; a single one is this very process."""
-    return InProcess(job) if workers == 1 else Processes(job, workers, context)
+    return InProcess(job, mailbox) if workers == 1 else Processes(job, mailbox, workers, context)
 
 
 class InProcess:
     """The plain pool: everything in this process, easy to debug."""
 
-    def __init__(self, job: WorkerContext) -> None:
-        self._worker = Worker(job)
+    def __init__(self, job: WorkerContext, mailbox: Mailbox) -> None:
+        self._worker = Worker(job, mailbox)
 
-    def run(self, tasks: Sequence[WorkItem], on_done: OnDone = _ignore) -> list[Result]:
-        """One task after the other."""
-        results: list[Result] = []
+    def run(
+        self, work: Callable[[Worker, _T], _R], tasks: Sequence[_T], on_done: OnDone
+    ) -> list[_R]:
+        """Do all tasks by a method of the worker, one after the other."""
+        results: list[_R] = []
         for task in tasks:
-            results.append(self._worker.do(task))
+            results.append(self._worker.do(work, task))
             on_done(len(results))
         return results
 
@@ -66,17 +67,18 @@ class Processes:
     for the server to wake up.
     """
 
-    def __init__(self, job: WorkerContext, workers: int, context: Context) -> None:
+    def __init__(
+        self, job: WorkerContext, mailbox: Mailbox, workers: int, context: Context
+    ) -> None:
         reader, self._tasks = context.Pipe(duplex=False)
-        self._turn = context.Lock()
+        turn = context.Lock()
         inherited = self._tasks if context.get_start_method() == "fork" else None
         self._processes: list[BaseProcess] = []
         self._results: list[Connection] = []
         for _ in range(workers):
             ours, theirs = context.Pipe(duplex=False)
-            process = context.Process(
-                target=_serve, args=(job, reader, self._turn, theirs, inherited), daemon=True
-            )
+            arguments = (job, mailbox, reader, turn, theirs, inherited)
+            process = context.Process(target=_serve, args=arguments, daemon=True)
             with _without_interrupts():
                 process.start()
             theirs.close()
@@ -84,18 +86,20 @@ class Processes:
             self._processes.append(process)
         reader.close()
 
-    def run(self, tasks: Sequence[WorkItem], on_done: OnDone = _ignore) -> list[Result]:
-        """Hand out tasks in order, each to whoever is free."""
-        results: dict[int, Result] = {}
+    def run(
+        self, work: Callable[[Worker, _T], _R], tasks: Sequence[_T], on_done: OnDone
+    ) -> list[_R]:
+        """Hand out tasks in order, each to whoever is free; results are in that order, too."""
+        results: dict[int, _R] = {}
         todo = deque(enumerate(tasks))
         under_way = 0
         while todo or under_way:
             while todo and under_way < 2 * len(self._processes):
-                self._tasks.send(todo.popleft())
+                self._tasks.send((work, *todo.popleft()))
                 under_way += 1
             for pipe in wait(self._results):
-                number, answer = _receive(pipe)  # type: ignore[arg-type]
-                results[number] = answer
+                number, result = _receive(pipe)  # type: ignore[arg-type]
+                results[number] = result
                 under_way -= 1
                 on_done(len(results))
         return [results[number] for number in range(len(tasks))]
@@ -110,14 +114,17 @@ class Processes:
         self._tasks.close()
 
 
-def _receive(pipe: Connection) -> tuple[int, Result]:
+Pool: TypeAlias = InProcess | Processes
+
+
+def _receive(pipe: Connection) -> tuple[int, Any]:
     try:
-        number, answer = pipe.recv()
+        number, result = pipe.recv()
     except EOFError:
         raise RunError("A worker process died; was it killed, or out of memory?") from None
-    if isinstance(answer, RunError):
-        raise answer
-    return number, answer
+    if isinstance(result, RunError):
+        raise result
+    return number, result
 
 
 @contextmanager
@@ -135,6 +142,7 @@ def _without_interrupts() -> Iterator[None]:
 
 def _serve(
     job: WorkerContext,
+    mailbox: Mailbox,
     tasks: Connection,
     turn: AbstractContextManager[bool],
     results: Connection,
@@ -147,12 +155,16 @@ def _serve(
     threading.Thread(target=_end_with_server, daemon=True).start()
     torch.set_num_threads(1)
     keep_freed_memory()
-    worker = Worker(job)
+    worker = Worker(job, mailbox)
     while True:
         try:
             with turn:
-                number, task = tasks.recv()
-            results.send((number, _answer(worker, task)))
+                work, number, task = tasks.recv()
+            try:
+                result = worker.do(work, task)
+            except RunError as error:  # the server must hear of it
+                result = error
+            results.send((number, result))
         except (EOFError, BrokenPipeError):
             return
 
@@ -163,10 +175,3 @@ def _end_with_server() -> None:
     if server is not None:
         wait([server.sentinel])
         os._exit(1)
-
-
-def _answer(worker: Worker, task: WorkItem) -> Result | RunError:
-    try:
-        return worker.do(task)
-    except RunError as error:  # the server must hear of it
-        return error

@@ -52,8 +52,10 @@ class SharedMemory:
     """Bytes that all workers started afterwards read and write."""
 
     def __init__(self, size: int, context: Context) -> None:
-        forked = context.get_start_method() == "fork"
-        self._bytes = _anonymous(size) if forked else _shared_tensor(size)
+        if context.get_start_method() == "fork":  # /dev/shm would be limited in containers
+            self._bytes = torch.frombuffer(mmap.mmap(-1, max(size, 1)), dtype=torch.uint8)
+        else:
+            self._bytes = torch.zeros(max(size, 1), dtype=torch.uint8).share_memory_()
 
     @property
     def size(self) -> int:
@@ -86,6 +88,25 @@ class SharedMemory:
         return part.view(place.dtype).view(place.shape)
 
 
+@dataclass(frozen=True)
+class Mailbox:
+    """The memory that the server and its workers share.
+
+    Attributes:
+        sent: what the server sends, written by it between tasks.
+        slots: where clients put what they send back, one for each participant.
+    """
+
+    sent: SharedMemory
+    slots: tuple[SharedMemory, ...]
+
+    @classmethod
+    def new(cls, sent: int, slot: int, slots: int, context: Context) -> "Mailbox":
+        """Make room for messages of so many bytes."""
+        each = tuple(SharedMemory(slot, context) for _ in range(slots))
+        return cls(SharedMemory(sent, context), each)
+
+
 def nbytes_of(messages: Iterable[Message]) -> int:
     """How many bytes messages take, what they share counted once."""
     tensors = {id(tensor): tensor for message in messages for _, tensor in message.vectors()}
@@ -95,13 +116,3 @@ def nbytes_of(messages: Iterable[Message]) -> int:
 def _room(tensor: Tensor) -> int:
     size = tensor.numel() * tensor.element_size()
     return -(-size // _ALIGNED) * _ALIGNED
-
-
-def _anonymous(size: int) -> Tensor:
-    """Anonymous shared memory; unlike /dev/shm, containers do not limit it."""
-    return torch.frombuffer(mmap.mmap(-1, max(size, 1)), dtype=torch.uint8)
-
-
-def _shared_tensor(size: int) -> Tensor:
-    shared: Tensor = torch.zeros(max(size, 1), dtype=torch.uint8).share_memory_()
-    return shared

@@ -32,10 +32,7 @@ def speeds_by_client(
 ) -> tuple[float, ...]:
     """The speed of each client, in their order, by its name as text; others are passed over.
 
-    Args:
-        speeds: {client: samples a second}.
-        client_ids: whose speeds are wanted.
-        where: what a sentence calls the mapping.
+    A sentence about what is missing says ``where`` it was looked for.
     """
     known = {str(client): speed for client, speed in speeds.items()}
     for client in client_ids:

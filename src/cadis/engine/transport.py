@@ -5,30 +5,30 @@ from dataclasses import replace
 from functools import reduce
 from operator import add
 from pathlib import Path
-from typing import TypeAlias
 
-from cadis._io import NO_CALLBACKS, Callbacks
-from cadis.engine.evaluation import client_sample, equal_parts, grouped, is_due
-from cadis.engine.federation import EngineSettings, Federation, choose_workers, sizes_of
-from cadis.engine.pool import Pool, open_pool
-from cadis.engine.shared_memory import SharedMemory, SharedMessage, nbytes_of, process_context
-from cadis.engine.worker import (
-    ClientTestTask,
-    SentModel,
-    SlotTooSmall,
-    TestedClients,
-    TestPart,
-    TestTask,
-    Trained,
-    TrainTask,
-    WorkerContext,
-)
-from cadis.server import Answers, AvailableClients, RoundPlan, RunState, Tested
-from cadis.training import batch_sizes, dealt_into_stacks
-from cadis.types import ClientId, ClientUpdate, Message
+import torch
 
-ContextMaker: TypeAlias = Callable[[SharedMemory, tuple[SharedMemory, ...]], WorkerContext]
-"""What workers are to know, given what the server sends and where clients put their answers."""
+from cadis._io import Callbacks
+from cadis.engine.federation import EngineSettings, sizes_of
+from cadis.engine.pool import Pool, choose_workers, open_pool
+from cadis.engine.shared_memory import Mailbox, SharedMessage, nbytes_of, process_context
+from cadis.engine.worker import SentModel, Trained, TrainTask, Worker, WorkerContext
+from cadis.rng import generator_for
+from cadis.server import AvailableClients, Rejection, RoundPlan, RunState, Tested
+from cadis.training import Evaluation, batch_sizes, dealt_into_stacks
+from cadis.types import ClientId, ClientUpdate, Message, ModelState
+
+_PART = 256
+"""Examples that are tested as one task, about."""
+
+_SHARE = 0.1
+"""What testing clients' own data may cost, as a part of the training since the last such test."""
+
+_TRAINED = 3
+"""Training on an example takes as long as testing on so many: forward, backward, and the step."""
+
+_FEW = 100
+"""So many clients are always tested: of fewer, the worst one says little."""
 
 
 class PoolTransport:
@@ -39,76 +39,67 @@ class PoolTransport:
 
     def __init__(
         self,
-        job_of: ContextMaker,
-        federation: Federation,
-        owners: Federation,
-        settings: EngineSettings,
+        job: WorkerContext,
+        owners: Sequence[ClientId],
         wanted: int,
         client_folder: Path,
-        callbacks: Callbacks = NO_CALLBACKS,
+        callbacks: Callbacks,
     ) -> None:
-        """Nothing is started yet.
+        """Start nothing yet.
 
-        Args:
-            job_of: makes what workers are to know.
-            federation: who takes part.
-            owners: whose data the global models are tested on: not who takes part, where a method
-                pools clients.
-            settings: how to run.
-            wanted: k, how many take part in a round.
-            client_folder: where the clients' memories are kept.
-            callbacks: called as a round goes on.
+        The owners are those whose data the global models are tested on: not who takes part, where
+        a method pools clients. So many as are wanted, k, take part in a round.
         """
-        self._job_of, self._federation, self._owners = job_of, federation, owners.client_ids
-        self._settings, self._wanted = settings, wanted
+        self._job, self._owners, self._wanted = job, owners, wanted
         self._client_folder, self._callbacks = client_folder, callbacks
-        self._place = {client: place for place, client in enumerate(federation.client_ids)}
-        self._sizes = federation.sizes()
-        self._steps = [len(batch_sizes(n, settings.local.batch_size)) for n in self._sizes]
-        self._owned = sizes_of(owners.tested_on())
-        part = wanted / len(federation.client_ids)
-        sample = client_sample(len(self._owners), part, settings)
+        self._ids, self._settings = job.federation.client_ids, job.settings
+        self._place = {client: place for place, client in enumerate(self._ids)}
+        self._sizes = job.federation.sizes()
+        batch_size = self._settings.local.batch_size
+        self._steps = [len(batch_sizes(n, batch_size)) for n in self._sizes]
+        self._owned = sizes_of(job.owned)
+        sample = client_sample(len(owners), wanted / len(self._ids), self._settings)
         self._tested = [client for client in sample if self._owned[client]]
-        self._job: WorkerContext | None = None
-        self._pool: Pool | None = None
+        self._opened: tuple[Mailbox, Pool] | None = None
 
     def close(self) -> None:
         """End the workers."""
-        if self._pool is not None:
-            self._pool.close()
-            self._pool = None
+        if self._opened is not None:
+            self._opened[1].close()
+            self._opened = None
 
     def presence(self) -> AvailableClients:
         """Everybody is there."""
-        clients = self._federation.client_ids
-        return AvailableClients(clients, self._wanted, len(clients))
+        return AvailableClients(self._ids, self._wanted, len(self._ids))
 
     def everyone(self) -> Sequence[ClientId]:
         """All clients that have data."""
         return self._owners
 
-    def train(self, plan: RoundPlan) -> Answers:
-        """Train the participants; answers are in the order of the plan."""
+    def train(self, plan: RoundPlan) -> tuple[list[ClientUpdate], list[Rejection]]:
+        """Train the participants; nobody fails."""
         messages = list(plan.messages.values())
-        models = [Message({name: model}) for name, model in plan.state.server.models.items()]
-        sent = nbytes_of([*messages, *models])
-        answer = max(nbytes_of([message]) for message in [*messages, *models])
-        while answer:
-            job, pool = self._opened(sent, answer)
-            tasks = self._train_tasks(plan, job.sent.put(messages))
-            results = self._train(tasks, pool, job.stacks)
-            answer = max((r.size for r in results if isinstance(r, SlotTooSmall)), default=0)
-        trained = [result for result in results if isinstance(result, Trained)]
-        good = [
+        models = _each_alone(plan.state.server.models)
+        total = nbytes_of([*messages, *models])
+        largest = max(nbytes_of([message]) for message in [*messages, *models])
+        while True:
+            mailbox, pool = self._open(total, largest)
+            results = self._train(self._train_tasks(plan, mailbox.sent.put(messages)), pool)
+            largest = max(result.nbytes for result in results)
+            if largest <= mailbox.slots[0].size:
+                break
+        updates = [
             ClientUpdate(
                 client,
                 self._sizes[self._place[client]],
-                job.slots[task.slot].get(result.sent),
+                mailbox.slots[slot].get(result.sent),
                 result.memory,
+                result.seconds,
             )
-            for client, task, result in zip(plan.messages, tasks, trained, strict=True)
+            for slot, (client, result) in enumerate(zip(plan.messages, results, strict=True))
+            if result.sent is not None
         ]
-        return Answers(good, seconds=sum(result.seconds for result in trained))
+        return updates, []
 
     def remember(self, state: RunState, accepted: Sequence[ClientUpdate]) -> RunState:
         """Where the clients' memories are now."""
@@ -118,44 +109,42 @@ class PoolTransport:
     def test(self, state: RunState, model_name_for: Callable[[ClientId], str]) -> Tested:
         """Test all models on the test set and on clients' own data, each when it is time."""
         settings, last = self._settings, self._settings.rounds
-        models = [Message({name: model}) for name, model in state.server.models.items()]
-        job, pool = self._opened(nbytes_of(models), 1)
+        models = _each_alone(state.server.models)
+        mailbox, pool = self._open(nbytes_of(models), 1)
         placed = {
             name: SentModel(state.round, place)
-            for name, place in zip(state.server.models, job.sent.put(models), strict=True)
+            for name, place in zip(state.server.models, mailbox.sent.put(models), strict=True)
         }
-        parts: dict[str, list[TestPart]] = {}
-        if is_due(state.round, settings.eval_every, last):
-            parts = {name: self._test(model, pool) for name, model in placed.items()}
+        evaluations: dict[str, Evaluation] = {}
         accuracy, seconds = None, 0.0
+        if is_due(state.round, settings.eval_every, last):
+            for name, model in placed.items():
+                evaluations[name], spent = self._test(model, pool)
+                seconds += spent
         if is_due(state.round, settings.test_clients, last):
-            accuracy, seconds = self._test_clients(placed, model_name_for, pool)
-        return Tested(
-            evaluations={
-                name: reduce(add, (part.evaluation for part in own)) for name, own in parts.items()
-            },
-            client_accuracy=accuracy,
-            seconds=seconds + sum(part.seconds for own in parts.values() for part in own),
-        )
+            accuracy, spent = self._test_clients(placed, model_name_for, pool)
+            seconds += spent
+        return Tested(evaluations, client_accuracy=accuracy, seconds=seconds)
 
-    def _opened(self, sent: int, answer: int) -> tuple[WorkerContext, Pool]:
-        """A pool whose memory holds messages of these sizes, in bytes."""
-        job, pool = self._job, self._pool
-        if job is not None and pool is not None:
-            if job.sent.size >= sent and job.slots[0].size >= answer:
-                return job, pool
-            sent, answer = max(sent, job.sent.size), max(answer, job.slots[0].size)
+    def _open(self, sent: int, slot: int) -> tuple[Mailbox, Pool]:
+        """Open a pool whose memory holds messages of these sizes, in bytes, unless it is open."""
+        if self._opened is not None:
+            mailbox, _ = self._opened
+            before = mailbox.sent.size, mailbox.slots[0].size
+            if before[0] >= sent and before[1] >= slot:
+                return self._opened
+            sent, slot = max(sent, before[0]), max(slot, before[1])
         self.close()
         context = process_context()
-        slots = tuple(SharedMemory(answer, context) for _ in range(self._wanted))
-        self._job = job = self._job_of(SharedMemory(sent, context), slots)
-        workers = choose_workers(self._settings.workers, job.device, self._wanted)
-        self._pool = pool = open_pool(job, workers, context)
-        return job, pool
+        mailbox = Mailbox.new(sent, slot, self._wanted, context)
+        workers = choose_workers(self._settings.workers, self._job.device, self._wanted)
+        self._opened = mailbox, open_pool(self._job, mailbox, workers, context)
+        return self._opened
 
     def _train_tasks(self, plan: RoundPlan, placed: Sequence[SharedMessage]) -> list[TrainTask]:
         """A task for each participant, in their order."""
         clients = [self._place[client] for client in plan.messages]
+        name = f"client-{{}}-round-{plan.number}.safetensors"
         return [
             TrainTask(
                 round=plan.number,
@@ -164,34 +153,33 @@ class PoolTransport:
                 received=message,
                 participants=len(clients),
                 memory=plan.state.client_files.get(client),
-                memory_after=self._client_folder / _file_name(plan.number, client),
+                memory_after=self._client_folder / name.format(client),
             )
             for slot, (client, message) in enumerate(zip(clients, placed, strict=True))
         ]
 
-    def _train(
-        self, tasks: list[TrainTask], pool: Pool, stacks: bool
-    ) -> list[Trained | SlotTooSmall]:
+    def _train(self, tasks: Sequence[TrainTask], pool: Pool) -> list[Trained]:
         """Train, longest first; results are in the order of the tasks."""
         sizes = [self._sizes[task.client] for task in tasks]
         order = sorted(range(len(tasks)), key=lambda place: -self._steps[tasks[place].client])
-        dealt = dealt_into_stacks(sizes) if stacks else [[place] for place in order]
+        dealt = dealt_into_stacks(sizes) if self._job.stacks else [[place] for place in order]
         found = pool.run(
-            [tuple(tasks[place] for place in places) for places in dealt],
+            Worker.train,
+            [[tasks[place] for place in places] for places in dealt],
             self._telling("training clients", len(tasks), of=len(dealt)),
         )
-        results: dict[int, Trained | SlotTooSmall] = {}
+        results: dict[int, Trained] = {}
         for places, stacked in zip(dealt, found, strict=True):
-            assert isinstance(stacked, tuple)
             results |= dict(zip(places, stacked, strict=True))
         return [results[place] for place in range(len(tasks))]
 
-    def _test(self, model: SentModel, pool: Pool) -> list[TestPart]:
-        """Test a model on the test set; answers are in the order of its parts."""
-        parts = equal_parts(len(self._federation.test))
-        tasks = [TestTask(model, start, stop) for start, stop in parts]
-        answers = pool.run(tasks, self._telling("testing", len(tasks)))
-        return [answer for answer in answers if isinstance(answer, TestPart)]
+    def _test(self, model: SentModel, pool: Pool) -> tuple[Evaluation, float]:
+        """Test a model on the test set; return the seconds, too."""
+        parts = equal_parts(len(self._job.federation.test))
+        tasks = [(model, slice(*part)) for part in parts]
+        found = pool.run(Worker.test, tasks, self._telling("testing", len(tasks)))
+        evaluation = reduce(add, (evaluation for evaluation, _ in found))
+        return evaluation, sum(seconds for _, seconds in found)
 
     def _test_clients(
         self, placed: Mapping[str, SentModel], model_name_for: Callable[[ClientId], str], pool: Pool
@@ -201,17 +189,20 @@ class PoolTransport:
         for client in self._tested:
             users.setdefault(model_name_for(self._owners[client]), []).append(client)
         tasks = [
-            ClientTestTask(placed[name], group)
+            (placed[name], group)
             for name, clients in users.items()
             for group in grouped(clients, self._owned)
         ]
-        answers = pool.run(tasks, self._telling("testing on clients' data", len(tasks)))
-        tested = [answer for answer in answers if isinstance(answer, TestedClients)]
+        told = self._telling("testing on clients' data", len(tasks))
         found: list[float | None] = [None] * len(self._owners)
-        for task, answer in zip(tasks, tested, strict=True):
-            for client, accuracy in zip(task.clients, answer.accuracy, strict=True):
+        seconds = 0.0
+        for (_, group), (accuracies, spent) in zip(
+            tasks, pool.run(Worker.test_clients, tasks, told), strict=True
+        ):
+            seconds += spent
+            for client, accuracy in zip(group, accuracies, strict=True):
                 found[client] = accuracy
-        return found, sum(answer.seconds for answer in tested)
+        return found, seconds
 
     def _telling(self, what: str, total: int, of: int | None = None) -> Callable[[int], None]:
         """What tells how much is done, of a total that was put into so many tasks."""
@@ -219,5 +210,45 @@ class PoolTransport:
         return lambda done: self._callbacks.progress(what, done * total // tasks, total)
 
 
-def _file_name(number: int, client: int) -> str:
-    return f"client-{client}-round-{number}.safetensors"
+def _each_alone(models: Mapping[str, ModelState]) -> list[Message]:
+    return [Message({name: model}) for name, model in models.items()]
+
+
+def is_due(number: int, every: int, last: int) -> bool:
+    """Whether a test that is made every so many rounds, 0 for never, is made after this one."""
+    return every > 0 and (number % every == 0 or number == last)
+
+
+def equal_parts(num_examples: int) -> list[tuple[int, int]]:
+    """Equal parts of a test set, from where to where."""
+    parts = torch.arange(num_examples).tensor_split(-(-num_examples // _PART))
+    return [(int(part[0]), int(part[-1]) + 1) for part in parts]
+
+
+def client_sample(num_clients: int, part: float, settings: EngineSettings) -> list[int]:
+    """On whose data models are tested, the same clients every time: all, unless there are many.
+
+    Of many, as many are drawn as can be tested in a tenth of the time that is trained between two
+    tests, and at least 100. A smaller sample is part of every larger one of the same seed. A round
+    trains the given part of all clients.
+    """
+    rounds = min(settings.test_clients, settings.rounds)
+    trained = rounds * part * num_clients * settings.local.epochs  # in passes over a client's data
+    wanted = max(_FEW, int(_SHARE * _TRAINED * trained))
+    if wanted >= num_clients:
+        return list(range(num_clients))
+    order = torch.randperm(num_clients, generator=generator_for(settings.seed, "test clients"))
+    return sorted(order[:wanted].tolist())
+
+
+def grouped(clients: Sequence[int], sizes: Sequence[int]) -> list[tuple[int, ...]]:
+    """Clients in groups that have enough examples, by size, to be tested together; in order."""
+    groups: list[list[int]] = []
+    filled = _PART
+    for client in clients:
+        if filled >= _PART:
+            groups.append([])
+            filled = 0
+        groups[-1].append(client)
+        filled += sizes[client]
+    return [tuple(group) for group in groups]

@@ -1,13 +1,13 @@
-"""What a worker does: train one client, or test a global model on some examples."""
+"""What a worker does: train clients, or test a global model on some examples."""
 
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -15,7 +15,7 @@ from torch import nn
 from cadis.algorithm import Algorithm, ClientOutput
 from cadis.data import Examples, joined
 from cadis.engine.federation import EngineSettings, Federation
-from cadis.engine.shared_memory import SharedMemory, SharedMessage, nbytes_of
+from cadis.engine.shared_memory import Mailbox, SharedMessage, nbytes_of
 from cadis.errors import RunError
 from cadis.models import FlatModel
 from cadis.rng import generator_for
@@ -30,7 +30,10 @@ from cadis.training import (
     sent_by,
     stacks_in_trial,
 )
-from cadis.types import StoredFile, TensorState
+from cadis.types import ClientId, StoredFile, TensorState
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class WorkerContext:
     """All that a worker needs to know, given to it once.
 
     Attributes:
-        module: the model's architecture.
+        module: the model's architecture, which workers copy.
         head: name of its classifier layer, "" if it has none.
         num_outputs: how many outputs it has.
         algorithm: whose client half is run.
@@ -47,8 +50,6 @@ class WorkerContext:
             out, or where a method pools clients.
         settings: how to train.
         device: where to train.
-        sent: what the server sends; shared memory, written by the server between tasks.
-        slots: where clients put what they send back; shared memory.
         stacks: whether several clients may be trained at once, if a trial succeeds.
     """
 
@@ -60,9 +61,7 @@ class WorkerContext:
     owned: Sequence[Examples]
     settings: EngineSettings
     device: torch.device
-    sent: SharedMemory
-    slots: tuple[SharedMemory, ...]
-    stacks: bool = False
+    stacks: bool
 
 
 @dataclass(frozen=True)
@@ -92,6 +91,23 @@ class TrainTask:
 
 
 @dataclass(frozen=True)
+class Trained:
+    """A client that has trained: its update, as it goes through a pipe.
+
+    Attributes:
+        nbytes: how many bytes of its slot the update takes.
+        sent: the update, which lies in the slot; None if it does not fit.
+        memory: the file that the client's memory is in, None if it has none.
+        seconds: the time it took.
+    """
+
+    nbytes: int
+    sent: SharedMessage | None = None
+    memory: StoredFile | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
 class SentModel:
     """A global model after round number ``round``, and where it lies."""
 
@@ -99,111 +115,70 @@ class SentModel:
     placed: SharedMessage
 
 
-@dataclass(frozen=True)
-class TestTask:
-    """Test a global model on the test examples from ``start`` to ``stop``."""
-
-    model: SentModel
-    start: int
-    stop: int
-
-
-@dataclass(frozen=True)
-class ClientTestTask:
-    """Test a global model on what some clients own, each by itself, given by their numbers."""
-
-    model: SentModel
-    clients: tuple[int, ...]
-
-
-WorkItem: TypeAlias = tuple[TrainTask, ...] | TestTask | ClientTestTask
-"""Work for one worker; clients of one tuple are trained at once if that is possible."""
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A client that has trained.
-
-    Attributes:
-        sent: what it sends, which lies in its slot.
-        memory: the file that the client's memory is in, None if it has none.
-        seconds: the time it took.
-    """
-
-    sent: SharedMessage
-    memory: StoredFile | None
-    seconds: float
-
-
-@dataclass(frozen=True)
-class SlotTooSmall:
-    """What a client sends does not fit into its slot; it takes so many bytes."""
-
-    size: int
-
-
-@dataclass(frozen=True)
-class TestPart:
-    """A global model on a part of the test set."""
-
-    evaluation: Evaluation
-    seconds: float
-
-
-@dataclass(frozen=True)
-class TestedClients:
-    """A global model's accuracy on what each of some clients owns, in the order of the task."""
-
-    accuracy: list[float]
-    seconds: float
-
-
-Result: TypeAlias = tuple[Trained | SlotTooSmall, ...] | TestPart | TestedClients
-"""What came of a task, in its order."""
-
-
 class Worker:
     """Does tasks, one after the other, on one thread."""
 
-    def __init__(self, job: WorkerContext) -> None:
-        self.job = job
-        # As it was before it was taken over, where stacks are made of it.
-        self._module = deepcopy(job.module) if job.stacks else job.module
+    def __init__(self, job: WorkerContext, mailbox: Mailbox) -> None:
+        self.job, self.mailbox = job, mailbox
+        self.model = FlatModel(deepcopy(job.module).to(job.device), job.head, job.num_outputs)
         self._stacked: StackedModel | None = None
-        self.model = FlatModel(job.module.to(job.device), job.head, job.num_outputs)
         self._what = ""
         self._loaded: SentModel | None = None
 
-    def do(self, task: WorkItem) -> Result:
-        """Do a task of either kind; whatever goes wrong is told with whom it went wrong."""
+    def do(self, work: "Callable[[Worker, _T], _R]", task: _T) -> _R:
+        """Do a task by one of the methods below; an error names whom it went wrong with."""
         try:
-            if isinstance(task, tuple):
-                return self.train(task)
-            self._what = "Testing the global model"
-            return self.test(task) if isinstance(task, TestTask) else self.test_clients(task)
+            return work(self, task)
         except Exception as error:
             failure = RunError(f"{self._what} failed: {type(error).__name__}: {error}")
             failure.add_note(traceback.format_exc())  # survives the way through a pipe
             raise failure from error
 
-    def train(self, tasks: tuple[TrainTask, ...]) -> tuple[Trained | SlotTooSmall, ...]:
+    def train(self, tasks: Sequence[TrainTask]) -> list[Trained]:
         """Train clients: those at once that remember, and are sent, tensors of the same form."""
         self._loaded = None
         stacks: dict[object, list[tuple[TrainTask, TensorState]]] = {}
         for each in tasks:
-            memory = self._memory(each)
+            self._what = f"Training client {self._id(each)}"
+            memory = read_tensors(each.memory_after.parent, each.memory) if each.memory else {}
             form = _form(each, memory) if len(tasks) > 1 and self._stacks else each.slot
             stacks.setdefault(form, []).append((each, memory))
-        results: dict[int, Trained | SlotTooSmall] = {}
+        results: dict[int, Trained] = {}
         for stack in stacks.values():
             results |= self._train(stack)
-        return tuple(results[each.slot] for each in tasks)
+        return [results[each.slot] for each in tasks]
 
-    def _train(
-        self, stack: Sequence[tuple[TrainTask, TensorState]]
-    ) -> dict[int, Trained | SlotTooSmall]:
+    def test(self, task: tuple[SentModel, slice]) -> tuple[Evaluation, float]:
+        """Test a global model on a part of the test set; return the seconds, too."""
+        started, (model, part) = time.perf_counter(), task
+        self._load(model)
+        examples = self.job.federation.test.take(part).to(self.job.device)
+        evaluation = evaluate(self.model, examples, self.job.algorithm.task)
+        return evaluation, time.perf_counter() - started
+
+    def test_clients(self, task: tuple[SentModel, Sequence[int]]) -> tuple[list[float], float]:
+        """Test a global model on what each of some clients owns; return the seconds, too.
+
+        The clients are given by their numbers; a batch may hold examples of several.
+        """
+        started, (model, clients) = time.perf_counter(), task
+        self._load(model)
+        owned = [self.job.owned[client] for client in clients]
+        together = joined(owned).to(self.job.device)
+        sizes = [len(examples) for examples in owned]
+        accuracy = accuracies(self.model, together, sizes, self.job.algorithm.task)
+        return accuracy, time.perf_counter() - started
+
+    def _load(self, model: SentModel) -> None:
+        """Load a global model, unless it is what was loaded last."""
+        self._what = "Testing the global model"
+        if self._loaded != model:
+            self.model.load(self.mailbox.sent.get(model.placed).model)
+            self._loaded = model
+
+    def _train(self, stack: Sequence[tuple[TrainTask, TensorState]]) -> dict[int, Trained]:
         """Train some clients at once, or a single one by itself; results by slot."""
-        ids = [str(self.job.federation.client_ids[task.client]) for task, _ in stack]
+        ids = [str(self._id(task)) for task, _ in stack]
         self._what = f"Training client{'s' * (len(ids) > 1)} {', '.join(ids)}"
         started = time.perf_counter()
         clients = [self._client(task, memory) for task, memory in stack]
@@ -222,71 +197,44 @@ class Worker:
         """Whether several clients can be trained at once; all workers find the same."""
         job = self.job
         return job.stacks and stacks_in_trial(
-            self._module, job.head, job.algorithm, job.settings.local, job.federation.clients[0]
+            job.module, job.head, job.algorithm, job.settings.local, job.federation.clients[0]
         )
 
     def _models(self, number: int) -> StackedModel:
         """Room for so many models."""
         if self._stacked is None or len(self._stacked.memory) < number:
-            self._stacked = StackedModel(deepcopy(self._module), self.job.head, number)
+            self._stacked = StackedModel(deepcopy(self.job.module), self.job.head, number)
         return self._stacked
 
-    def _memory(self, task: TrainTask) -> TensorState:
-        self._what = f"Training client {self.job.federation.client_ids[task.client]}"
-        return read_tensors(task.memory_after.parent, task.memory) if task.memory else {}
+    def _id(self, task: TrainTask) -> ClientId:
+        return self.job.federation.client_ids[task.client]
 
     def _client(self, task: TrainTask, memory: TensorState) -> Client:
         job = self.job
-        seed, who = job.settings.seed, job.federation.client_ids[task.client]
         return Client(
             model=self.model,
             examples=job.federation.clients[task.client].to(job.device),
             algorithm=job.algorithm,
             settings=job.settings.local,
             number=task.round,
-            received=job.sent.get(task.received),
+            received=self.mailbox.sent.get(task.received),
             memory=memory,
-            generator=generator_for(seed, "train", task.round, who),
+            generator=generator_for(job.settings.seed, "train", task.round, self._id(task)),
         )
 
     def _sent(
         self, task: TrainTask, client: Client, output: ClientOutput, seconds: float
-    ) -> Trained | SlotTooSmall:
+    ) -> Trained:
         """Put what a client sends into its slot, and what it remembers into its file."""
-        job, slot = self.job, self.job.slots[task.slot]
-        who = job.federation.client_ids[task.client]
-        started = time.perf_counter()
-        output = sent_by(client, output, job.settings.seed, who, task.participants)
+        started, slot = time.perf_counter(), self.mailbox.slots[task.slot]
+        seed = self.job.settings.seed
+        output = sent_by(client, output, seed, self._id(task), task.participants)
         size = nbytes_of([output.message])
         if size > slot.size:
-            return SlotTooSmall(size)
+            return Trained(size)
         (sent,) = slot.put([output.message])
         memory = store_tensors(task.memory_after, output.state) if output.state else None
-        return Trained(sent, memory, seconds + time.perf_counter() - started)
-
-    def test(self, task: TestTask) -> TestPart:
-        """Test a global model on a part of the test set."""
-        started = time.perf_counter()
-        self._load(task.model)
-        part = self.job.federation.test.take(slice(task.start, task.stop))
-        evaluation = evaluate(self.model, part.to(self.job.device), self.job.algorithm.task)
-        return TestPart(evaluation, time.perf_counter() - started)
-
-    def test_clients(self, task: ClientTestTask) -> TestedClients:
-        """Test a global model on what some clients own, in batches that may hold several's."""
-        started = time.perf_counter()
-        self._load(task.model)
-        owned = [self.job.owned[client] for client in task.clients]
-        together = joined(owned).to(self.job.device)
-        sizes = [len(examples) for examples in owned]
-        accuracy = accuracies(self.model, together, sizes, self.job.algorithm.task)
-        return TestedClients(accuracy, time.perf_counter() - started)
-
-    def _load(self, model: SentModel) -> None:
-        """Load a global model, unless it is what was loaded last."""
-        if self._loaded != model:
-            self.model.load(self.job.sent.get(model.placed).model)
-            self._loaded = model
+        return Trained(size, sent, memory, seconds + time.perf_counter() - started)
 
 
 def _form(task: TrainTask, memory: TensorState) -> object:

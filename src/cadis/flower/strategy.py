@@ -256,8 +256,8 @@ class _Steps:
     def take(self, replies: Iterable[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """The new global model and the mean of what clients told; None if there are too few."""
         assert self.plan is not None
-        answers = self.transport.answers(self.plan, replies)
-        outcome = self.server.conclude(self.plan, answers, self.transport)
+        updates, failed = self.transport.answers(self.plan, replies)
+        outcome = self.server.conclude(self.plan, updates, failed, self.transport)
         if outcome.state is None:
             return None, None
         self.state = outcome.state

@@ -1,6 +1,5 @@
 """The transport of Flower: messages to nodes, and who is who among them."""
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,7 +17,7 @@ from cadis.flower.strategy_settings import StrategySettings
 from cadis.flower.train_config import TrainConfig
 from cadis.models import Layout, WrongTensorsError
 from cadis.rng import derive_seed, generator_for
-from cadis.server import Answers, AvailableClients, Rejection, RoundPlan, RunState, Tested
+from cadis.server import AvailableClients, Rejection, RoundPlan, RunState, Tested
 from cadis.types import ClientId, ClientUpdate
 from cadis.types import Message as CadisMessage
 
@@ -52,7 +51,6 @@ class FlowerTransport:
     _nodes: Mapping[ClientId, int] = field(default_factory=dict, init=False)
     _begun: bool = field(default=False, init=False)
     _asked: Mapping[ClientId, Message] = field(default_factory=dict, init=False)
-    _asked_at: float = field(default=0.0, init=False)
     _testers: Mapping[ClientId, Message] = field(default_factory=dict, init=False)
 
     def presence(self) -> AvailableClients:
@@ -72,7 +70,7 @@ class FlowerTransport:
         """All clients that were ever there."""
         return list(self.registry.members)
 
-    def train(self, plan: RoundPlan) -> Answers:
+    def train(self, plan: RoundPlan) -> tuple[list[ClientUpdate], list[Rejection]]:
         """Send every participant its message, and gather what comes back."""
         messages = self.messages(plan)
         return self.answers(plan, self.grid.send_and_receive(messages, timeout=self.timeout))
@@ -86,13 +84,13 @@ class FlowerTransport:
             client: self._message(plan, client, content)
             for client, content in zip(plan.messages, contents, strict=True)
         }
-        self._asked_at = time.perf_counter()
         return list(self._asked.values())
 
-    def answers(self, plan: RoundPlan, replies: Iterable[Message]) -> Answers:
+    def answers(
+        self, plan: RoundPlan, replies: Iterable[Message]
+    ) -> tuple[list[ClientUpdate], list[Rejection]]:
         """What the participants answered, and whose answer is missing or cannot be read."""
         matched = match(self._asked, replies, self.timeout)
-        waited = time.perf_counter() - self._asked_at
         good, failed = [], list(matched.rejected)
         for client, reply in matched.good.items():
             try:
@@ -104,9 +102,7 @@ class FlowerTransport:
             client: reply.content if whole else without_arrays(reply.content)
             for client, reply in matched.good.items()
         }
-        told = [answer.message.scalars.get("train-seconds") for answer in good]
-        seconds = waited if None in told else sum(s for s in told if s is not None)
-        return Answers(good, failed, seconds)
+        return good, failed
 
     def remember(self, state: RunState, accepted: Sequence[ClientUpdate]) -> RunState:
         """Who is who, and whose memory of this round counts."""
@@ -160,7 +156,8 @@ class FlowerTransport:
             for name, value in message.scalars.items()
             if name != self.settings.weighted_by_key
         }
-        return ClientUpdate(client, examples, replace(message, scalars=scalars))
+        seconds = scalars.get("train-seconds")
+        return ClientUpdate(client, examples, replace(message, scalars=scalars), seconds=seconds)
 
     def _message(self, plan: RoundPlan, client: ClientId, content: RecordDict) -> Message:
         told = self._train_config(plan.number, client, plan.state.run, len(plan.messages))

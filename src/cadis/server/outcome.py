@@ -4,14 +4,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from math import isfinite, isnan
+from math import isfinite
 from operator import add
 
 from cadis.algorithm import Aggregation
 from cadis.algorithm.tasks import Task
 from cadis.errors import CadisError
-from cadis.server.arrays import numbers
-from cadis.server.records import ModelRecord, Rejection, RoundRecord, RunState, Seconds
+from cadis.server.records import ModelRecord, Rejection, RoundRecord, RunState, Seconds, numbers
 from cadis.server.transport import Tested
 from cadis.server.user_errors import calling
 from cadis.training import Evaluation
@@ -20,14 +19,7 @@ from cadis.types import ClientId, ClientUpdate
 
 @dataclass(frozen=True)
 class UpdateSummary:
-    """What is kept of an update when it has been aggregated: all but its tensors.
-
-    Attributes:
-        client_id: who.
-        num_examples: how many samples it counts for.
-        models: the names of the models that it sent.
-        scalars: the single numbers that it sent.
-    """
+    """What is kept of an update when it has been aggregated: names of its models, no tensors."""
 
     client_id: ClientId
     num_examples: int
@@ -36,7 +28,7 @@ class UpdateSummary:
 
     @classmethod
     def by(cls, update: ClientUpdate) -> "UpdateSummary":
-        """What an update told."""
+        """Summarise an update."""
         message = update.message
         return cls(update.client_id, update.num_examples, tuple(message.models), message.scalars)
 
@@ -79,32 +71,19 @@ def record_of(
 ) -> tuple[RoundRecord, Evaluation | None]:
     """A round's record, and the test of what clients get, if there was any by class.
 
-    Args:
-        number: the round.
-        outcome: what came of it; there is an aggregation.
-        tested: the new global models.
-        seconds: where the time went.
-        users: the model that each client of the federation uses, where there are several.
-        task: says what to measure.
+    Users are the models that each client of the federation uses, where there are several.
     """
     updates, aggregation = outcome.updates, outcome.aggregation
     assert aggregation is not None
     assert outcome.state is not None
     evaluation, clients = together(tested.evaluations, users), Counter(users)
-    with calling(task, "measures"):
-        measures = _measures(tested, clients, task)
-    told_all = tested.measures or any(len(e.outputs) for e in tested.evaluations.values())
-    if told_all and task.headline not in ("accuracy", *measures):
-        told = ", ".join(measures)
-        raise CadisError(f"The headline of {task.name} is {task.headline}, none of: {told}.")
-    by_class: list[float | None] = []
-    if evaluation is not None:
-        by_class = [None if isnan(a) else a for a in evaluation.class_accuracy.tolist()]
+    measures = _checked_measures(tested, clients, task)
+    by_class = [] if evaluation is None else evaluation.class_accuracy.tolist()
     record = RoundRecord(
         round=number,
         accuracy=evaluation.accuracy if evaluation else tested.accuracy,
         loss=_finite(evaluation.loss if evaluation else tested.loss),
-        class_accuracy=by_class,
+        class_accuracy=[_finite(accuracy) for accuracy in by_class],
         participants=[update.client_id for update in updates],
         weights=aggregation.weights.tolist(),
         rejected=list(outcome.rejected),
@@ -124,17 +103,14 @@ def record_of(
 
 
 def _model_record(name: str, clients: int, evaluation: Evaluation | None) -> ModelRecord:
-    if evaluation is None:
-        return ModelRecord(name, clients, None, None)
-    return ModelRecord(name, clients, evaluation.accuracy, _finite(evaluation.loss))
+    found = (evaluation.accuracy, _finite(evaluation.loss)) if evaluation else (None, None)
+    return ModelRecord(name, clients, *found)
 
 
 def together(evaluations: Mapping[str, Evaluation], users: Sequence[str]) -> Evaluation | None:
     """What clients get: each model counts for all who use it; a single one as it is.
 
-    Args:
-        evaluations: by model.
-        users: the model that each client of the federation uses, where there are several.
+    Users are the models that each client of the federation uses, where there are several.
     """
     if len(evaluations) < 2:
         return next(iter(evaluations.values()), None)
@@ -143,19 +119,29 @@ def together(evaluations: Mapping[str, Evaluation], users: Sequence[str]) -> Eva
     return reduce(add, used)
 
 
-def _measures(tested: Tested, clients: Mapping[str, int], task: Task) -> dict[str, float | None]:
+def _checked_measures(
+    tested: Tested, clients: Mapping[str, int], task: Task
+) -> dict[str, float | None]:
     """Further measures, averaged over the clients by the model that each uses.
 
-    What whoever has tested tells of them goes before what the confusion matrices say.
+    What whoever has tested tells of them goes before what the confusion matrices say. A headline
+    that is none of them is refused.
     """
-    found = {name: evaluation.measures(task) for name, evaluation in tested.evaluations.items()}
-    shares = {name: clients.get(name, 0) if clients else 1 for name in found}
-    means = {
-        measure: sum(each[measure] * shares[name] for name, each in found.items())
-        / sum(shares.values())
-        for measure in next(iter(found.values()), {})
-    }
-    return {name: _finite(value) for name, value in {**means, **tested.measures}.items()}
+    evaluations = tested.evaluations
+    with calling(task, "measures"):
+        found = {name: evaluation.measures(task) for name, evaluation in evaluations.items()}
+        shares = {name: clients.get(name, 0) if clients else 1 for name in found}
+        means = {
+            measure: sum(each[measure] * shares[name] for name, each in found.items())
+            / sum(shares.values())
+            for measure in next(iter(found.values()), {})
+        }
+        measures = {name: _finite(value) for name, value in {**means, **tested.measures}.items()}
+    told_all = tested.measures or any(len(e.outputs) for e in evaluations.values())
+    if told_all and task.headline not in ("accuracy", *measures):
+        told = ", ".join(measures)
+        raise CadisError(f"The headline of {task.name} is {task.headline}, none of: {told}.")
+    return measures
 
 
 def _finite(value: float | None) -> float | None:

@@ -16,8 +16,8 @@ from cadis.algorithm.transforms import apply_chain
 from cadis.errors import CadisError, RunError
 from cadis.rng import derive_seed, generator_for
 from cadis.server.outcome import RoundOutcome, UpdateSummary, record_of
-from cadis.server.records import RoundResult, RunState, Seconds
-from cadis.server.transport import Answers, AvailableClients, RoundPlan, Transport
+from cadis.server.records import Rejection, RoundResult, RunState, Seconds
+from cadis.server.transport import AvailableClients, RoundPlan, Transport
 from cadis.server.user_errors import (
     calling,
     check_chosen,
@@ -36,10 +36,6 @@ from cadis.server.validation import (
     split_valid,
 )
 from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
-
-
-def _ignore(_outcome: RoundOutcome) -> None:
-    """The default of the callback: it does nothing."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +64,7 @@ class Server:
     count_limit: float | None = None
     min_updates: int = 1
     attempts: int = 1
-    on_outcome: Callable[[RoundOutcome], None] = _ignore
+    on_outcome: Callable[[RoundOutcome], None] = lambda _: None
     seconds_of: SecondsOf | None = None
 
     def start(self, model: ModelState, run: str = "") -> RunState:
@@ -90,9 +86,7 @@ class Server:
     def _round(self, number: int, state: RunState, transport: Transport) -> RoundResult:
         started = time.perf_counter()
         for attempt in range(self.attempts):
-            outcome, trained = self._attempt(
-                self.plan(number, state, transport, attempt), transport
-            )
+            outcome, trained = self._attempt(number, state, transport, attempt)
             if outcome.state is not None and outcome.aggregation is not None:
                 break
         else:
@@ -111,10 +105,19 @@ class Server:
             record = replace(record, clock=outcome.state.clock)
         return RoundResult(record, evaluation, outcome.state)
 
-    def _attempt(self, plan: RoundPlan, transport: Transport) -> tuple[RoundOutcome, float]:
-        """What came of a plan, and the seconds that clients have trained; all answers are gone."""
-        answers = transport.train(plan)
-        return self.conclude(plan, answers, transport), answers.seconds
+    def _attempt(
+        self, number: int, state: RunState, transport: Transport, attempt: int
+    ) -> tuple[RoundOutcome, float]:
+        """Return what came of an attempt, and the seconds that clients trained.
+
+        All messages and updates are freed.
+        """
+        plan, started = self.plan(number, state, transport, attempt), time.perf_counter()
+        updates, failed = transport.train(plan)
+        seconds = [update.seconds for update in updates if update.seconds is not None]
+        known = len(seconds) == len(updates)
+        spent = sum(seconds) if known else time.perf_counter() - started
+        return self.conclude(plan, updates, failed, transport), spent
 
     def users(self, state: RunState, clients: Sequence[ClientId]) -> list[str]:
         """The model that each of the clients uses; nothing where there is only one."""
@@ -136,14 +139,7 @@ class Server:
     def plan(
         self, number: int, state: RunState, transport: Transport, attempt: int = 0
     ) -> RoundPlan:
-        """Choose the participants, and what each of them is sent.
-
-        Args:
-            number: the round.
-            state: what it begins with.
-            transport: says who is there.
-            attempt: how often the round was tried before; every time others are chosen.
-        """
+        """Choose the participants, others in every attempt, and what each of them is sent."""
         presence = transport.presence()
         seed = derive_seed(self.seed, "again", attempt) if attempt else self.seed
         generator = generator_for(seed, "participants", number)
@@ -178,26 +174,26 @@ class Server:
             found = method.eligible_clients(server_round, state, there)
         return check_eligible(found, there, method.name)
 
-    def conclude(self, plan: RoundPlan, answers: Answers, transport: Transport) -> RoundOutcome:
-        """Make new global models of the good answers, if they are enough."""
-        outcome = self._aggregate_updates(plan, answers, transport)
+    def conclude(
+        self,
+        plan: RoundPlan,
+        received: Sequence[ClientUpdate],
+        failed: Sequence[Rejection],
+        transport: Transport,
+    ) -> RoundOutcome:
+        """Aggregate the valid updates, if they are enough; ``failed`` says whose did not come."""
+        started = time.perf_counter()
+        accepted, unfit = split_valid(received, self.algorithm.method, plan.state.server)
+        updates, capped = self._updates(plan, accepted)
+        summaries = [UpdateSummary.by(update) for update in updates]
+        outcome = RoundOutcome(summaries, [*plan.presence.refused, *failed, *unfit], capped)
+        if len(updates) >= self.min_updates:
+            aggregation = self._call_aggregate(plan, updates)
+            state = transport.remember(self._next_state(plan, updates, aggregation), accepted)
+            spent = time.perf_counter() - started
+            outcome = replace(outcome, aggregation=aggregation, state=state, seconds=spent)
         self.on_outcome(outcome)
         return outcome
-
-    def _aggregate_updates(
-        self, plan: RoundPlan, answers: Answers, transport: Transport
-    ) -> RoundOutcome:
-        started = time.perf_counter()
-        accepted, unfit = split_valid(answers.good, self.algorithm.method, plan.state.server)
-        rejected = [*plan.presence.refused, *answers.failed, *unfit]
-        updates, capped = self._updates(plan, accepted)
-        told = [UpdateSummary.by(update) for update in updates]
-        if len(updates) < self.min_updates:
-            return RoundOutcome(told, rejected, capped)
-        aggregation = self._call_aggregate(plan, updates)
-        state = transport.remember(self._next_state(plan, updates, aggregation), accepted)
-        spent = time.perf_counter() - started
-        return RoundOutcome(told, rejected, capped, aggregation, state, spent)
 
     def _call_aggregate(self, plan: RoundPlan, updates: Sequence[ClientUpdate]) -> Aggregation:
         """What the method makes of the updates."""

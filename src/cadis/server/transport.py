@@ -28,34 +28,12 @@ class AvailableClients:
 
 @dataclass(frozen=True)
 class RoundPlan:
-    """A round that is to be: who is sent what.
-
-    Attributes:
-        number: the round, from 1.
-        state: what the round begins with.
-        presence: who could have taken part.
-        messages: by participant, what it is sent.
-    """
+    """A round that is to be, what it begins with, and by participant what it is sent."""
 
     number: int
     state: RunState
     presence: AvailableClients
     messages: Mapping[ClientId, Message]
-
-
-@dataclass(frozen=True)
-class Answers:
-    """The answers to a plan, in the order of its participants.
-
-    Attributes:
-        good: what came back.
-        failed: whose answer is missing, late or not readable, and why.
-        seconds: that clients have trained, all together.
-    """
-
-    good: Sequence[ClientUpdate]
-    failed: Sequence[Rejection] = ()
-    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -86,8 +64,11 @@ class Transport(Protocol):
     def presence(self) -> AvailableClients:
         """Who could take part in a round now."""
 
-    def train(self, plan: RoundPlan) -> Answers:
-        """Send every participant its message, and gather what comes back."""
+    def train(self, plan: RoundPlan) -> tuple[Sequence[ClientUpdate], Sequence[Rejection]]:
+        """Send every participant its message; return the updates, and who failed and why.
+
+        Both are in the order of the plan.
+        """
 
     def remember(self, state: RunState, accepted: Sequence[ClientUpdate]) -> RunState:
         """A state with what the transport itself must know of its clients after a round."""

@@ -29,9 +29,7 @@ def calling(part: Any, function: str) -> Iterator[None]:
 
 def checked_state(state: ServerState, name: str) -> ServerState:
     """What a method begins with: models, at least one, and named tensors."""
-    if not isinstance(state, ServerState) or not state.models:
-        raise CadisError(f"{name}.init must return a ServerState with at least one model.")
-    _check_models(state.models, f"{name}.init")
+    _check_has_models(state, ServerState, f"{name}.init")
     check_tensors(state.memory, f"The memory of {name}")
     return state
 
@@ -80,9 +78,7 @@ def checked_clock(clock: float, before: float, name: str) -> float:
 
 def checked_message(message: Message, name: str) -> Message:
     """What a method sends to a client."""
-    if not isinstance(message, Message) or not message.models:
-        raise CadisError(f"{name}.broadcast must return a Message with at least one model.")
-    _check_models(message.models, f"{name}.broadcast")
+    _check_has_models(message, Message, f"{name}.broadcast")
     check_tensors(message.tensors, f"What {name} broadcasts")
     return message
 
@@ -115,6 +111,12 @@ def check_tensors(tensors: Any, what: str) -> None:
         if not isinstance(name, str) or not isinstance(tensor, Tensor):
             kind = type(tensor).__name__
             raise CadisError(f"{what} must be named tensors, but '{name}' is a {kind}.")
+
+
+def _check_has_models(returned: Any, kind: type, what: str) -> None:
+    if not isinstance(returned, kind) or not returned.models:
+        raise CadisError(f"{what} must return a {kind.__name__} with at least one model.")
+    _check_models(returned.models, what)
 
 
 def _check_models(models: Mapping[Any, Any], what: str) -> None:

@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from cadis.algorithm import ServerState
 from cadis.server import STRICT, Member, RunState
+from cadis.store.history import HistoryMark
 from cadis.store.lock import Lock, lock
 from cadis.store.storage import (
     DamagedError,
@@ -28,26 +29,13 @@ from cadis.store.storage import (
     tensor_metadata,
     to_json,
 )
-from cadis.types import ModelState, StoredFile
+from cadis.types import ModelState, StoredFile, TensorState
 
 _MANIFEST = re.compile(r"round-(0|[1-9][0-9]*)\.json")
 _OURS = re.compile(r"round-.*\.(json|safetensors)|client-.*\.safetensors")
 """Files that are dropped when no manifest speaks of them."""
 _ORDER = "order"
 """Under which a file of tensors tells their order."""
-
-
-@dataclass(frozen=True)
-class HistoryMark:
-    """How far the history went when a round was kept.
-
-    Attributes:
-        size: its bytes.
-        sha256: their digest.
-    """
-
-    size: int
-    sha256: str
 
 
 @dataclass(frozen=True)
@@ -116,17 +104,14 @@ class Checkpoint:
         self._folder = folder
         self.client_folder = folder / "clients"
 
-    def create(self) -> None:
-        """Make the folders of the checkpoint, if they are not there."""
-        make_folder(self.client_folder)
-
     @property
     def lock_file(self) -> Path:
         """Held by whoever works on the run."""
         return self._folder / "lock"
 
     def lock(self) -> Lock:
-        """Keep others from working on the same run, until what is returned is closed."""
+        """Keep others from working on the same run; folders that are missing are made."""
+        make_folder(self.client_folder)
         return lock(self.lock_file, f"The run in {self._folder.parent}")
 
     def manifests(self) -> list[Path]:
@@ -147,18 +132,15 @@ class Checkpoint:
     def commit(self, manifest: Manifest, last: Manifest | None = None) -> None:
         """Make a round the one to go on from, and drop what is older than the round before.
 
-        Args:
-            manifest: of the round.
-            last: what was committed last, if anything was; the round before, which it may be, is
-                then not read again.
+        Where the manifest that was committed last is that of the round before, it is not read.
         """
         if manifest.clients:
             sync_folder(self.client_folder)
         replace_file(self._folder / f"round-{manifest.round}.json", manifest.to_bytes())
         sync_folder(self._folder)
-        known = last is not None and last.round == manifest.round - 1
-        before = [last] if last is not None and known else self._before(manifest)
-        self._drop_all_but([manifest, *before])
+        if last is None or last.round != manifest.round - 1:
+            last = self._read_round(manifest.round - 1)
+        self._drop_all_but([manifest] if last is None else [manifest, last])
 
     def load(self, manifest: Manifest) -> RunState:
         """The state after a round; every file of it must be what was written."""
@@ -175,13 +157,12 @@ class Checkpoint:
             clock=manifest.clock,
         )
 
-    def _before(self, manifest: Manifest) -> Iterable[Manifest]:
-        """The manifest of the round before, if it can be read."""
-        path = self._folder / f"round-{manifest.round - 1}.json"
+    def _read_round(self, number: int) -> Manifest | None:
+        """The manifest of a round, if it can be read."""
         try:
-            return [self.read(path)] if path.exists() else []
+            return self.read(self._folder / f"round-{number}.json")
         except DamagedError:
-            return []
+            return None
 
     def _drop_all_but(self, kept: list[Manifest]) -> None:
         names = {f"round-{manifest.round}.json" for manifest in kept}
@@ -195,57 +176,43 @@ class Checkpoint:
 
 
 def store_tensors(path: Path, tensors: Mapping[str, Tensor]) -> StoredFile:
-    """Bring named tensors to the disk; their order is kept, too."""
-    named = _each_its_own(tensors)
-    content = save(named, metadata={_ORDER: json.dumps(list(named))})
-    replace_file(path, content)
-    return StoredFile(path.name, digest_of(content))
+    """Bring named tensors to the disk; their order is kept, too.
 
-
-def _each_its_own(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Contiguous tensors, no two of which share memory, as the file format demands it.
-
-    Models may do so, when one has just been begun from another.
+    The file format wants contiguous tensors that share no memory. Models may share some, when one
+    has just been begun from another.
     """
     named, taken = {}, set[int]()
     for name, tensor in tensors.items():
         place = tensor.untyped_storage().data_ptr()
         named[name] = tensor.clone() if place in taken else tensor.contiguous()
         taken.add(place)
-    return named
+    content = save(named, metadata={_ORDER: json.dumps(list(named))})
+    replace_file(path, content)
+    return StoredFile(path.name, digest_of(content))
 
 
 def read_tensors(folder: Path, stored: StoredFile) -> dict[str, Tensor]:
     """The inverse of :func:`store_tensors`."""
     content = read_stored(folder, stored)
     try:
-        tensors = load(content)
-        return {name: tensors[name] for name in _order_in(content)}
+        tensors = load(content)  # in any order
+        return {name: tensors[name] for name in json.loads(tensor_metadata(content)[_ORDER])}
     except (SafetensorError, ValueError, KeyError) as error:
         raise DamagedError(f"{folder / stored.name} is damaged: {error}.") from None
 
 
-def _order_in(content: bytes) -> list[str]:
-    """Return the names of tensors in the order in which they were stored.
-
-    The library itself returns them in any order.
-    """
-    order: list[str] = json.loads(tensor_metadata(content)[_ORDER])
-    return order
-
-
 def _named_tensors(state: RunState) -> Iterator[tuple[str, Tensor]]:
     """All tensors of a state, each under the name of the part that it belongs to."""
-    for name, model in state.server.models.items():
-        for part, tensor in model.vectors().items():
-            yield f"models/{name}/{part}", tensor
-    for key, tensor in state.server.memory.items():
-        yield f"method/{key}", tensor
-    for key, tensor in state.sampler.items():
-        yield f"sampler/{key}", tensor
-    for name, memory in state.server_optimizer.items():
-        for key, tensor in memory.items():
-            yield f"server_optimizer/{name}/{key}", tensor
+    optimizer = state.server_optimizer.items()
+    parts: dict[str, TensorState] = {
+        **{f"models/{name}": model.vectors() for name, model in state.server.models.items()},
+        "method": state.server.memory,
+        "sampler": state.sampler,
+        **{f"server_optimizer/{name}": memory for name, memory in optimizer},
+    }
+    for part, tensors in parts.items():
+        for key, tensor in tensors.items():
+            yield f"{part}/{key}", tensor
 
 
 def _state_of(tensors: Mapping[str, Tensor], number: int, where: Path) -> RunState:
@@ -265,9 +232,5 @@ def _state_of(tensors: Mapping[str, Tensor], number: int, where: Path) -> RunSta
         models = {}
     if not models:
         raise DamagedError(f"{where} is damaged: it holds no model.")
-    return RunState(
-        number,
-        ServerState(models, parts["method"]),
-        parts["sampler"],
-        nested["server_optimizer"],
-    )
+    server = ServerState(models, parts["method"])
+    return RunState(number, server, parts["sampler"], nested["server_optimizer"])

@@ -5,16 +5,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from cadis._io import object_text, parse_toml
 from cadis.errors import CadisError
-from cadis.server import RoundRecord
+from cadis.server import STRICT, RoundRecord
 from cadis.store.checkpoint import Checkpoint, Manifest
 from cadis.store.history import check_history, read_records
 from cadis.store.lock import Lock
-from cadis.store.shapes import FederationShape, SummaryShape
 from cadis.store.storage import (
     DamagedError,
     damaged,
@@ -26,6 +26,7 @@ from cadis.store.storage import (
     sync_folder,
     write_draft,
 )
+from cadis.types import ClientId
 
 _MARKER = ".cadis-run"
 _MARKER_TEXT = "This folder was made for a run of cadis.\n"
@@ -40,13 +41,86 @@ _DRAFT = re.compile(
     r"checkpoint/clients/\.client-\d+-round-\d+\.safetensors\.draft"
 )
 """What is written under another name first."""
+
+
+@dataclass(frozen=True)
+class ClientShape:
+    """A client in ``federation.json``: its samples per class and its true cluster, if known.
+
+    Samples are those that it trains on; those that it has held out to be tested on, if any were
+    asked for, are counted apart.
+    """
+
+    __pydantic_config__: ClassVar = STRICT
+    id: ClientId
+    cluster: int | None
+    samples: list[int] | None
+    test_samples: list[int] | None = None
+
+
+@dataclass(frozen=True)
+class FederationShape:
+    """What ``federation.json`` must look like."""
+
+    __pydantic_config__: ClassVar = STRICT
+    classes: list[str]
+    clients: list[ClientShape]
+
+
+@dataclass(frozen=True)
+class SummaryShape:
+    """What ``summary.json`` must look like, as far as anybody relies on it."""
+
+    method: str
+    rounds: int
+    accuracy: float | None
+    loss: float | None
+    best_accuracy: float | None
+    best_round: int
+    rare_classes: list[int]
+    rare_accuracy: float | None
+    rejected: int
+    confusion: list[list[int]] | None
+    seconds: dict[str, float]
+    versions: dict[str, str]
+    clusters_found: int = 0
+    clusters_among: int | None = None
+    cluster_agreement: float | None = None
+    round_agreement: float | None = None
+
+
 _SHAPES: dict[str, type] = {"federation.json": FederationShape, "summary.json": SummaryShape}
 _SUFFIXES = {".json", ".jsonl", ".safetensors", ".toml"}
 """Those of all files that are written while a run works."""
 _LOOKS = 4
 """How often a file is looked at, at most: it may be written just then."""
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
+
+
+def _look_again(read: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Read again what seems damaged: the process that runs may just then be writing it."""
+
+    @wraps(read)
+    def reading(*arguments: _P.args, **options: _P.kwargs) -> _T:
+        for _ in range(_LOOKS - 1):
+            try:
+                return read(*arguments, **options)
+            except DamagedError:
+                time.sleep(0.05)
+        return read(*arguments, **options)
+
+    return reading
+
+
+@contextmanager
+def cannot_be_written(folder: Path) -> Iterator[None]:
+    """What the system refuses becomes a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise CadisError(f"The folder {folder} cannot be written: {error.strerror}.") from None
 
 
 @dataclass(frozen=True)
@@ -90,10 +164,8 @@ class RunFolder:
 
     def has_rounds(self) -> bool:
         """Whether a round has ended, be its history lost."""
-        if self.history_size() > 0:
-            return True
         manifest = self._manifest()
-        return manifest is not None and manifest.round > 0
+        return self.history_size() > 0 or (manifest is not None and manifest.round > 0)
 
     def has_summary(self) -> bool:
         """Whether the run has come to an end, be its summary lost."""
@@ -104,14 +176,9 @@ class RunFolder:
         return self.history_path.stat().st_size if self.history_path.exists() else 0
 
     def claim(self) -> Lock:
-        """Lock the folder for a new run; nobody else's files are touched.
-
-        Only a new or empty folder will do, or one in which a run ended before its first round
-        was done.
-        """
+        """Lock a folder that is new, empty, or of a run that ended before its first round did."""
         with cannot_be_written(self.path):
             self._beginning()
-            self.checkpoint.create()
             held = self.checkpoint.lock()
             try:
                 for path in self._beginning():  # looked at again: others may have been quicker
@@ -129,8 +196,7 @@ class RunFolder:
             if path.is_dir() and path.suffix in _SUFFIXES:
                 raise DamagedError(f"{path} is a folder where a file belongs; move it away.")
         with cannot_be_written(self.path):
-            self.checkpoint.create()  # a copy of a run may lack its empty folders
-            return self.checkpoint.lock()
+            return self.checkpoint.lock()  # which makes empty folders that a copy may lack
 
     def read_config(self) -> dict[str, Any]:
         """The resolved options; if their file is gone, those that the checkpoint remembers."""
@@ -165,11 +231,9 @@ class RunFolder:
         name = "best.safetensors" if best else "model.safetensors"
         self._check_begun()
         if not (self.path / name).exists():
-            instead = (
-                "no round of it was tested"
-                if best
-                else "it has not come to its end: resume it, or take its best model so far"
-            )
+            instead = "it has not come to its end: resume it, or take its best model so far"
+            if best:
+                instead = "no round of it was tested"
             raise CadisError(f"The run in {self.path} has no {name}; {instead}.")
         return self._read(name)
 
@@ -177,24 +241,17 @@ class RunFolder:
         """Keep an object in a file of its own."""
         replace_text(self.path / name, object_text(content))
 
+    @_look_again
     def read_history(self) -> list[RoundRecord]:
         """All rounds. A last line that was not finished is passed over."""
-
-        def look() -> list[RoundRecord]:
-            manifest = self._manifest()
-            content = read_file(self.history_path) if self.history_path.exists() else b""
-            if manifest is not None:
-                check_history(content, manifest.history, self.history_path)
-            return read_records(content, self.history_path)
-
-        return _looked_at_again(look)
+        manifest = self._manifest()
+        content = read_file(self.history_path) if self.history_path.exists() else b""
+        if manifest is not None:
+            check_history(content, manifest.history, self.history_path)
+        return read_records(content, self.history_path)
 
     def stage(self, files: Mapping[str, bytes]) -> dict[str, str]:
-        """Bring files to the disk that are to be put in place with the next manifest.
-
-        Returns:
-            Their digests by name.
-        """
+        """Bring files to the disk for the next manifest to put in place; return their digests."""
         for name, content in files.items():
             write_draft(self.path / name, content)
         if files:
@@ -231,21 +288,18 @@ class RunFolder:
             if _DRAFT.fullmatch(name):
                 path.unlink()
 
+    @_look_again
     def _read(self, name: str) -> bytes:
         """A file, which must be what the newest manifest says; it may be staged as yet."""
-
-        def look() -> bytes:
-            content = read_file(self.path / name)
-            digest = self._digests().get(name)
-            if digest in (None, digest_of(content)):
-                return content
-            draft = draft_of(self.path / name)
-            staged = read_file(draft) if draft.exists() else b""
-            if digest_of(staged) != digest:
-                raise damaged(self.path / name)
-            return staged
-
-        return _looked_at_again(look)
+        content = read_file(self.path / name)
+        digest = self._digests().get(name)
+        if digest in (None, digest_of(content)):
+            return content
+        draft = draft_of(self.path / name)
+        staged = read_file(draft) if draft.exists() else b""
+        if digest_of(staged) != digest:
+            raise damaged(self.path / name)
+        return staged
 
     def _manifest(self) -> Manifest | None:
         """The newest manifest that can be read; None if there is none."""
@@ -267,8 +321,8 @@ class RunFolder:
     def _check_begun(self) -> None:
         if not self.holds_run():
             hint = "; the one there was has not begun: start it without resume"
-            marked = (self.path / _MARKER).exists()
-            raise CadisError(f"There is no run in the folder {self.path}{hint if marked else ''}.")
+            ours = self.is_ours()
+            raise CadisError(f"There is no run in the folder {self.path}{hint if ours else ''}.")
 
     def _files(self) -> dict[str, Path]:
         """Everything in the run's folders but these themselves, by its name within the run's."""
@@ -294,22 +348,3 @@ class RunFolder:
             hint = ", or resume the run in it" if self.holds_run() else ""
             raise CadisError(f"The folder {self.path} is not empty; choose another{hint}.")
         return [path for name, path in files.items() if name != "checkpoint/lock"]
-
-
-@contextmanager
-def cannot_be_written(folder: Path) -> Iterator[None]:
-    """What the system refuses becomes a sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise CadisError(f"The folder {folder} cannot be written: {error.strerror}.") from None
-
-
-def _looked_at_again(look: Callable[[], _T]) -> _T:
-    """What is found, also if it is just then being written by the process that runs."""
-    for _ in range(_LOOKS - 1):
-        try:
-            return look()
-        except DamagedError:
-            time.sleep(0.05)
-    return look()

@@ -2,26 +2,30 @@
 
 import hashlib
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 from cadis.server import RoundRecord
-from cadis.store.checkpoint import HistoryMark
 from cadis.store.storage import DamagedError, damaged, digest_of, read_as, sync_file
+
+
+@dataclass(frozen=True)
+class HistoryMark:
+    """How far the history went when a round was kept: its bytes, and their digest."""
+
+    size: int
+    sha256: str
 
 
 def read_records(content: bytes, where: Path) -> list[RoundRecord]:
     """All rounds in a history. A last line that was not finished is passed over."""
     lines = content.splitlines(keepends=True)
-    whole = [line for line in lines if line.endswith(b"\n")]
-    records = [
-        read_as(RoundRecord, line, f"Line {number} of {where}")
-        for number, line in enumerate(whole, start=1)
-    ]
-    for number, record in enumerate(records, start=1):
-        if record.round != number:
-            raise DamagedError(
-                f"Line {number} of {where} is damaged: it is round {record.round}, not {number}."
-            )
+    records = []
+    for number, line in enumerate((line for line in lines if line.endswith(b"\n")), start=1):
+        place = f"Line {number} of {where}"
+        records.append(read_as(RoundRecord, line, place))
+        if (found := records[-1].round) != number:
+            raise DamagedError(f"{place} is damaged: it is round {found}, not {number}.")
     return records
 
 

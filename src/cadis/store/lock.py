@@ -26,12 +26,7 @@ class Lock:
 
 
 def lock(path: Path, what: str) -> Lock:
-    """Keep others from working on the same thing.
-
-    Args:
-        path: a file that is locked.
-        what: what is worked on, for those who are refused.
-    """
+    """Lock a file; ``what`` names what is worked on to those who are refused."""
     path.parent.stat()  # a folder that is missing is not made
     held = FileLock(
         path,

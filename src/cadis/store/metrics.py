@@ -2,15 +2,14 @@
 
 import platform
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from math import inf
 from statistics import fmean, pstdev
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
 
 from cadis.algorithm.methods.cadis import SimilarityMatrix, estimate_all
 from cadis.rng import one_thread
@@ -25,7 +24,6 @@ from cadis.store.observations import (
     tells_profiles,
     threshold_of,
 )
-from cadis.store.sampling import sample
 from cadis.training import Evaluation
 from cadis.types import ClientId
 
@@ -33,14 +31,18 @@ _EXACT = 1000
 """Up to so many clients, the clusters at the end are looked for among all of them."""
 _LOOKED_AT = 300
 """Of more, among so many: all pairs of 2,000 clients take 8 seconds, of 10,000 some minutes."""
+_FEW = 300
+"""Up to so many clients, figures show all of them."""
+SHOWN = 120
+"""Of more, so many: a picture has room for no more, and pairs cost the same for any number."""
+
+Client = TypeVar("Client", int, ClientId)
 
 
 def rare_classes(described: dict[str, Any]) -> list[int]:
     """The classes that only the clusters with the fewest clients have; none if nobody knows."""
     clients = described["clients"]
-    sizes: dict[int, int] = {}
-    for client in clients:
-        sizes[client["cluster"]] = sizes.get(client["cluster"], 0) + 1
+    sizes = Counter(client["cluster"] for client in clients)
     told = all(client["samples"] is not None for client in clients)
     if None in sizes or not told or len(set(sizes.values())) < 2:
         return []
@@ -53,8 +55,8 @@ def rare_classes(described: dict[str, Any]) -> list[int]:
 
 def mean_accuracy(record: RoundRecord, classes: Sequence[int]) -> float | None:
     """Mean of the accuracies on some classes; None if there are none, or nobody tested."""
-    found = [record.class_accuracy[label] for label in (classes if record.class_accuracy else ())]
-    tested = [accuracy for accuracy in found if accuracy is not None]
+    found = record.class_accuracy
+    tested = [a for label in classes if found and (a := found[label]) is not None]
     return sum(tested) / len(tested) if tested else None
 
 
@@ -76,12 +78,9 @@ def measured(record: RoundRecord, name: str) -> float | None:
 
 def best_round(history: Sequence[RoundRecord], headline: str = "accuracy") -> RoundRecord:
     """The first round in which a measure is largest, accuracy or a further one."""
-
-    def told(record: RoundRecord) -> float:
-        value = measured(record, headline)
-        return -inf if value is None else value
-
-    return max(history, key=told)
+    values = [measured(record, headline) for record in history]
+    known = [-inf if value is None else value for value in values]
+    return history[known.index(max(known))]
 
 
 @one_thread()
@@ -90,11 +89,8 @@ def replay(
 ) -> SimilarityMatrix | None:
     """The similarity matrix after these rounds, from their records; None if nobody measured any.
 
-    All pairs of clients are estimated, but only once, at the end.
-
-    Args:
-        history: all rounds.
-        clients: who is in it; everybody unless told. All others help to estimate even so.
+    All pairs of clients are estimated, but only once, at the end. If only some clients are asked
+    for, all others help to estimate even so.
     """
     if tells_profiles(history):
         seen = SeenProfiles()
@@ -121,15 +117,6 @@ def true_clusters_of(described: dict[str, Any]) -> dict[ClientId, Any]:
     return {client["id"]: client["cluster"] for client in described["clients"]}
 
 
-def cluster_agreement(
-    matrix: SimilarityMatrix, found: Tensor, described: dict[str, Any]
-) -> float | None:
-    """Adjusted Rand index of the found and the true clusters; 1 is perfect, 0 is chance."""
-    true_clusters = true_clusters_of(described)
-    expected = [true_clusters[client] for client in matrix.client_ids]
-    return None if None in expected else agreement(expected, found.tolist())
-
-
 def summarise(
     method_name: str,
     history: Sequence[RoundRecord],
@@ -151,6 +138,9 @@ def summarise(
     """
     last, best, rare = last_tested(history), best_round(history, headline), rare_classes(described)
     seconds = [asdict(record.seconds) for record in history]
+    by_headline = {"headline": headline, f"best_{headline}": measured(best, headline)}
+    if headline == "accuracy":
+        by_headline = {}
     return {
         "method": method_name,
         "rounds": history[-1].round,
@@ -158,7 +148,7 @@ def summarise(
         "loss": last.loss,
         "best_accuracy": best.accuracy,
         "best_round": best.round,
-        **_best_by(headline, best),
+        **by_headline,
         "measures": dict(last.measures),
         **({"models": [asdict(model) for model in last.models]} if last.models else {}),
         "rare_classes": rare,
@@ -174,13 +164,6 @@ def summarise(
             "python": platform.python_version(),
         },
     }
-
-
-def _best_by(headline: str, best: RoundRecord) -> dict[str, Any]:
-    """What tells the best round, and how much it is there, if it is not accuracy."""
-    if headline == "accuracy":
-        return {}
-    return {"headline": headline, f"best_{headline}": measured(best, headline)}
 
 
 def _summarise_clients(history: Sequence[RoundRecord], described: dict[str, Any]) -> dict[str, Any]:
@@ -203,29 +186,31 @@ def _summarise_clusters(
     history: Sequence[RoundRecord], described: dict[str, Any], among_all: bool
 ) -> dict[str, Any]:
     """How many clusters were found among all clients seen, and how they agree with the truth."""
-    last = history[-1]
+    last, true_clusters = history[-1], true_clusters_of(described)
     if clusters_of(last) is None and threshold_of(last) is None:
         return {}
-    by_round = {"round_agreement": _round_agreement(history, described)}
+    by_round = {"round_agreement": _round_agreement(history, true_clusters)}
     if not among_all or not (seen := joined(history)):
         return by_round
-    true_clusters = true_clusters_of(described)
     ordered = sorted(seen, key=lambda client: true_clusters[client] or 0)
     looked_at = sample(ordered, true_clusters, _EXACT, _LOOKED_AT)
     matrix = replay(history, looked_at if len(looked_at) < len(seen) else None)
     assert matrix is not None
     found = grouped(matrix, history)
+    expected = [true_clusters[client] for client in matrix.client_ids]
+    known = None not in expected
     return {
         "clusters_found": len(found.unique()),
-        "cluster_agreement": cluster_agreement(matrix, found, described),
+        "cluster_agreement": agreement(expected, found.tolist()) if known else None,
         **({"clusters_among": len(looked_at)} if len(looked_at) < len(seen) else {}),
         **by_round,
     }
 
 
-def _round_agreement(history: Sequence[RoundRecord], described: dict[str, Any]) -> float | None:
-    """As :func:`cluster_agreement`, of each round's participants; the mean over the rounds."""
-    true_clusters = true_clusters_of(described)
+def _round_agreement(
+    history: Sequence[RoundRecord], true_clusters: Mapping[ClientId, Any]
+) -> float | None:
+    """The agreement of each round's participants; the mean over the rounds."""
     if None in true_clusters.values():
         return None
     scores = [
@@ -255,3 +240,24 @@ def agreement(true_clusters: Sequence[int], found: Sequence[int]) -> float:
     expected = (in_both + only_truly) * (only_truly + in_none)
     expected += (in_both + only_found) * (only_found + in_none)
     return 2.0 * (in_both * in_none - only_truly * only_found) / expected
+
+
+def sample(
+    clients: Sequence[Client],
+    true_clusters: Mapping[Client, int | None],
+    exact: int = _FEW,
+    shown: int = SHOWN,
+) -> list[Client]:
+    """All clients, or of very many an even choice; their order is kept.
+
+    Every cluster has its share, and one client at least if there are not too many clusters. Those
+    of a cluster are side by side, if clusters are known.
+    """
+    if len(clients) <= exact:
+        return list(clients)
+    first = {true_clusters[client]: client for client in reversed(clients)}
+    chosen = set(first.values()) if 2 * len(first) <= shown else set()
+    others = [client for client in clients if client not in chosen]
+    room = shown - len(chosen)
+    chosen.update(others[place * len(others) // room] for place in range(room))
+    return [client for client in clients if client in chosen]

@@ -9,15 +9,16 @@ from cadis.algorithm.methods import label_of
 from cadis.algorithm.tasks import Binary
 from cadis.data import CategoryColumn, NumberColumn, PicturePreprocessing, TablePreprocessing
 from cadis.models import MODELS
-from cadis.store.description import ModelDescription
 from cadis.store.metrics import metric_words
+from cadis.store.model_file import ModelDescription
 
 CARD = "MODEL_CARD.md"
 
 _KINDS = {
-    PicturePreprocessing: "image-classification",
-    TablePreprocessing: "tabular-classification",
+    PicturePreprocessing: ("image-classification", '"pictures/"'),
+    TablePreprocessing: ("tabular-classification", '"rows.csv"'),
 }
+"""What the hub calls the task, and an example of inputs, by what makes inputs of raw ones."""
 
 _FEW_WORDS = 10
 """So many words of a column are told."""
@@ -34,13 +35,7 @@ what it was trained on."""
 def model_card(
     description: ModelDescription, summary: Mapping[str, Any], federation: Mapping[str, Any]
 ) -> str:
-    """The card of a finished run's last model.
-
-    Args:
-        description: what the model's file says of itself.
-        summary: what ``summary.json`` holds.
-        federation: what ``federation.json`` holds; no client is named.
-    """
+    """The card of a finished run's last model, from what its files hold; no client is named."""
     sections = (
         _front_matter(description, summary),
         f"# {_title(description)}",
@@ -63,7 +58,7 @@ def model_card(
 
 def _front_matter(description: ModelDescription, summary: Mapping[str, Any]) -> str:
     """What the hub reads; scalars as JSON has them, which YAML takes."""
-    data, kind = _dataset(description), _kind(description)
+    data, (kind, _) = _dataset(description), _kind(description)
     tags = ["federated-learning", "pytorch", _slug(_method(description))]
     lines = ["---", "library_name: cadis", "tags:", *(f"- {_quoted(tag)}" for tag in tags)]
     if kind is not None:
@@ -93,13 +88,12 @@ def _introduction(description: ModelDescription) -> str:
         takes = f"rows of a table ({_shape(told.shape)} inputs)"
     else:
         takes = f"{told.preprocessing.kind} of shape {_shape(told.shape)}"
-    several = ""
+    several = positive = ""
     if description.models:
         several = (
             f" The file holds {len(description.models)} models, which different clients use: "
             f"{', '.join(map(_cell, description.models))}."
         )
-    positive = ""
     if description.task == Binary.name and len(description.classes) == 2:
         positive = f" The positive class is {_cell(description.classes[1])}."
     return (
@@ -134,11 +128,7 @@ def _column(column: NumberColumn | CategoryColumn) -> str:
 def _usage(description: ModelDescription) -> str:
     own = "" if description.architecture in MODELS else ", model=YOUR_MODULE"
     own += f", name={description.models[0]!r}" if description.models else ""
-    inputs = {
-        "image-classification": '"pictures/"',
-        "tabular-classification": '"rows.csv"',
-        None: "tensor",
-    }[_kind(description)]
+    _, inputs = _kind(description)
     return (
         "```python\nimport cadis\n\n"
         f'predictor = cadis.load("model.safetensors"{own})\n'
@@ -167,11 +157,9 @@ def _data(federation: Mapping[str, Any]) -> str:
     told = [sum(client["samples"]) for client in clients if client["samples"] is not None]
     sentence = f"{len(clients)} clients, {len(federation['classes'])} classes"
     if told:
-        sentence += (
-            f"; {sum(told):,} samples to train on, from {min(told):,} to {max(told):,} a client"
-        )
-    clusters = {client["cluster"] for client in clients} - {None}
-    if clusters:
+        between = f"from {min(told):,} to {max(told):,} a client"
+        sentence += f"; {sum(told):,} samples to train on, {between}"
+    if clusters := {client["cluster"] for client in clients} - {None}:
         sentence += f"; the clients are known to come in {len(clusters)} clusters"
     return f"{sentence}."
 
@@ -206,12 +194,10 @@ def _by_class(summary: Mapping[str, Any], federation: Mapping[str, Any]) -> str:
     """Accuracy on each class, and how many samples of it clients train on, where that is known."""
     if summary["confusion"] is None:
         return ""
-    counts = [client["samples"] for client in federation["clients"]]
-    rows = []
-    for number, (name, found) in enumerate(
-        zip(federation["classes"], summary["confusion"], strict=True)
-    ):
-        known = bool(counts) and None not in counts
+    counts, rows = [client["samples"] for client in federation["clients"]], []
+    known = bool(counts) and None not in counts
+    pairs = zip(federation["classes"], summary["confusion"], strict=True)
+    for number, (name, found) in enumerate(pairs):
         trained = f"{sum(own[number] for own in counts):,}" if known else "unknown"
         tested = sum(found)
         rows.append((name, trained, tested, f"{found[number] / tested:.3f}" if tested else ""))
@@ -256,10 +242,10 @@ def _title(description: ModelDescription) -> str:
     return f"{label_of(_method(description))} on {_dataset(description)}"
 
 
-def _kind(description: ModelDescription) -> str | None:
-    """What the hub calls the task, if it is known what the inputs are."""
-    told = description.inputs
-    return None if told is None else _KINDS.get(type(told.preprocessing))
+def _kind(description: ModelDescription) -> tuple[str | None, str]:
+    """What the hub calls the task, if it is known what the inputs are, and an example of them."""
+    preprocessing = description.inputs and description.inputs.preprocessing
+    return _KINDS.get(type(preprocessing), (None, "tensor"))
 
 
 def _shape(shape: Sequence[int]) -> str:

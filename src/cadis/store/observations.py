@@ -98,31 +98,25 @@ def told_scalars(record: RoundRecord) -> list[str]:
 
 def unfit(record: RoundRecord) -> list[str]:
     """What is wrong with arrays whose names are known, in words."""
-    size, report = len(record.participants), record.report
-    similarity = _similarity(record) if "similarity" in report else ""
-    wrong = "profile" in report and profile_of(record) is None
-    found = [
-        _unfit_clusters(report["clusters"], size) if "clusters" in report else "",
-        similarity if isinstance(similarity, str) else "",
-        "profile has not one vector, of length 1 at the most, for each participant"
-        if wrong
-        else "",
-        *(
-            f"{name} is no number"
-            for name in _KNOWN
-            if name in report and scalar_of(record, name) is None
-        ),
-    ]
-    return [complaint for complaint in found if complaint]
+    report, found = record.report, list[str]()
+    if "clusters" in report:
+        found += _unfit_clusters(report["clusters"], len(record.participants))
+    if "similarity" in report and isinstance(wrong := _similarity(record), str):
+        found.append(wrong)
+    if "profile" in report and profile_of(record) is None:
+        found.append("profile has not one vector, of length 1 at the most, for each participant")
+    given = [name for name in _KNOWN if name in report and scalar_of(record, name) is None]
+    return found + [f"{name} is no number" for name in given]
 
 
-def _unfit_clusters(labels: Any, size: int) -> str:
+def _unfit_clusters(labels: Any, size: int) -> list[str]:
+    """What is wrong with labels, if anything is."""
     if not isinstance(labels, list):
-        return "clusters is no list"
+        return ["clusters is no list"]
     if len(labels) != size:
-        return f"clusters has {len(labels)} entries, not {size}"
+        return [f"clusters has {len(labels)} entries, not {size}"]
     counted = all(isinstance(n, int) and 0 <= n <= _LARGEST for n in labels)
-    return "" if counted else "clusters are not counted from 0"
+    return [] if counted else ["clusters are not counted from 0"]
 
 
 def _similarity(record: RoundRecord) -> NDArray[Any] | str:
@@ -136,9 +130,8 @@ def _similarity(record: RoundRecord) -> NDArray[Any] | str:
         return "similarity is no matrix"
     if len(lengths) != size:
         return f"similarity has {len(lengths)} entries, not {size}"
-    for length in lengths:
-        if length != size:
-            return f"a row of similarity has {length} entries, not {size}"
+    if wrong := [length for length in lengths if length != size]:
+        return f"a row of similarity has {wrong[0]} entries, not {size}"
     try:
         matrix = record.array("similarity")
     except OverflowError:
@@ -191,10 +184,6 @@ def grouped(matrix: SimilarityMatrix, history: Sequence[RoundRecord]) -> Tensor:
     Where it tells clusters only, those that clients were in when they took part last: what they
     were in before, a method such as CFL may have split since. Else cut at the similarity that it
     told, or at its threshold in the Q-matrix.
-
-    Args:
-        matrix: how alike the clients are.
-        history: the rounds up to the one that is looked at.
     """
     record = history[-1]
     if alikeness(history) is _together:
@@ -203,9 +192,8 @@ def grouped(matrix: SimilarityMatrix, history: Sequence[RoundRecord]) -> Tensor:
     if cut is not None:
         return average_linkage(torch.where(matrix.known, matrix.mean, -1), cut)
     threshold = threshold_of(record)
-    return cluster(
-        rescale(matrix.mean, matrix.known), _MAJORITY if threshold is None else threshold
-    )
+    least = _MAJORITY if threshold is None else threshold
+    return cluster(rescale(matrix.mean, matrix.known), least)
 
 
 def _last_told(clients: Sequence[ClientId], history: Sequence[RoundRecord]) -> Tensor:
@@ -250,11 +238,7 @@ class Observations:
     They are changed in place: a round costs the pairs that took part, while a
     :class:`~cadis.algorithm.methods.cadis.SimilarityMatrix`, which is a value, copies all pairs
     there are. The numbers are the same, bit for bit. Rows and columns are in the order in which
-    clients joined.
-
-    Args:
-        history: all rounds that there will be.
-        clients: whom to keep a column for; everybody unless told.
+    clients joined; there is a column for each client that is given, by default for everybody.
     """
 
     def __init__(

@@ -109,22 +109,15 @@ def tensor_metadata(content: bytes) -> dict[str, str]:
 
 
 def read_as(kind: type[_T], text: str | bytes, where: object) -> _T:
-    """JSON as a value of this type.
-
-    Args:
-        kind: a dataclass or any other type of values.
-        text: the JSON.
-        where: what holds it, for the sentence that says what is wrong with it.
-    """
+    """JSON as a value of this type; ``where`` names what holds it, if something is wrong."""
     try:
         value: _T = _adapters(kind).validate_json(text, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
         problem = first["msg"].removeprefix("Input ")
-        raise DamagedError(
-            f"{where} is damaged: {f'{place} ' if place else ''}{_lowered(problem)}."
-        ) from None
+        problem = f"{place} {problem[:1].lower()}{problem[1:]}".strip()
+        raise DamagedError(f"{where} is damaged: {problem}.") from None
     return value
 
 
@@ -132,7 +125,3 @@ def to_json(value: object) -> str:
     """A dataclass as JSON, the same text for equal values."""
     plain = _adapters(type(value)).dump_python(value, mode="json")
     return json.dumps(plain, sort_keys=True, allow_nan=False)
-
-
-def _lowered(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:]

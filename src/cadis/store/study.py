@@ -3,16 +3,17 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
+from cadis._io import Callbacks
 from cadis.errors import CadisError
 from cadis.options import MAY_CHANGE
-from cadis.server import STRICT
+from cadis.server import STRICT, OnRound, RoundRecord
 from cadis.store.folder import RunFolder, cannot_be_written
 from cadis.store.lock import lock
-from cadis.store.storage import read_as, read_file, replace_text
+from cadis.store.storage import DamagedError, read_as, read_file, replace_text
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,10 @@ class Variant:
 
 @dataclass(frozen=True)
 class PaperReport:
-    """What a paper reports of the same experiment.
+    """What a table or figure of a paper reports of the same experiment.
 
-    Attributes:
-        place: the table or figure of the paper.
-        accuracy: the best top-1 accuracy in percent, by the name of the method.
-        changed: what is different here, in words.
+    The accuracy is the best top-1 accuracy in percent, by the name of the method; ``changed``
+    says what is different here.
     """
 
     __pydantic_config__: ClassVar = STRICT
@@ -86,8 +85,7 @@ class Study:
             return "compares something else"
         mine = {variant.name: variant.options for variant in self.variants}
         for variant in other.variants:
-            options = mine.get(variant.name)
-            name = variant.name
+            options, name = mine.get(variant.name), variant.name
             if options is None:  # a new one must at least share what all have in common
                 options, name = _shared(self.variants), "it"
             if options.get("rounds", 0) > variant.options.get("rounds", 0):
@@ -102,16 +100,8 @@ class Study:
         """Both: what this one has, and what another one has besides or anew."""
         anew = {variant.name: variant for variant in other.variants}
         kept = [anew.pop(variant.name, variant) for variant in self.variants]
-        return Study(
-            self.kind,
-            (*kept, *anew.values()),
-            tuple(sorted({*self.seeds, *other.seeds})),
-            other.command,
-            other.baseline,
-            other.targets,
-            self.parameters,
-            other.paper,
-        )
+        seeds = tuple(sorted({*self.seeds, *other.seeds}))
+        return replace(other, variants=(*kept, *anew.values()), seeds=seeds)
 
 
 @dataclass(frozen=True)
@@ -145,7 +135,7 @@ class StudyFolder:
 
     @contextmanager
     def opened(self, study: Study) -> Iterator[Study]:
-        """As :meth:`average_linkage`, while nobody else can work on the study."""
+        """As :meth:`join`, while nobody else can work on the study."""
         self._check_free()
         with cannot_be_written(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -176,6 +166,61 @@ class StudyFolder:
             there = {path.name for path in self.path.iterdir()} if self.path.exists() else set()
         if there - {"lock", ".study.json.draft"}:
             raise CadisError(f"The folder {self.path} is not empty; choose another by --out.")
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run of a study."""
+
+    variant: Variant
+    seed: int
+    folder: RunFolder
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds it is to have."""
+        rounds: int = self.variant.options["rounds"]
+        return rounds
+
+    def done(self) -> list[RoundRecord]:
+        """The rounds that are there already."""
+        try:
+            return self.folder.read_history() if self.folder.holds_run() else []
+        except DamagedError:  # it is told when the run is to go on
+            return []
+
+    def finished(self) -> bool:
+        """Whether all of them are there, and nothing is left to be written again."""
+        if not (self.folder.path / "summary.json").exists() or len(self.done()) != self.rounds:
+            return False
+        try:
+            self.folder.read_json("federation.json")
+            self.folder.read_json("summary.json")
+        except DamagedError:
+            return False
+        return True
+
+
+class StudyCallbacks(Protocol):
+    """What is called as a study goes on, and, ``of_run``, as each of its runs does."""
+
+    of_run: Callbacks
+
+    def begin(self, run: PlannedRun) -> OnRound:
+        """A run begins or goes on; returns who hears of its rounds."""
+
+    def end(self, run: PlannedRun, reused: bool) -> None:
+        """A run has ended, or was there already."""
+
+    def fail(self, sentence: str) -> None:
+        """A run could not go on."""
+
+
+def planned_runs(folder: StudyFolder, study: Study) -> Iterator[PlannedRun]:
+    """All runs, seed by seed: what is there at any time can be compared."""
+    for seed in study.seeds:
+        for variant in study.variants:
+            yield PlannedRun(variant, seed, folder.run_folder(variant, seed))
 
 
 def cell_name(names: Sequence[str], values: Sequence[str]) -> str:

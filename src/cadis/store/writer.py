@@ -1,36 +1,31 @@
-"""Keeping a run on disk as it goes, and going on with one."""
+"""Keeping a run on disk as it goes."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import inf
-from pathlib import Path
 from typing import Any, TypeAlias
 
-from cadis._io import NO_CALLBACKS, object_text, parse_toml, to_toml
+from cadis._io import NO_CALLBACKS, object_text, to_toml
 from cadis.algorithm import Algorithm
 from cadis.errors import CadisError, RunError
 from cadis.models import Layout
-from cadis.options import MAY_CHANGE
 from cadis.server import Member, RoundRecord, RunState
 from cadis.store.checkpoint import Manifest
-from cadis.store.description import ModelDescription, ModelInputs
 from cadis.store.folder import RunFolder
-from cadis.store.history import HistoryWriter, check_history, read_records
+from cadis.store.history import HistoryWriter, read_records
 from cadis.store.lock import Lock
 from cadis.store.metrics import measured, summarise
 from cadis.store.model_card import CARD, model_card
-from cadis.store.model_file import model_bytes
-from cadis.store.option_changes import differ, difference
-from cadis.store.storage import DamagedError, digest_of, read_file
+from cadis.store.model_file import ModelDescription, ModelInputs, model_bytes
+from cadis.store.resuming import BEST, Say, check_best, check_options, restore, tidy_up
+from cadis.store.storage import digest_of, read_file
 from cadis.training import Evaluation
-from cadis.types import ClientId
 
-Say: TypeAlias = Callable[[str], None]
 Federation: TypeAlias = Callable[[tuple[Member, ...]], Mapping[str, Any]]
 """What ``federation.json`` is to hold, given who was seen in a deployment so far."""
 
-_BEST, _FEDERATION = "best.safetensors", "federation.json"
+_FEDERATION = "federation.json"
 
 
 @dataclass
@@ -73,18 +68,17 @@ class RunWriter:
             resume: whether to go on with the run in the folder.
             say: called with a sentence about anything that was found damaged.
         """
-        self._writer, self._federation = HistoryWriter(self.folder.history_path), federation
-        self._options = options
+        self._writer = HistoryWriter(self.folder.history_path)
+        self._options, self._federation = options, federation
         self._lock = self.folder.reopen() if resume else self.folder.claim()
-        found = _Stored(self.folder, say)
-        state, manifest = start, Manifest(0, self._writer.mark, "", run=start.run)
+        state, manifest, damaged = start, Manifest(0, self._writer.mark, "", run=start.run), False
         if resume:
-            state, manifest = found.restore(start)
-            self._check_same(manifest, state, start, options)
+            state, manifest, damaged = restore(self.folder, start, say)
+            self._check_same(manifest, state, start)
         config = to_toml(options)
         files = {"config.toml": config.encode(), _FEDERATION: self._who_has_what(state)}
         with self._writing():
-            manifest = found.tidy_up(manifest)
+            manifest = tidy_up(self.folder, manifest, damaged, say)
             self._go_on(manifest)
             self._commit(replace(manifest, config=config), files)
         return state
@@ -96,10 +90,9 @@ class RunWriter:
 
     def keep(self, record: RoundRecord, state: RunState) -> None:
         """Keep a finished round, and its model if it is the best."""
-        found, past = self._headline(record), map(self._headline, self.history)
-        best = found is not None and found > max(
-            (value for value in past if value is not None), default=-inf
-        )
+        headline = self.algorithm.task.headline
+        found = [measured(each, headline) for each in [record, *self.history]]
+        value, *past = (-inf if each is None else each for each in found)
         with self._writing():
             stored = self.folder.checkpoint.save_state(state)
             self._writer.append(record)
@@ -113,8 +106,12 @@ class RunWriter:
                 members=state.members,
                 clock=state.clock,
             )
-            files = {_BEST: self._model_bytes(state)} if best else {}
-            if _clients(state.members) != _clients(self._manifest.members):
+            files = {}
+            if value > max(past, default=-inf):
+                files[BEST] = self._model_bytes(state)
+            # In which round each took part last is no matter of federation.json.
+            now, before = state.members, self._manifest.members
+            if [member.client for member in now] != [member.client for member in before]:
                 files[_FEDERATION] = self._who_has_what(state)
             self._commit(manifest, files, last=self._manifest)
         self.history.append(record)
@@ -132,16 +129,11 @@ class RunWriter:
             files[CARD] = model_card(self._described(state), summary, federation).encode()
         with self._writing():
             self._commit(self._manifest, files)
-        _check_best(self.folder.path / _BEST, self._manifest)
+        check_best(self.folder.path / BEST, self._manifest)
         return summary
 
-    def _headline(self, record: RoundRecord) -> float | None:
-        """What the best model is told by."""
-        return measured(record, self.algorithm.task.headline)
-
     def _model_bytes(self, state: RunState) -> bytes:
-        models = state.server.models
-        return model_bytes(self.layout.unpack_all(models), self._described(state))
+        return model_bytes(self.layout.unpack_all(state.server.models), self._described(state))
 
     def _described(self, state: RunState) -> ModelDescription:
         """What the model file says of itself."""
@@ -170,17 +162,10 @@ class RunWriter:
         self.history = read_records(content, path)
         self._writer.go_on(content)
 
-    def _check_same(
-        self, manifest: Manifest, state: RunState, start: RunState, options: Mapping[str, Any]
-    ) -> None:
+    def _check_same(self, manifest: Manifest, state: RunState, start: RunState) -> None:
         """Refuse to go on with another run than the one in the folder."""
         place = self.folder.path
-        before = _flat(parse_toml(manifest.config, place / "config.toml"))
-        given = _flat(parse_toml(to_toml(options), place / "config.toml"))
-        for key in [*before, *(key for key in given if key not in before)]:
-            was, now = before.get(key), given.get(key)
-            if key not in MAY_CHANGE and differ(key, was, now):
-                raise CadisError(difference(place, key, was, now))
+        check_options(place, manifest.config, self._options)
         if manifest.files.get(_FEDERATION) not in (None, digest_of(self._who_has_what(state))):
             raise CadisError(
                 f"The run in {place} has other clients or data; put back what it began with, or "
@@ -188,7 +173,7 @@ class RunWriter:
             )
         if _sizes(state) != _sizes(start):
             raise CadisError(f"The run in {place} has a model of another size; start a new one.")
-        if state.round > options["rounds"]:
+        if state.round > self._options["rounds"]:
             raise CadisError(
                 f"The run in {place} has {state.round} rounds already; ask for at least as many."
             )
@@ -205,97 +190,6 @@ class RunWriter:
             ) from None
 
 
-@dataclass(frozen=True)
-class _Stored:
-    """What a run that was stopped has left.
-
-    Attributes:
-        folder: where.
-        say: called with a sentence about anything that is damaged.
-        problems: what was found damaged.
-    """
-
-    folder: RunFolder
-    say: Say
-    problems: list[str] = field(default_factory=list)
-
-    def restore(self, start: RunState) -> tuple[RunState, Manifest]:
-        """The last round of which nothing is damaged, and its manifest."""
-        problems = self.problems
-        for path in self.folder.checkpoint.manifests():
-            try:
-                state, manifest = self._restore(path, start)
-            except DamagedError as error:
-                problems.append(str(error))
-                continue
-            for problem in problems:
-                self.say(f"{problem} Going on from round {state.round}.")
-            return state, manifest
-        if problems:
-            raise DamagedError(
-                f"{problems[0]} Nor is any other round of the run in {self.folder.path} whole; "
-                "put back a copy of the file, or start a new run."
-            )
-        raise DamagedError(
-            f"The checkpoint of the run in {self.folder.path} is gone; put back a copy of it, or "
-            "start a new run."
-        )
-
-    def tidy_up(self, manifest: Manifest) -> Manifest:
-        """Put in place what was about to be, and drop what a kill has left.
-
-        Returns:
-            The manifest, of files that are what it says.
-        """
-        best, digest = self.folder.path / _BEST, manifest.files.get(_BEST)
-        self.folder.publish_late(manifest)
-        self.folder.sweep()
-        if digest and not best.exists():
-            self.say(f"{best} is missing; it is written again when a round is better than all.")
-        if self.problems and digest and best.exists() and digest_of(read_file(best)) != digest:
-            # It is that of the damaged round, which comes again.
-            others = {name: other for name, other in manifest.files.items() if name != _BEST}
-            return replace(manifest, files=others)
-        if self.folder.history_size() == manifest.history.size:  # no later round has begun
-            _check_best(best, manifest)
-        return manifest
-
-    def _restore(self, path: Path, start: RunState) -> tuple[RunState, Manifest]:
-        checkpoint, history = self.folder.checkpoint, self.folder.history_path
-        manifest = checkpoint.read(path)
-        content = read_file(history) if manifest.round else b""
-        check_history(content, manifest.history, history)
-        if len(read_records(content[: manifest.history.size], history)) != manifest.round:
-            raise DamagedError(f"{history} has another number of rounds than {path}.")
-        if manifest.state is None:
-            return replace(start, run=manifest.run, members=manifest.members), manifest
-        return checkpoint.load(manifest), manifest
-
-
-def _flat(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options side by side, names of parts first; those of a table under ``table.name``."""
-    flat = {key: value for key, value in options.items() if not isinstance(value, Mapping)}
-    for table, values in options.items():
-        if isinstance(values, Mapping):
-            flat |= {f"{table}.{name}": value for name, value in values.items()}
-    return flat
-
-
-def _clients(members: Iterable[Member]) -> list[ClientId]:
-    """Who they are; in which round each took part last is no matter of ``federation.json``."""
-    return [member.client for member in members]
-
-
 def _sizes(state: RunState) -> set[int]:
     """How many parameters the models have."""
     return {len(model.parameters) for model in state.server.models.values()}
-
-
-def _check_best(path: Path, manifest: Manifest) -> None:
-    """Refuse a best model that is not the one that was written."""
-    digest = manifest.files.get(path.name)
-    if digest and path.exists() and digest_of(read_file(path)) != digest:
-        raise DamagedError(
-            f"{path} is damaged: it is not what was written. Put back a copy, or delete it to go "
-            "on without it."
-        )

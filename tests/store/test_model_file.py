@@ -1,17 +1,99 @@
-"""The card beside a model: what the hub reads, what people read, and that a user's own stays."""
+"""What a model file says of itself, and the card beside it."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors import safe_open
 
-from cadis.data import PicturePreprocessing, Scaling, TablePreprocessing
+from cadis.data import Examples, PicturePreprocessing, Scaling, TablePreprocessing
 from cadis.data.preprocessing import CategoryColumn, NumberColumn
 from cadis.experiment import resolve, run_experiment
-from cadis.store import ModelDescription, ModelInputs
+from cadis.store import DamagedError, ModelDescription, ModelInputs, parse_model
 from cadis.store.model_card import model_card
+from cadis.store.model_file import model_bytes, without_folders
 
-yaml = pytest.importorskip("yaml")
+PICTURES = PicturePreprocessing(3, 8, 8, Scaling((0.5, 0.4, 0.3), (0.2, 0.2, 0.2)))
+TABLE = TablePreprocessing((NumberColumn("age", 40, 10, True), CategoryColumn("sex", ("f", "m"))))
+OPTIONS = {
+    "method": "/home/me/mine.py:Mine",
+    "task": "classification",
+    "transforms": ["clip"],
+    "model": "/home/me/nets.py:net",
+    "dataset": "images:/home/me/pills",
+    "data_dir": "/home/me/data",
+    "workers": 8,
+    "per_round": None,
+    "lr": 0.1,
+    "clip": {"norm": 1.0, "unset": None},
+}
+
+
+def described(inputs: ModelInputs | None) -> ModelDescription:
+    return ModelDescription.of_run(OPTIONS, 2, ["a", "b"], inputs)
+
+
+@pytest.mark.parametrize("how", [PICTURES, TABLE, None], ids=["pictures", "table", "tensors"])
+def test_it_survives_its_file(how: PicturePreprocessing | TablePreprocessing | None) -> None:
+    told = described(ModelInputs((3, 8, 8), "uint8", how)).after(7, ["one", "other"])
+    tensors = {"one/weight": torch.arange(3.0), "other/weight": torch.zeros(3)}
+    found, again = parse_model(model_bytes(tensors, told), "a file")
+    assert again == told
+    assert (told.rounds, told.models) == (7, ("one", "other"))
+    assert torch.equal(found["one/weight"], tensors["one/weight"])
+
+
+def test_it_is_the_same_bits_each_time_and_plain_safetensors(tmp_path: Path) -> None:
+    tensors = {"weight": torch.arange(3.0)}
+    contents = {model_bytes(tensors, described(None).after(1, ["model"])) for _ in range(20)}
+    assert len(contents) == 1
+    (tmp_path / "model.safetensors").write_bytes(contents.pop())
+    with safe_open(tmp_path / "model.safetensors", "pt") as file:
+        assert list(file.keys()) == ["weight"]
+        told = json.loads(file.metadata()["cadis"])
+    assert told["architecture"] == "nets.py:net"
+    assert (told["format"], told["classes"], told["models"]) == (1, ["a", "b"], [])
+
+
+def test_nothing_of_the_users_machine_is_in_it() -> None:
+    text = described(None).to_text()
+    assert "/home" not in text
+    assert "data_dir" not in text
+    assert "workers" not in text
+    assert described(None).training == {
+        "method": "mine.py:Mine",
+        "transforms": ["clip"],
+        "dataset": "images:pills",
+        "lr": 0.1,
+        "clip": {"norm": 1.0},
+    }
+    assert without_folders("pkg.module:Net") == "pkg.module:Net"
+
+
+def test_inputs_of_examples() -> None:
+    labels = torch.zeros(2).long()
+    scaled = Examples(torch.zeros(2, 3, 8, 8).byte(), labels, PICTURES.scaling)
+    assert ModelInputs.of(scaled) == ModelInputs((3, 8, 8), "uint8", PICTURES)
+    plain = Examples(torch.zeros(2, 5), labels)
+    assert ModelInputs.of(plain) == ModelInputs((5,), "float32")
+    assert ModelInputs.of(plain, TABLE) == ModelInputs((5,), "float32", TABLE)
+
+
+def test_a_file_without_one_and_damaged_ones() -> None:
+    content = model_bytes({"w": torch.zeros(1)}, described(None))
+    for wrong in (content.replace(b"cadis", b"other", 1), content[:-3]):
+        with pytest.raises(DamagedError, match=r"^f is no model of cadis, or damaged; put back"):
+            parse_model(wrong, "f")
+    with pytest.raises(DamagedError, match=r"^The description of the model in f is damaged\."):
+        ModelDescription.from_text('{"format": 1}', "f")
+    newer = json.loads(replace(described(None)).to_text()) | {"format": 2}
+    with pytest.raises(DamagedError, match="by a newer version of cadis"):
+        ModelDescription.from_text(json.dumps(newer), "f")
+
+
 QUICK = {"rounds": 1, "epochs": 1, "workers": 1, "clients": 4, "method": "fedavg"}
 FEDERATION: dict[str, Any] = {
     "classes": ['a|"b"', "ß: c"],
@@ -31,7 +113,7 @@ SUMMARY: dict[str, Any] = {
 }
 
 
-def described(dataset: str | None = "images:pills") -> ModelDescription:
+def picture_model(dataset: str | None = "images:pills") -> ModelDescription:
     how = PicturePreprocessing(1, 8, 8, Scaling((0.0,), (1.0,)))
     options = {"method": "cadis", "model": "cnn", "dataset": dataset, "sgd": {"momentum": 0.5}}
     inputs = ModelInputs((1, 8, 8), "uint8", how)
@@ -39,12 +121,13 @@ def described(dataset: str | None = "images:pills") -> ModelDescription:
 
 
 def front_matter(card: str) -> Any:
+    yaml = pytest.importorskip("yaml")
     assert card.startswith("---\n")
     return yaml.safe_load(card.split("\n---\n", maxsplit=1)[0].removeprefix("---\n"))
 
 
 def test_what_the_hub_reads() -> None:
-    told = front_matter(model_card(described(), SUMMARY, FEDERATION))
+    told = front_matter(model_card(picture_model(), SUMMARY, FEDERATION))
     (model,) = told.pop("model-index")
     assert told == {
         "library_name": "cadis",
@@ -60,23 +143,23 @@ def test_what_the_hub_reads() -> None:
         {"type": "accuracy", "value": 0.75},
         {"type": "auc", "value": 0.9123},
     ]
-    assert front_matter(model_card(described("digits"), SUMMARY, FEDERATION))["datasets"] == [
+    assert front_matter(model_card(picture_model("digits"), SUMMARY, FEDERATION))["datasets"] == [
         "digits"
     ]
     untested = SUMMARY | {"accuracy": None, "measures": {}, "confusion": None}
-    assert "model-index" not in front_matter(model_card(described(None), untested, FEDERATION))
+    assert "model-index" not in front_matter(model_card(picture_model(None), untested, FEDERATION))
 
 
 def test_the_hub_accepts_it() -> None:
     hub = pytest.importorskip("huggingface_hub")
-    card = hub.ModelCard(model_card(described(), SUMMARY, FEDERATION))
+    card = hub.ModelCard(model_card(picture_model(), SUMMARY, FEDERATION))
     accuracy, auc = card.data.eval_results
     assert (accuracy.metric_type, accuracy.metric_value) == ("accuracy", 0.75)
     assert (auc.metric_type, auc.dataset_name) == ("auc", "images:pills")
 
 
 def test_what_people_read() -> None:
-    card = model_card(described(), SUMMARY, FEDERATION)
+    card = model_card(picture_model(), SUMMARY, FEDERATION)
     assert "by CADIS, for 7 rounds" in card
     assert 'cadis.load("model.safetensors")' in card
     assert "| sgd: momentum | 0.5 |" in card
@@ -106,7 +189,7 @@ def test_a_table_and_a_task_with_a_positive_class() -> None:
     assert "| label_column | outcome |" in card
     assert "| best AUC of all rounds | 0.95 |\n| accuracy where AUC is best | 0.8 |" in card
     assert "best accuracy" not in card
-    assert "best accuracy of all rounds | 0.8 |" in model_card(described(), SUMMARY, FEDERATION)
+    assert "best accuracy of all rounds | 0.8 |" in model_card(picture_model(), SUMMARY, FEDERATION)
 
 
 def test_a_run_writes_one_and_leaves_a_users_own(tmp_path: Path) -> None:
