@@ -1,8 +1,7 @@
 """``cadis.load``: a trained model from the folder of its run, or from its file alone."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -15,32 +14,13 @@ from cadis.models import MODELS, build_network
 from cadis.store import ModelDescription, RunFolder, parse_model, read_file
 
 
-@dataclass(frozen=True)
-class _Found:
-    """A model's file.
-
-    Attributes:
-        tensors: by name.
-        description: what the model says of itself.
-        architecture: what to build it by, as the user typed it.
-        task: what its outputs mean, likewise.
-        place: where it is, for sentences.
-    """
-
-    tensors: Mapping[str, Tensor]
-    description: ModelDescription
-    architecture: str
-    task: str
-    place: str
-
-
 def load(
     run: Path | str,
     which: Literal["last", "best"] = "last",
     model: nn.Module | str | None = None,
     name: str | None = None,
 ) -> Predictor:
-    """A trained model with its preprocessing, which predicts on raw inputs.
+    """Return a trained model with its preprocessing, which predicts on raw inputs.
 
     Args:
         run: the folder of a run, or a model's file, such as ``model.safetensors``.
@@ -53,66 +33,56 @@ def load(
     if which not in ("last", "best"):
         raise CadisError(f"which is 'last' or 'best', not {which!r}.")
     path = at_home(run)
-    found = _in_file(path) if is_file(path) else _in_run(RunFolder(path), which)
-    tensors = _chosen(found, name)
-    module = deepcopy(model) if isinstance(model, nn.Module) else _built(found, model)
+    place = shown(path)
+    if is_file(path):
+        tensors, description = parse_model(read_file(path), place)
+        architecture, task = description.architecture, description.task
+    else:  # a run's options have the names as the user typed them
+        folder = RunFolder(path)
+        content, config = folder.read_model(best=which == "best"), folder.read_config()
+        tensors, description = parse_model(content, f"the {which} model of {place}")
+        architecture = str(config.get("model", ""))
+        task = str(config.get("task", description.task))
+    chosen = _choose(tensors, description.models, name, place)
+    if isinstance(model, nn.Module):
+        module = deepcopy(model)
+    else:
+        module = _build(model or architecture, description, place)
     try:
-        module.load_state_dict(tensors)
+        module.load_state_dict(chosen)
     except RuntimeError as error:
         problem = str(error).splitlines()[1:2] or [str(error)]
-        raise CadisError(
-            f"The model does not fit that in {found.place}: {problem[0].strip()}"
-        ) from None
-    return Predictor(module, found.description, found.task)
+        raise CadisError(f"The model does not fit that in {place}: {problem[0].strip()}") from None
+    return Predictor(module, description, task)
 
 
-def _in_file(path: Path) -> _Found:
-    """The model in a file that describes itself."""
-    tensors, description = parse_model(read_file(path), shown(path))
-    return _Found(tensors, description, description.architecture, description.task, shown(path))
-
-
-def _in_run(folder: RunFolder, which: str) -> _Found:
-    """Return a model of a run, built by the names that the run's options have."""
-    content = folder.read_model(best=which == "best")
-    tensors, description = parse_model(content, f"the {which} model of {shown(folder.path)}")
-    config = folder.read_config()
-    typed = str(config.get("model", "")), str(config.get("task", description.task))
-    return _Found(tensors, description, *typed, shown(folder.path))
-
-
-def _chosen(found: _Found, name: str | None) -> dict[str, Tensor]:
-    """The tensors of the model that is asked for."""
-    names = found.description.models
+def _choose(
+    tensors: Mapping[str, Tensor], names: Sequence[str], name: str | None, place: str
+) -> dict[str, Tensor]:
+    """Return the tensors of the model that is asked for."""
     if name is None and not names:
-        return dict(found.tensors)
+        return dict(tensors)
     if name not in names:
         there = f"there are: {', '.join(names)}; say which by name" if names else "there is but one"
         which = f"no model '{name}'" if name else "several models"
-        raise CadisError(f"{found.place} has {which}; {there}.")
+        raise CadisError(f"{place} has {which}; {there}.")
     start = f"{name}/"
-    return {k.removeprefix(start): v for k, v in found.tensors.items() if k.startswith(start)}
+    return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
 
 
-def _built(found: _Found, given: str | None) -> nn.Module:
-    """A new network like the one that was trained."""
-    architecture, inputs = given or found.architecture, found.description.inputs
-    shape = () if inputs is None else inputs.shape
+def _build(architecture: str, description: ModelDescription, place: str) -> nn.Module:
+    """Return a new network like the one that was trained."""
+    shape = () if description.inputs is None else description.inputs.shape
     if not (is_user_code(architecture) or (architecture in MODELS and shape)):
+        kind = f"a {architecture}" if architecture else "of unknown architecture"
         raise CadisError(
-            f"The model in {found.place} is {_called(architecture)}, which cannot be made again by "
-            "its name; give it to load the numbers into: cadis.load(RUN, model=MODULE), or "
-            "--model FILE.py:FUNCTION."
+            f"The model in {place} is {kind}, which cannot be made again by its name; give it to "
+            "load the numbers into: cadis.load(RUN, model=MODULE), or --model FILE.py:FUNCTION."
         )
     try:
-        return build_network(architecture, shape, found.description.num_outputs)
+        return build_network(architecture, shape, description.num_outputs)
     except CadisError as error:
         raise CadisError(
-            f"The model in {found.place} cannot be made again: "
-            f"{str(error).removesuffix('.')}; or give it: cadis.load(RUN, model=MODULE), or "
-            "--model FILE.py:FUNCTION."
+            f"The model in {place} cannot be made again: {str(error).removesuffix('.')}; or give "
+            "it: cadis.load(RUN, model=MODULE), or --model FILE.py:FUNCTION."
         ) from error
-
-
-def _called(architecture: str) -> str:
-    return f"a {architecture}" if architecture else "of unknown architecture"

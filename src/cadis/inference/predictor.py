@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cadis._io import Callbacks
+from cadis._io import Callbacks, is_user_code, load_user_code
+from cadis.algorithm.tasks import TASKS
+from cadis.data import PicturePreprocessing
 from cadis.errors import CadisError
-from cadis.inference.inputs import RawBatch, raw_batches
-from cadis.inference.pipeline import Pipeline
+from cadis.inference.inputs import raw_batches
 from cadis.store import ModelDescription
 
 
@@ -33,6 +34,49 @@ class Prediction:
     probability: float
     probabilities: tuple[float, ...]
     truth: str | None = None
+
+
+class Pipeline(nn.Module):
+    """Scaling, the model, and what makes probabilities of its outputs.
+
+    It holds nothing but tensors and checks nothing, so that it can be exported.
+    """
+
+    factor: Tensor | None
+    shift: Tensor | None
+
+    def __init__(self, module: nn.Module, description: ModelDescription, task: str) -> None:
+        """Put a model between what its inputs and outputs need.
+
+        Args:
+            module: the model.
+            description: what it says of itself.
+            task: what the outputs mean: the name of one of ours, or ``file.py:Class``.
+        """
+        super().__init__()
+        how = None if description.inputs is None else description.inputs.preprocessing
+        factor, shift = None, None
+        if isinstance(how, PicturePreprocessing):
+            scaling = torch.tensor([how.scaling.mean, how.scaling.deviation])
+            mean, deviation = scaling[..., None, None]  # (channels, 1, 1) each
+            factor, shift = 1 / (255 * deviation), mean / deviation
+        self.register_buffer("factor", factor, persistent=False)
+        self.register_buffer("shift", shift, persistent=False)
+        self.module = module
+        kind: Any = load_user_code(task) if is_user_code(task) else TASKS.get(task)
+        if kind is None or not hasattr(kind, "probabilities"):
+            raise CadisError(
+                f"The task {task} does not say what is probable; give it a function "
+                "probabilities(outputs) that makes (n, classes) of (n, outputs)."
+            )
+        self._task = kind()
+
+    def forward(self, raw: Tensor) -> Tensor:
+        """Return probabilities, (n, classes), of raw inputs, (n, ...)."""
+        if self.factor is not None and self.shift is not None:  # what is given stays as it is
+            raw = raw.to(self.factor.dtype) * self.factor - self.shift
+        probabilities: Tensor = self._task.probabilities(self.module(raw))
+        return probabilities
 
 
 class Predictor(nn.Module):
@@ -69,21 +113,29 @@ class Predictor(nn.Module):
         return self.pipeline.module
 
     def forward(self, raw: Tensor) -> Tensor:
-        """Probabilities, (n, classes), of raw inputs.
+        """Return probabilities, (n, classes), of raw inputs.
 
         Args:
             raw: pictures as pixels of 0 to 255, (n, channels, height, width), of any type; rows of
                 a table as :meth:`cadis.data.TablePreprocessing.encode` makes them; of a model that
                 was given to ``cadis.run``, what it was trained on there.
         """
-        self._check(raw)
+        inputs = self.description.inputs
+        if not isinstance(raw, Tensor):
+            raise CadisError(f"Give a tensor of raw inputs, not a {type(raw).__name__}.")
+        if inputs is not None and inputs.preprocessing and raw.shape[1:] != inputs.shape:
+            wanted = ", ".join(map(str, inputs.shape))
+            raise CadisError(
+                f"The model takes {inputs.preprocessing.kind} of shape (n, {wanted}), not "
+                f"{tuple(raw.shape)}."
+            )
         probabilities: Tensor = self.pipeline(raw)
         return probabilities
 
     def predict(
         self, inputs: Path | str | Tensor | Sequence[Path | str] | Mapping[str, Sequence[Any]]
     ) -> list[Prediction]:
-        """What the model says of each input; one that cannot be read is left out with a warning.
+        """Predict each input; one that cannot be read is left out with a warning.
 
         Args:
             inputs: a picture, a folder of pictures, or a list of pictures; a table as a CSV or
@@ -96,7 +148,7 @@ class Predictor(nn.Module):
     def predictions(
         self, inputs: Any, callbacks: Callbacks, label: str | None = None
     ) -> Iterator[Prediction]:
-        """The same one by one, as they are made.
+        """Yield predictions one by one, as they are made.
 
         Args:
             inputs: as :meth:`predict` takes them.
@@ -104,45 +156,23 @@ class Predictor(nn.Module):
             label: the column of a table that has the true classes, if any has.
         """
         for batch in raw_batches(inputs, self.description, callbacks, label):
-            yield from self._of(batch)
+            with torch.no_grad():
+                probabilities = self(batch.raw)  # (n, classes)
+            chosen = probabilities.argmax(dim=1).tolist()
+            rows = zip(batch.names, probabilities.tolist(), chosen, batch.truths, strict=True)
+            for name, row, best, truth in rows:
+                yield Prediction(name, self.classes[best], row[best], tuple(row), truth)
 
     def __repr__(self) -> str:
-        """What it is, in one line."""
-        told = self.description
-        takes = "inputs as they are" if told.inputs is None else _shown(told)
+        """Return what it is, in one line."""
+        told, takes = self.description, "inputs as they are"
+        if told.inputs is not None:
+            how = told.inputs.preprocessing
+            kind = "tensors" if how is None else how.kind
+            takes = f"{kind} of {' x '.join(map(str, told.inputs.shape))}"
         size = sum(parameter.numel() for parameter in self.parameters())
         return (
             f"Predictor({told.architecture or type(self.module).__name__}, {size:,} parameters: "
             f"{takes} -> {len(self.classes)} classes; {told.training.get('method', 'trained')}, "
             f"{told.rounds} round{'' if told.rounds == 1 else 's'})"
         )
-
-    @torch.no_grad()
-    def _of(self, batch: RawBatch) -> Iterator[Prediction]:
-        """One for each input of a batch."""
-        probabilities = self(batch.raw)  # (n, classes)
-        chosen = probabilities.argmax(dim=1).tolist()
-        rows = zip(batch.names, probabilities.tolist(), chosen, batch.truths, strict=True)
-        for name, row, best, truth in rows:
-            yield Prediction(name, self.classes[best], row[best], tuple(row), truth)
-
-    def _check(self, raw: Tensor) -> None:
-        """Refuse what the model was not made for, where it is known what that is."""
-        told = self.description.inputs
-        if not isinstance(raw, Tensor):
-            raise CadisError(f"Give a tensor of raw inputs, not a {type(raw).__name__}.")
-        if told is None or told.preprocessing is None or raw.shape[1:] == told.shape:
-            return
-        wanted = ", ".join(map(str, told.shape))
-        raise CadisError(
-            f"The model takes {told.preprocessing.kind} of shape (n, {wanted}), not "
-            f"{tuple(raw.shape)}."
-        )
-
-
-def _shown(description: ModelDescription) -> str:
-    """What is put in, in short."""
-    told = description.inputs
-    assert told is not None
-    kind = "tensors" if told.preprocessing is None else told.preprocessing.kind
-    return f"{kind} of {' x '.join(map(str, told.shape))}"
