@@ -1,83 +1,159 @@
-"""What becomes of the models that clients have sent."""
+"""Bad answers, and none, on a grid in this process; what becomes of the good ones."""
 
-import gc
-from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from weakref import ref
 
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+import torch
+from flwr.app import Array, Message
 from flwr.clientapp import ClientApp
 
-from cadis.flower import CADIS
+from cadis.errors import RunError
+from cadis.flower import CADIS, FedAvg
 from flower_support import (
-    COMPOSED,
-    FEDERATED,
-    OWN,
-    SMALL,
+    Change,
     LocalGrid,
+    equal,
+    history,
     small_app,
-    small_arrays,
-    train_small,
+    spoilt,
+    start,
 )
-from support import small_model
 
 
-class Watched(LocalGrid):
-    """A grid that knows of every array that clients have sent, and what it was like."""
+def biased(bias: torch.Tensor) -> Change:
+    """Sends another bias of the classifier."""
 
-    def __init__(self, app: ClientApp, keeps: bool) -> None:
-        super().__init__(LocalGrid.of(app).nodes)
-        self.keeps = keeps
-        self.kept: list[Message] = []
-        self.sent: list[tuple[ref[Array], bytes]] = []
+    def change(message: Message) -> Message:
+        message.content.array_records["arrays"]["7.bias"] = Array(bias)
+        return message
 
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
-        replies = list(super().send_and_receive(messages, timeout=timeout))
-        for reply in replies:
-            for record in reply.content.array_records.values():
-                self.sent += [(ref(a), bytes(bytearray(a.data))) for a in record.values()]
-        self.kept += replies if self.keeps else []
-        return replies
+    return change
 
 
-@pytest.mark.parametrize("name", [*FEDERATED, *COMPOSED])
-def test_what_was_received_is_not_changed(name: str, tmp_path: Path) -> None:
-    """Models are read where they lie, in memory that nobody may write to."""
-    model, algorithm = small_model(batch_norm=True), {**FEDERATED, **COMPOSED}[name]
-    grid = Watched(small_app(tmp_path, model=model, own=OWN), keeps=True)
-    train_small(algorithm, grid, model)
-    trained = sum(node.asked.count("train") for node in grid.nodes.values())
-    assert trained == 9 or name == "fedcluster"  # of a small cluster fewer take part
-    assert len(grid.sent) >= trained * len(model.state_dict()) > 0
-    for array, before in grid.sent:
-        now = array()
-        assert now is not None
-        assert now.data == before
+def telling(count: float) -> Change:
+    """Says that it has so many samples."""
+
+    def change(message: Message) -> Message:
+        message.content.metric_records["metrics"]["num-examples"] = count
+        return message
+
+    return change
 
 
-def test_models_are_let_go_before_the_new_one_is_tested(tmp_path: Path) -> None:
-    grid, alive = Watched(small_app(tmp_path), keeps=False), []
-
-    def test(number: int, _arrays: ArrayRecord) -> MetricRecord:
-        gc.collect()
-        alive.append((number, sum(array() is not None for array, _ in grid.sent)))
-        return MetricRecord({"accuracy": 0.5})
-
-    strategy = CADIS(per_round=3, seed=7, fraction_evaluate=0)
-    config = ConfigRecord(dict(SMALL))
-    strategy.start(grid, small_arrays(), 3, train_config=config, evaluate_fn=test)
-    assert alive == [(0, 0), (1, 0), (2, 0), (3, 0)]
-    assert len(grid.sent) == 3 * 3 * len(small_arrays())
+WRONG_COUNTS = (0, -3, 2.5, 1.7e308, 2**53 + 1, float("nan"), float("inf"))
 
 
-def test_ones_own_metrics_are_made_of_all_that_was_sent(tmp_path: Path) -> None:
-    def metrics(contents: list[RecordDict], _key: str) -> MetricRecord:
-        return MetricRecord({"arrays": sum(len(c.array_records["arrays"]) for c in contents)})
+def uncounted(message: Message) -> Message:
+    del message.content.metric_records["metrics"]["num-examples"]
+    return message
 
-    strategy = CADIS(per_round=3, seed=7, fraction_evaluate=0, train_metrics_aggr_fn=metrics)
-    grid = LocalGrid.of(small_app(tmp_path))
-    result = strategy.start(grid, small_arrays(), 1, train_config=ConfigRecord(dict(SMALL)))
-    assert result.train_metrics_clientapp[1]["arrays"] == 3 * len(small_arrays())
+
+def no_model(message: Message) -> Message:
+    del message.content["arrays"]
+    return message
+
+
+def broken(_message: Message) -> Message:
+    raise ZeroDivisionError("by design")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (biased(torch.full((5,), torch.nan)), "its model is infinite or not a number"),
+        (biased(torch.zeros(6)), "its 7.bias has shape (6,), not (5,)"),
+        *((telling(n), f"it says that it has {n} samples") for n in WRONG_COUNTS),
+        (uncounted, "it did not send num-examples"),
+        (no_model, "it sent 0 models, not one"),
+        (broken, "its app failed: <class 'ZeroDivisionError'>:<'by design'>"),
+    ],
+)
+def test_a_bad_update_is_left_out_by_name(change: Change, reason: str, tmp_path: Path) -> None:
+    """And the rest gives what it gives without that client."""
+    grid, without = LocalGrid.small(tmp_path), LocalGrid.small(tmp_path)
+    grid.spoil(change)
+    found = start(CADIS(seed=7, fraction_evaluate=0, out=tmp_path / "run"), grid, rounds=1)
+    (record,) = history(tmp_path)
+    assert record.participants == [0, 1, 3, 4]
+    assert [(r.client, r.reason) for r in record.rejected] == [(2, reason)]
+    del without.nodes[1014]
+    assert equal(found.arrays, start(CADIS(seed=7, fraction_evaluate=0), without, 1).arrays)
+
+
+@pytest.mark.parametrize(
+    ("options", "counts", "capped"),  # the median of 9, 11, 15, 17 and 10^9 is 15
+    [
+        ({}, [9, 11, 100 * 15, 15, 17], [2]),
+        ({"count_limit": 1}, [9, 11, 15, 15, 15], [2, 4]),
+    ],
+)
+def test_who_says_too_much_counts_for_no_more_than_the_limit(
+    options: dict[str, int],
+    counts: list[int],
+    capped: list[int],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    grid = LocalGrid.small(tmp_path)
+    grid.spoil(telling(10**9))
+    start(FedAvg(seed=7, fraction_evaluate=0, out=tmp_path / "run", **options), grid, rounds=1)
+    (record,) = history(tmp_path)
+    assert (record.capped, record.rejected) == (capped, [])
+    assert record.weights == pytest.approx([count / sum(counts) for count in counts])
+    told = f"Client 2 says that it has 1000000000 samples, and counts as if it had {counts[2]}"
+    assert told in caplog.text
+
+
+@pytest.mark.parametrize("count", [float("nan"), 1.7e308, 0])
+def test_a_test_on_no_samples_does_not_count(count: float, tmp_path: Path) -> None:
+    app, liar = small_app(tmp_path / "state"), ClientApp()
+    for register in (liar.train(), liar.query()):
+        register(app)
+    liar.evaluate()(lambda message, context: telling(count)(app(message, context)))
+    grid = LocalGrid.of(app)
+    honest = start(FedAvg(seed=7), grid, rounds=1)
+    for node in (1000, 1014):
+        grid.nodes[node].app = liar
+    found = start(FedAvg(seed=7), grid, rounds=1).evaluate_metrics_clientapp[1]["accuracy"]
+    assert isinstance(found, float)
+    assert 0 <= found <= 1
+    assert found != honest.evaluate_metrics_clientapp[1]["accuracy"]
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_a_late_or_lost_client_is_left_out(silent: bool, tmp_path: Path) -> None:
+    app = small_app(tmp_path / "state")
+    grid = LocalGrid.of(app)
+
+    def vanish(message: Message) -> Message:
+        grid.nodes[1014] = replace(grid.nodes[1014], online=silent, silent=silent)
+        return message
+
+    grid.nodes[1028].app = spoilt(app, vanish)  # client 4 answers before client 2
+    start(FedAvg(seed=7, fraction_evaluate=0, out=tmp_path / "run"), grid, rounds=2)
+    last = history(tmp_path)[-1]
+    assert last.participants == [0, 1, 3, 4]
+    reasons = [(r.client, r.reason) for r in last.rejected]
+    assert reasons == ([(2, "it did not answer within 9 seconds")] if silent else [])
+
+
+def test_a_round_is_tried_again_then_the_run_stops_with_what_it_has(tmp_path: Path) -> None:
+    app = small_app(tmp_path / "state")
+    grid = LocalGrid.of(app)
+    start(CADIS(seed=7, out=tmp_path / "run", fraction_evaluate=0), grid, rounds=2)
+    for node in list(grid.nodes.values())[:3]:
+        node.app = spoilt(app, broken)
+    options = {"seed": 7, "out": tmp_path / "run", "fraction_evaluate": 0.0}
+    strategy = CADIS(min_replies=3, attempts=2, resume=True, **options)
+    with pytest.raises(
+        RunError, match=r"Round 3 had 2 good updates of at least 3, 2 times .*by de"
+    ):
+        start(strategy, grid, rounds=4)
+    assert [node.asked.count("train") for node in grid.nodes.values()] == [4] * 5
+    assert len(history(tmp_path)) == 2
+    for node in grid.nodes.values():
+        node.app = app
+    resumed = start(CADIS(min_replies=3, resume=True, **options), grid, rounds=4)
+    whole = start(CADIS(seed=7, fraction_evaluate=0), LocalGrid.of(app), rounds=4)
+    assert equal(resumed.arrays, whole.arrays)

@@ -1,12 +1,12 @@
 """What clients answered: whose answer is which, who is left out and why."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from flwr.app import Message, MetricRecord, RecordDict
 from flwr.common.constant import ErrorCode
 
 from cadis.flower.messages import scalars_in
+from cadis.flower.strategy_settings import MetricsFunction, StrategySettings
 from cadis.models import WrongTensorsError
 from cadis.server import Rejection, limited_counts
 from cadis.types import ClientId
@@ -18,21 +18,14 @@ _LATE = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE)
 """What Flower says of messages whose time is up."""
 
 
-@dataclass(frozen=True)
-class Replies:
-    """The answers to one round's messages, in the order of the messages.
+def match(
+    sent: Mapping[ClientId, Message], replies: Iterable[Message], timeout: float
+) -> tuple[dict[ClientId, Message], list[Rejection]]:
+    """Find whose answer is which, by the message that it answers; the first one counts.
 
-    Attributes:
-        good: by client, the message that it sent.
-        rejected: whose answer is missing or wrong, and why.
+    Returns:
+        The answers by client, and whose answer is missing or an error; in the order of ``sent``.
     """
-
-    good: dict[ClientId, Message]
-    rejected: list[Rejection]
-
-
-def match(sent: Mapping[ClientId, Message], replies: Iterable[Message], timeout: float) -> Replies:
-    """Whose answer is which, by the message that it answers; the first one counts."""
     by_message: dict[str, Message] = {}
     for reply in replies:
         by_message.setdefault(reply.metadata.reply_to_message_id, reply)
@@ -45,55 +38,59 @@ def match(sent: Mapping[ClientId, Message], replies: Iterable[Message], timeout:
             rejected.append(Rejection(client, _failure(answer)))
         else:
             good[client] = answer
-    return Replies(good, rejected)
+    return good, rejected
 
 
 def count_in(content: RecordDict, key: str) -> int:
-    """How many samples a client says it has: a whole number, or the end of a sentence about it."""
-    records = content.metric_records.values()
-    told = [record[key] for record in records if key in record]
-    if not told:
+    """Return how many samples a client says it has.
+
+    Raises:
+        WrongTensorsError: if that is no whole number; it ends a sentence about the client.
+    """
+    counts = [record[key] for record in content.metric_records.values() if key in record]
+    if not counts:
         raise WrongTensorsError(f"it did not send {key}")
-    count = told[-1]
-    if isinstance(count, int | float) and not isinstance(count, bool):
-        if 1 <= count <= _MOST_EXAMPLES and count == int(count):
-            return int(count)
+    count = counts[-1]
+    if not isinstance(count, int | float) or isinstance(count, bool):
+        raise WrongTensorsError(f"its {key} is no number")
+    if not (1 <= count <= _MOST_EXAMPLES and count == int(count)):
         raise WrongTensorsError(f"it says that it has {count} samples")
-    raise WrongTensorsError(f"its {key} is no number")
+    return int(count)
 
 
-def without_arrays(content: RecordDict) -> RecordDict:
-    """What a client told, without its model."""
-    return RecordDict({**content.metric_records, **content.config_records})
-
-
-def mean_metrics(
-    contents: Sequence[RecordDict], weighted_by: str, limit: float | None = None
+def join_metrics(
+    contents: Sequence[RecordDict], settings: StrategySettings, own: MetricsFunction | None
 ) -> MetricRecord | None:
-    """The scalars that all answers have, averaged by samples; None if there are none.
+    """Make one record of the clients' metrics: by the user's own function, else their means.
 
     Args:
         contents: of answers whose numbers of samples have been found good.
-        weighted_by: what these are called.
-        limit: how many times their median a number of samples counts for, at the most.
+        settings: name the number of samples, and how many times their median it counts for.
+        own: the user's function, if there is one.
     """
-    found = [scalars_in(content) for content in contents]
-    weights = limited_counts([count_in(content, weighted_by) for content in contents], limit)
-    if not found:
+    if not contents:
         return None
-    for each in found:
-        del each[weighted_by]
-    names = [name for name in found[0] if all(name in each for each in found)]
-    return MetricRecord(
-        {
-            name: sum(each[name] * w for each, w in zip(found, weights, strict=True)) / sum(weights)
-            for name in names
-        }
-    )
+    key = settings.weighted_by_key
+    if own is not None:
+        return own(list(contents), key)
+    counts = limited_counts([count_in(content, key) for content in contents], settings.count_limit)
+    means = mean_scalars([scalars_in(content) for content in contents], counts)
+    return MetricRecord({name: mean for name, mean in means.items() if name != key})
+
+
+def mean_scalars(
+    records: Sequence[Mapping[str, float]], weights: Sequence[float]
+) -> dict[str, float]:
+    """Return the weighted means of the scalars that all records have."""
+    names = [name for name in (records[0] if records else ()) if all(name in r for r in records)]
+    return {
+        name: sum(r[name] * w for r, w in zip(records, weights, strict=True)) / sum(weights)
+        for name in names
+    }
 
 
 def _failure(reply: Message) -> str:
-    """Why there is no answer, in one line."""
+    """Return why there is no answer, in one line."""
     if reply.error.code == ErrorCode.NODE_UNAVAILABLE:
         return "it went offline"
     reason = " ".join((reply.error.reason or "no reason given").split())
