@@ -22,15 +22,12 @@ __all__ = ["DeploymentPlan", "write_deployment"]
 
 
 def write_deployment(folder: Path, plan: DeploymentPlan, app: Traversable | None = None) -> Path:
-    """Write the folder; one that holds anything is refused.
+    """Write the folder, and return its absolute path; one that holds anything is refused.
 
     Args:
         folder: where to.
         plan: sites and server.
         app: the Flower app; that of this package if none.
-
-    Returns:
-        The folder, as an absolute path.
     """
     folder = folder.resolve()
     app = files("cadis.flower") / "app" if app is None else app

@@ -1,20 +1,20 @@
-"""Testing the global models after a round: on the server, on clients, or both."""
+"""Tests of the global models: on the server, on clients, or both; the means of metrics."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import TypeAlias
 
 import torch
-from flwr.app import ArrayRecord, MetricRecord
+from flwr.app import ArrayRecord, MetricRecord, RecordDict
 from torch import nn
 
 from cadis.algorithm.tasks import Classification, Task
 from cadis.errors import CadisError
 from cadis.flower.client import Data, checked_examples
-from cadis.flower.messages import finite_scalars
-from cadis.flower.replies import mean_scalars
+from cadis.flower.messages import count_in, finite_scalars, scalars_in
+from cadis.flower.strategy_settings import MetricsFunction, StrategySettings
 from cadis.models import FlatModel
-from cadis.server import Tested
+from cadis.server import Tested, limited_counts
 from cadis.training import Evaluation, evaluate
 
 EvaluateFunction: TypeAlias = Callable[[int, ArrayRecord], MetricRecord | None]
@@ -57,13 +57,9 @@ def combine_tests(
     users: Sequence[str],
     seconds: float,
 ) -> Tested:
-    """Return what is known of the global models; the server's tests count more than clients'.
+    """Combine the server's test of each model, which counts more, with the mean of the clients'.
 
-    Args:
-        central: by model, its test on the server.
-        federated: the mean of the clients' tests.
-        users: by client, the name of the model that it uses; empty if there is only one.
-        seconds: that the tests took.
+    ``users`` names the model that each client uses; it is empty if there is only one.
     """
     weights = [users.count(name) or 1 for name in central]
     scalars = mean_scalars([_rename(record) for record in central.values()], weights)
@@ -77,6 +73,34 @@ def combine_tests(
         measures=scalars,
         seconds=seconds,
     )
+
+
+def join_metrics(
+    contents: Sequence[RecordDict], settings: StrategySettings, own: MetricsFunction | None
+) -> MetricRecord | None:
+    """Make one record of the clients' metrics: by the user's own function, else their means.
+
+    Numbers of samples in ``contents`` have been found good before.
+    """
+    if not contents:
+        return None
+    key = settings.weighted_by_key
+    if own is not None:
+        return own(list(contents), key)
+    counts = limited_counts([count_in(content, key) for content in contents], settings.count_limit)
+    means = mean_scalars([scalars_in(content) for content in contents], counts)
+    return MetricRecord({name: mean for name, mean in means.items() if name != key})
+
+
+def mean_scalars(
+    records: Sequence[Mapping[str, float]], weights: Sequence[float]
+) -> dict[str, float]:
+    """Return the weighted means of the scalars that all records have."""
+    names = [name for name in (records[0] if records else ()) if all(name in r for r in records)]
+    return {
+        name: sum(r[name] * w for r, w in zip(records, weights, strict=True)) / sum(weights)
+        for name in names
+    }
 
 
 def evaluations_in(records: Mapping[str, MetricRecord]) -> dict[str, Evaluation]:

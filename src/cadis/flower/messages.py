@@ -28,6 +28,9 @@ _SCALAR = "cadis.scalar."
 METRICS = "metrics"
 """Where a client puts its scalars."""
 
+_MOST_EXAMPLES = 2**53
+"""Nobody has more samples; floating numbers above it are not exact."""
+
 
 def array_in(array: Array) -> NDArray[Any]:
     """Return an array's numbers, if possible as a view of its bytes, which may be anybody's.
@@ -137,6 +140,23 @@ def scalars_in(content: RecordDict) -> dict[str, float]:
     """Return all finite scalars of a client's answer."""
     records = content.metric_records.values()
     return {name: value for record in records for name, value in finite_scalars(record).items()}
+
+
+def count_in(content: RecordDict, key: str) -> int:
+    """Return how many samples a client says it has.
+
+    Raises:
+        WrongTensorsError: if that is no whole number; it ends a sentence about the client.
+    """
+    counts = [record[key] for record in content.metric_records.values() if key in record]
+    if not counts:
+        raise WrongTensorsError(f"it did not send {key}")
+    count = counts[-1]
+    if not isinstance(count, int | float) or isinstance(count, bool):
+        raise WrongTensorsError(f"its {key} is no number")
+    if not (1 <= count <= _MOST_EXAMPLES and count == int(count)):
+        raise WrongTensorsError(f"it says that it has {count} samples")
+    return int(count)
 
 
 def finite_scalars(record: MetricRecord) -> dict[str, float]:

@@ -25,7 +25,7 @@ _SAY_SECONDS = 15.0
 
 
 def name_in(content: RecordDict) -> ClientId | None:
-    """The identity that a client sends with a message, if it does and it can be one."""
+    """Return the identity that a client sends with a message, if it does and it can be one."""
     for key in IDENTITY_KEYS:
         for record in content.config_records.values():
             with suppress(CadisError):
@@ -34,7 +34,7 @@ def name_in(content: RecordDict) -> ClientId | None:
 
 
 def nameless(node: int) -> str:
-    """The identity of a node that has no other."""
+    """Return the identity of a node that has no other."""
     return f"node-{node}"
 
 
@@ -52,16 +52,16 @@ class ClientRegistry:
 
     @classmethod
     def of(cls, members: Iterable[Member]) -> "ClientRegistry":
-        """As a checkpoint has it."""
+        """Return the registry that a checkpoint holds."""
         known = list(members)
         return cls({m.client: m for m in known}, {m.node: m.client for m in known})
 
     def strangers(self, nodes: Iterable[NodeInfo]) -> list[int]:
-        """Nodes that must be asked who they are."""
+        """Return the nodes that must be asked who they are."""
         return [n.node_id for n in nodes if not n.name and n.node_id not in self.claims]
 
     def call(self, nodes: Iterable[NodeInfo]) -> tuple[dict[ClientId, int], list[Rejection]]:
-        """Who is there: the node of each client, in the order of their names, and who is refused.
+        """Return the node of each client that is there, by order of names, and who is refused.
 
         A registered name counts more than what a node says, and nobody else can claim it. Where
         several nodes claim to be the same client, only the one that has been it before is let in.
@@ -115,14 +115,9 @@ def _order(claim: tuple[ClientId, list[NodeInfo]]) -> tuple[int, int, str, str]:
 def gather(
     grid: Grid, registry: ClientRegistry, wanted: int, needed: int, patience: float
 ) -> tuple[dict[ClientId, int], list[Rejection]]:
-    """The node of each client that is there, and who is refused.
+    """Return the node of each client that is there, and who is refused.
 
-    Args:
-        grid: Flower's connection to the nodes.
-        registry: who is who; learns of new clients.
-        wanted: clients to wait for.
-        needed: clients that are enough when the time is up.
-        patience: seconds to wait.
+    Waits for the ``wanted`` clients; after ``patience`` seconds, the ``needed`` ones are enough.
     """
     deadline, said = time.monotonic() + patience, 0.0
     while True:

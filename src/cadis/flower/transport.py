@@ -7,15 +7,15 @@ from functools import partial
 from typing import Any, TypeVar
 
 from flwr.app import ArrayRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 
 from cadis.algorithm import Algorithm
 from cadis.algorithm.samplers import SamplerRound, Uniform
-from cadis.flower.evaluation import EvaluateFunction, combine_tests, join_models
-from cadis.flower.messages import contents_of, scalars_to_config, sent_by_client
+from cadis.flower.evaluation import EvaluateFunction, combine_tests, join_metrics, join_models
+from cadis.flower.messages import contents_of, count_in, scalars_to_config, sent_by_client
 from cadis.flower.registry import LOGGER, ClientRegistry, gather
-from cadis.flower.replies import count_in, join_metrics, match
 from cadis.flower.strategy_settings import StrategySettings
 from cadis.flower.train_config import TrainConfig
 from cadis.models import Layout, WrongTensorsError
@@ -25,6 +25,9 @@ from cadis.types import ClientId, ClientUpdate
 from cadis.types import Message as CadisMessage
 
 _Read = TypeVar("_Read")
+
+_LATE = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE)
+"""What Flower says of messages whose time is up."""
 
 
 @dataclass
@@ -187,7 +190,7 @@ class FlowerTransport:
         read: Callable[[ClientId, RecordDict], _Read],
     ) -> tuple[list[_Read], list[Rejection]]:
         """Read the answers to messages, and name whose answer is missing or cannot be read."""
-        matched, rejected = match(sent, replies, self.timeout)
+        matched, rejected = _match(sent, replies, self.timeout)
         good = []
         for client, reply in matched.items():
             try:
@@ -217,3 +220,30 @@ class FlowerTransport:
             run=run,
             memory_round=self.registry.members[client].last_round,
         )
+
+
+def _match(
+    sent: Mapping[ClientId, Message], replies: Iterable[Message], timeout: float
+) -> tuple[dict[ClientId, Message], list[Rejection]]:
+    """Return each client's first answer, and whose is missing or an error, in the order sent."""
+    by_message: dict[str, Message] = {}
+    for reply in replies:
+        by_message.setdefault(reply.metadata.reply_to_message_id, reply)
+    good, rejected = {}, []
+    for client, message in sent.items():
+        answer = by_message.get(message.metadata.message_id)
+        if answer is None or (answer.has_error() and answer.error.code in _LATE):
+            rejected.append(Rejection(client, f"it did not answer within {timeout:g} seconds"))
+        elif answer.has_error():
+            rejected.append(Rejection(client, _failure(answer)))
+        else:
+            good[client] = answer
+    return good, rejected
+
+
+def _failure(reply: Message) -> str:
+    """Return why there is no answer, in one line."""
+    if reply.error.code == ErrorCode.NODE_UNAVAILABLE:
+        return "it went offline"
+    reason = " ".join((reply.error.reason or "no reason given").split())
+    return f"its app failed: {reason}"

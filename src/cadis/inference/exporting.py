@@ -1,9 +1,8 @@
-"""A trained model for other programs: ONNX, TorchScript or a plain state dict, each checked.
-
-Also its predictions, as a CSV file. A file that is there already is left alone.
+"""A trained model for other programs: ONNX, TorchScript or a plain state dict; and predictions.
 
 What is exported takes raw inputs and makes probabilities, so that nobody has to know how inputs
-were scaled. It is compared with the model, prediction for prediction, before it is written.
+were scaled. It is compared with the model, prediction for prediction, before it is written. A file
+that is there already is left alone.
 """
 
 import csv
@@ -78,11 +77,7 @@ def write_predictions(
 ) -> None:
     """Write a row for each: its name, its class, how probable that is, and each class is.
 
-    Args:
-        path: where.
-        predictions: what to write.
-        classes: names of the classes.
-        input_title: of the first column: what inputs are, "file" or "row".
+    ``input_title``, "file" or "row", is the title of the first column.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -176,7 +171,7 @@ SUFFIXES = {"onnx": ".onnx", "torchscript": ".torchscript", "state-dict": ".pt"}
 
 
 def _raw_inputs(predictor: Predictor, number: int) -> Tensor:
-    """Made-up raw inputs, always the same ones."""
+    """Return made-up raw inputs, always the same ones."""
     told = predictor.description.inputs
     if told is None:
         raise CadisError(
@@ -218,7 +213,7 @@ def _compare(predictor: Predictor, apply: Callable[[Tensor], Tensor], where: str
 
 @contextmanager
 def _exporting(where: str) -> Iterator[None]:
-    """Without what torch tells itself; what it cannot export is one sentence."""
+    """Silence what torch tells itself; say what it cannot export in one sentence."""
     logger: Any = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -49,14 +49,7 @@ class RawBatch:
 def raw_batches(
     inputs: Any, description: ModelDescription, callbacks: Callbacks, label: str | None = None
 ) -> Iterator[RawBatch]:
-    """The inputs that a user has, in batches; see :meth:`Predictor.predict`.
-
-    Args:
-        inputs: what the user has.
-        description: of the model.
-        callbacks: called as it goes on, and with a sentence about each that is left out.
-        label: the column of a table that has the true classes.
-    """
+    """Return the inputs that a user has, in batches; see :meth:`Predictor.predictions`."""
     if isinstance(inputs, Tensor | np.ndarray):
         return _of_tensor(torch.as_tensor(inputs))
     if isinstance(inputs, str | Path):
@@ -109,7 +102,7 @@ def _of_table(
 
 
 def _pictures_at(place: Path) -> tuple[list[Path], list[str]]:
-    """The pictures in a folder, with their names in it; or the only one."""
+    """Return the pictures in a folder, with their names in it; or the only one."""
     if is_folder(place):
         paths = find_pictures(place)
         if not paths:
@@ -123,7 +116,7 @@ def _pictures_at(place: Path) -> tuple[list[Path], list[str]]:
 def _of_pictures(
     paths: Sequence[Path], names: Sequence[str], description: ModelDescription, callbacks: Callbacks
 ) -> Iterator[RawBatch]:
-    """Pictures in batches; those that cannot be read are named and left out."""
+    """Yield pictures in batches; those that cannot be read are named and left out."""
     how = description.inputs.preprocessing if description.inputs else None
     if not isinstance(how, PicturePreprocessing):
         raise CadisError(f"The model does not take pictures, but {_taken(description)}.")
@@ -143,7 +136,7 @@ def _of_pictures(
 
 
 def _pixels(path: Path, how: PicturePreprocessing) -> Tensor:
-    """A picture as it was for training, (channels, height, width), bytes."""
+    """Return a picture as it was for training, (channels, height, width), bytes."""
     image = Image.fromarray(read_picture(path, max(how.height, how.width)).pixels)
     if image.size != (how.width, how.height):
         image = image.resize((how.width, how.height), Image.Resampling.BILINEAR)
@@ -153,7 +146,7 @@ def _pixels(path: Path, how: PicturePreprocessing) -> Tensor:
 
 
 def _class(word: str, description: ModelDescription) -> str | None:
-    """A word, if it is the name of a class; numbers may be written as fractions, 1 as 1.0."""
+    """Return a word, if it names a class; numbers may be written as fractions, 1 as 1.0."""
     name = word.strip()
     if name not in description.classes:
         name = name.removesuffix(".0")
@@ -161,8 +154,6 @@ def _class(word: str, description: ModelDescription) -> str | None:
 
 
 def _taken(description: ModelDescription) -> str:
-    """What a model takes, at the end of a sentence."""
-    told = description.inputs
-    if told is None or told.preprocessing is None:
-        return "tensors: call it from Python, cadis.load(RUN).predict(tensor)"
-    return told.preprocessing.kind
+    """Return what a model takes, for the end of a sentence."""
+    how = description.inputs.preprocessing if description.inputs else None
+    return how.kind if how else "tensors: call it from Python, cadis.load(RUN).predict(tensor)"

@@ -46,13 +46,7 @@ class Pipeline(nn.Module):
     shift: Tensor | None
 
     def __init__(self, module: nn.Module, description: ModelDescription, task: str) -> None:
-        """Put a model between what its inputs and outputs need.
-
-        Args:
-            module: the model.
-            description: what it says of itself.
-            task: what the outputs mean: the name of one of ours, or ``file.py:Class``.
-        """
+        """Put a model between what its inputs and outputs need; ``task`` says what outputs mean."""
         super().__init__()
         how = None if description.inputs is None else description.inputs.preprocessing
         factor, shift = None, None
