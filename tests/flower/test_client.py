@@ -17,13 +17,7 @@ from cadis.algorithm.methods import CADIS, FedDyn, FedProx
 from cadis.algorithm.transforms import Clip
 from cadis.data import Examples
 from cadis.errors import CadisError
-from cadis.flower.client import (
-    ClientStates,
-    introduce,
-    local_evaluate,
-    local_train,
-    memory_folder,
-)
+from cadis.flower.client import ClientStates, introduce, local_evaluate, local_train, memory_folder
 from cadis.flower.train_config import TrainConfig, local_config
 from cadis.training import LocalSettings
 from flower_support import SMALL, LocalGrid, equal, small_arrays

@@ -10,15 +10,7 @@ from flwr.clientapp import ClientApp
 
 from cadis.errors import RunError
 from cadis.flower import CADIS, FedAvg
-from flower_support import (
-    Change,
-    LocalGrid,
-    equal,
-    history,
-    small_app,
-    spoilt,
-    start,
-)
+from flower_support import Change, LocalGrid, equal, history, small_app, spoilt, start
 
 
 def biased(bias: torch.Tensor) -> Change:
@@ -83,10 +75,7 @@ def test_a_bad_update_is_left_out_by_name(change: Change, reason: str, tmp_path:
 
 @pytest.mark.parametrize(
     ("options", "counts", "capped"),  # the median of 9, 11, 15, 17 and 10^9 is 15
-    [
-        ({}, [9, 11, 100 * 15, 15, 17], [2]),
-        ({"count_limit": 1}, [9, 11, 15, 15, 15], [2, 4]),
-    ],
+    [({}, [9, 11, 100 * 15, 15, 17], [2]), ({"count_limit": 1}, [9, 11, 15, 15, 15], [2, 4])],
 )
 def test_who_says_too_much_counts_for_no_more_than_the_limit(
     options: dict[str, int],

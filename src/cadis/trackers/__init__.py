@@ -16,11 +16,7 @@ TRACKERS: dict[str, type[Tracker]] = {
 
 
 def open_tracker(
-    name: str,
-    folder: Path,
-    name_of_run: str,
-    group: str | None,
-    options: Callable[[], Options],
+    name: str, folder: Path, name_of_run: str, group: str | None, options: Callable[[], Options]
 ) -> Tracker:
     """Return a tracker for a run; whether it can be used is clear at once.
 
