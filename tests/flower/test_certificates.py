@@ -12,20 +12,8 @@ import pytest
 pytest.importorskip("cryptography")
 
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, EllipticCurvePrivateKey
-from cryptography.hazmat.primitives.serialization import (
-    load_pem_private_key,
-    load_ssh_private_key,
-    load_ssh_public_key,
-)
 
-from cadis.flower.certificates import (
-    Authority,
-    make_authority,
-    make_server,
-    make_site,
-    write_private,
-)
+from cadis.flower.certificates import Authority, make_authority, make_server, write_private
 
 HOSTS = ("flower.example.org", "10.1.2.3", "fd00::2")
 
@@ -97,21 +85,6 @@ def test_how_long_they_are_valid_and_what_for(authority: Authority) -> None:
     assert own.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     assert not server.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     server.verify_directly_issued_by(own)
-
-
-def test_a_sites_key_is_p384_as_openssh_writes_it() -> None:
-    pair = make_site()
-    private = load_ssh_private_key(pair.private, None)
-    assert isinstance(private, EllipticCurvePrivateKey)
-    assert isinstance(private.curve, SECP384R1)
-    assert private.public_key() == load_ssh_public_key(pair.public)
-    assert make_site().private != pair.private
-
-
-def test_the_authoritys_key_belongs_to_its_certificate(authority: Authority) -> None:
-    files = authority.files()
-    key = load_pem_private_key(files.private, None)
-    assert key.public_key() == x509.load_pem_x509_certificate(files.public).public_key()
 
 
 def test_secrets_are_for_their_owner_and_never_overwritten(tmp_path: Path) -> None:

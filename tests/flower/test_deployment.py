@@ -14,7 +14,12 @@ import pytest
 pytest.importorskip("cryptography")
 
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    load_pem_private_key,
+    load_ssh_private_key,
+    load_ssh_public_key,
+)
 
 from cadis.errors import CadisError
 from cadis.flower.deployment import DeploymentPlan, write_deployment
@@ -96,11 +101,15 @@ def test_keys_belong_together(folder: Path) -> None:
     authority = x509.load_pem_x509_certificate((folder / "flower" / "ca.crt").read_bytes())
     server = x509.load_pem_x509_certificate((folder / "superlink" / "server.crt").read_bytes())
     server.verify_directly_issued_by(authority)
+    key = load_pem_private_key((folder / "ca" / "ca.key").read_bytes(), None)
+    assert key.public_key() == authority.public_key()
     publics = set()
     for site in SITES:
         place = folder / "sites" / site
         private = load_ssh_private_key((place / "supernode.key").read_bytes(), None)
         public = (place / "supernode.pub").read_bytes()
+        assert isinstance(private, EllipticCurvePrivateKey)
+        assert isinstance(private.curve, SECP384R1)
         assert private.public_key() == load_ssh_public_key(public)
         assert (place / "ca.crt").read_bytes() == (folder / "flower" / "ca.crt").read_bytes()
         publics.add(public)
