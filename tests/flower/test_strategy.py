@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -218,12 +219,15 @@ def test_what_no_file_can_hold_is_not_kept(tmp_path: Path) -> None:
     assert not {"a", "b"} & kept.keys()
 
 
+CLASS: Any = cadis.CADIS
+
+
 @pytest.mark.parametrize(
     ("wish", "sentence"),
     [
         (partial(MethodStrategy, "fedat"), "fedat needs a simulated clock, which there is not"),
         (partial(MethodStrategy, cadis.SingleSet()), "singleset needs everybody's data in one pl"),
-        (partial(MethodStrategy, cadis.CADIS), r"Give a method such as CADIS\(\), not its"),  # type: ignore[arg-type]
+        (partial(MethodStrategy, CLASS), r"Give a method such as CADIS\(\), not its class"),
         (partial(MethodStrategy, "fedavg", fraction_train=0), "fraction_train should be greater"),
         (partial(CADIS, treshold=0.5), r"no option 'tresh.*did you mean 'threshold'"),
         (partial(CADIS, threshold=1.5), "threshold should be less than or equal to 1"),

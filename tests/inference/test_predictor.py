@@ -135,8 +135,8 @@ def test_what_cannot_be_predicted_on(tmp_path: Path) -> None:
     picture = paint(tmp_path / "some" / "a.png", 1)
     (tmp_path / "cut.csv").write_text("age,sex\n1\n")
     (tmp_path / "empty").mkdir()
-    table: Any = {"age": [1, 2], "sex": ["f"]}
-    for predictor, inputs, sentence in (
+    table = {"age": [1, 2], "sex": ["f"]}
+    cases: list[tuple[Predictor, Any, str]] = [
         (of_pictures(), tmp_path / "none", "There is no picture, folder or table"),
         (of_pictures(), tmp_path / "empty", "There are no pictures in"),
         (of_pictures(), {"age": [1]}, "does not take tables, but pictures"),
@@ -144,7 +144,8 @@ def test_what_cannot_be_predicted_on(tmp_path: Path) -> None:
         (of_tables(), {"age": [1]}, "The table has no column sex"),
         (of_tables(), table, "The columns age and sex have 2 and 1 values; give each"),
         (of_tables(), tmp_path / "cut.csv", "cut.csv has 1 cells in line 2, but 2 titles"),
-    ):
+    ]
+    for predictor, inputs, sentence in cases:
         with pytest.raises(CadisError, match=sentence):
             predictor.predict(inputs)
     sentence = r"takes pictures of shape \(n, 1, 4, 4\), not \(1, 4, 4\)"
