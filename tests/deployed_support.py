@@ -62,21 +62,16 @@ class Deployment:
         data = f"tensors='{place / 'own.safetensors'}'"
         self.started.start(site, [place / "start.sh", "--node-config", data], PATH)
 
-    def stop_site(self, site: str) -> None:
-        """End a site, as by Ctrl-C."""
-        self._signal("flower-supernode", signal.SIGINT, self.folder / "sites" / site)
-
-    def kill_site(self, site: str) -> None:
-        """Kill a site and all that it has started, without warning."""
-        self._signal("", signal.SIGKILL, self.folder / "sites" / site)
-
-    def kill(self, program: str) -> None:
-        """Kill a program, without warning."""
-        self._signal(program, signal.SIGKILL)
+    def send_signal(self, number: signal.Signals, program: str = "", site: str = "") -> None:
+        """Send a signal to all processes of a program, of one site or of all."""
+        found = self._processes(program, site)
+        assert found, f"no process of {program} at {site}"
+        for pid in found:
+            os.kill(pid, number)
 
     def busy(self, site: str) -> bool:
         """Whether a site is at work for a round."""
-        return bool(self._processes("flwr-clientapp", self.folder / "sites" / site))
+        return bool(self._processes("flwr-clientapp", site))
 
     def said(self) -> str:
         """What all processes have written."""
@@ -106,18 +101,13 @@ class Deployment:
         """What the server tests on."""
         return self.folder / "superlink" / "test.safetensors"
 
-    def _signal(self, program: str, number: signal.Signals, place: Path | None = None) -> None:
-        found = self._processes(program, place)
-        assert found, f"no process of {program} in {place}"
-        for pid in found:
-            os.kill(pid, number)
-
-    def _processes(self, program: str, place: Path | None) -> list[int]:
-        """Those of a program that work in a folder."""
+    def _processes(self, program: str, site: str) -> list[int]:
+        """Those of a program, of those that work in a site's folder if one is given."""
+        place = self.folder / "sites" / site
         return [
             pid
             for pid in self.started.alive()
-            if program in _command_line(pid) and place in (None, _folder_of(pid))
+            if program in _command_line(pid) and (not site or _folder_of(pid) == place)
         ]
 
 

@@ -23,10 +23,13 @@ from cadis.algorithm.methods import CADIS, FedAvg, FedDyn, FedProx
 from cadis.algorithm.samplers import Clusters, FedCluster, HiCS, PowerOfChoice
 from cadis.algorithm.server_optimizers import Adam, Momentum
 from cadis.algorithm.transforms import Clip, Noise, NormBound, TopK
+from cadis.data import Examples
 from cadis.engine import Federation
 from cadis.flower.client import introduce, local_evaluate, local_train
 from cadis.flower.evaluation import server_test
 from cadis.flower.strategy import MethodStrategy
+from cadis.server import RoundRecord
+from cadis.store import RunFolder
 from fedcm import FedCM
 from fesem import FeSEM
 from round_robin import RoundRobin
@@ -71,18 +74,22 @@ def small_app(
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        data = owned.clients[int(context.node_config["partition-id"])]
+        data = own_data(context, owned)
         content = local_train(module, data, message.content, own=own, memory=memory)
         return Message(content, reply_to=message)
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
-        data = owned.clients[int(context.node_config["partition-id"])]
-        content = local_evaluate(module, data, message.content, own=own)
+        content = local_evaluate(module, own_data(context, owned), message.content, own=own)
         return Message(content, reply_to=message)
 
     app.query()(introduce)
     return app
+
+
+def own_data(context: Context, federation: Federation) -> Examples:
+    """A client's own data, by its partition id."""
+    return federation.clients[int(context.node_config["partition-id"])]
 
 
 def train_small(algorithm: Algorithm, grid: Grid, model: nn.Module) -> ArrayRecord:
@@ -121,6 +128,15 @@ class LocalGrid(Grid):
     def of(cls, app: ClientApp, number: int = 5, first: int = 1000) -> "LocalGrid":
         return cls({first + 7 * n: Node(app, {"partition-id": n}) for n in reversed(range(number))})
 
+    @classmethod
+    def small(cls, folder: Path, number: int = 5) -> "LocalGrid":
+        """The small federation; clients' states are kept in a folder beside the run."""
+        return cls.of(small_app(folder / "state"), number)
+
+    def spoil(self, change: Change) -> None:
+        """Change what client 2 sends when it has trained."""
+        self.nodes[1014].app = spoilt(self.nodes[1014].app, change)
+
     def get_node_ids(self) -> Iterable[int]:
         return [number for number, node in self.nodes.items() if node.online]
 
@@ -141,7 +157,8 @@ class LocalGrid(Grid):
 
     def _reply(self, message: Message) -> Message | None:
         message.metadata.__dict__["_message_id"] = str(uuid4())
-        node = self.nodes[message.metadata.dst_node_id]
+        receiver = message.metadata.dst_node_id
+        node = self.nodes[receiver]
         node.asked.append(message.metadata.message_type)
         if not node.online:
             reply = Message(Error(ErrorCode.NODE_UNAVAILABLE, "gone"), reply_to=message)
@@ -149,13 +166,11 @@ class LocalGrid(Grid):
             return reply
         if node.silent:
             return None
-        receiver = message.metadata.dst_node_id
         context = Context(1, receiver, node.config, RecordDict(), node.run)
         try:
             reply = node.app(message, context)
             if reply.has_content():
-                proto = recorddict_to_proto(reply.content)
-                reply.content = recorddict_from_proto(proto)
+                reply.content = recorddict_from_proto(recorddict_to_proto(reply.content))
         except Exception as error:  # as a SuperNode does it
             code = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
             reply = Message(Error(code, f"{type(error)}:<'{error}'>"), reply_to=message)
@@ -183,6 +198,11 @@ def start(strategy: MethodStrategy, grid: LocalGrid, rounds: int = 3) -> Result:
     return strategy.start(
         grid, small_arrays(), rounds, 9.0, ConfigRecord(dict(SMALL)), evaluate_fn=test
     )
+
+
+def history(folder: Path) -> list[RoundRecord]:
+    """The records of a run that was kept in the folder ``run``."""
+    return RunFolder(folder / "run").read_history()
 
 
 def equal(first: ArrayRecord, second: ArrayRecord) -> bool:

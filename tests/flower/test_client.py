@@ -1,10 +1,9 @@
 """The client's side."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -18,11 +17,10 @@ from cadis.algorithm.methods import CADIS, FedDyn, FedProx
 from cadis.algorithm.transforms import Clip
 from cadis.data import Examples
 from cadis.errors import CadisError
-from cadis.flower.client import introduce, local_evaluate, local_train
-from cadis.flower.client_state import Memory, memory_folder
+from cadis.flower.client import ClientStates, introduce, local_evaluate, local_train, memory_folder
 from cadis.flower.train_config import TrainConfig, local_config
 from cadis.training import LocalSettings
-from flower_support import SMALL, LocalGrid, small_arrays
+from flower_support import SMALL, LocalGrid, equal, small_arrays
 from support import blobs, same, small_model
 
 RUN = "0123456789abcdef"
@@ -41,11 +39,6 @@ def trained(config: ConfigRecord, data: object = OWN, memory: Path | None = None
     return answer.array_records["arrays"]
 
 
-def equal(first: ArrayRecord, second: ArrayRecord) -> bool:
-    tensors = second.to_torch_state_dict()
-    return all(same(t, tensors[n]) for n, t in first.to_torch_state_dict().items())
-
-
 def test_orders_survive_the_way() -> None:
     given = TrainConfig(
         3, Algorithm(CADIS(threshold=0.5, bandwidth=2.0)), client="north", seed=4, head="7", run=RUN
@@ -54,8 +47,9 @@ def test_orders_survive_the_way() -> None:
     assert read.algorithm == given.algorithm
     assert (read.round, read.client, read.seed, read.head, read.run) == (3, "north", 4, "7", RUN)
     assert (read.local.epochs, read.local.batch_size, read.local.lr) == (2, 4, 0.1)
-    assert TrainConfig.read({"precision": "bf16"}).local.precision == "bf16"
     assert given.config({"mine": "kept"})["mine"] == "kept"
+    local = LocalSettings(epochs=2, batch_size=3, lr=0.25, augment=("flip",), precision="bf16")
+    assert TrainConfig.read(local_config(local)).local == local
 
 
 @dataclass(frozen=True)
@@ -69,28 +63,30 @@ def test_parts_of_different_kinds_may_share_a_name() -> None:
     assert TrainConfig.read(config, own=iter([Namesake, Clip])).algorithm == algorithm
 
 
-def test_local_settings_travel_as_they_are() -> None:
-    local = LocalSettings(epochs=2, batch_size=3, lr=0.25, augment=("flip",), precision="bf16")
-    assert TrainConfig.read(local_config(local)).local == local
-
-
 def test_without_orders_it_is_plain_averaging() -> None:
     assert TrainConfig.read({}) == TrainConfig()
     assert TrainConfig.read({}, method=FedProx(0.5)).algorithm.method == FedProx(0.5)
-    with pytest.raises(CadisError, match="no method 'fedavgg'; if it is one of your own"):
-        TrainConfig.read({"cadis.method": "fedavgg"})
-    with pytest.raises(CadisError, match="lr should be a finite number"):
-        TrainConfig.read({"lr": float("inf")})
-    with pytest.raises(CadisError, match="lr should be greater than 0"):
-        TrainConfig.read({"lr": -1.0})
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ({"cadis.method": "fedavgg"}, "no method 'fedavgg'; if it is one of your own"),
+        ({"cadis.transforms": ["clipp"]}, "no transform 'clipp'; if it is one of your own"),
+        ({"lr": float("inf")}, "lr should be a finite number"),
+        ({"lr": -1.0}, "lr should be greater than 0"),
+    ],
+)
+def test_orders_that_cannot_be_followed(config: dict[str, object], sentence: str) -> None:
+    with pytest.raises(CadisError, match=sentence):
+        TrainConfig.read(config)
 
 
 def test_all_kinds_of_data_are_the_same() -> None:
     config = TrainConfig(client=2).config(SMALL)
     expected = trained(config)
-    assert equal(trained(config, (OWN.inputs, OWN.labels)), expected)
-    assert equal(trained(config, LOADER), expected)
-    assert equal(trained(config, list(LOADER)), expected)
+    for data in ((OWN.inputs, OWN.labels), LOADER, list(LOADER)):
+        assert equal(trained(config, data), expected)
     assert equal(trained(config, list(LOADER)[:2]), trained(config, OWN.take(slice(0, 8))))
 
 
@@ -138,24 +134,20 @@ def test_models_that_cannot_be_used() -> None:
     with pytest.raises(CadisError, match="for 2 samples, not one vector for each; pool"):
         local_train(words, OWN, content(small_arrays(words)), method=CADIS())
     local_train(words, OWN, content(small_arrays(words)))  # others do not look at the classifier
+    with pytest.raises(CadisError, match="The global model does not fit this client's"):
+        local_train(small_model(batch_norm=True), OWN, content())
     half, own = small_model().bfloat16(), Examples(OWN.inputs.bfloat16(), OWN.labels)
     with pytest.raises(CadisError, match="cannot hold bfloat16; make the model float32"):
         local_train(half, own, content())
-
-
-def test_a_global_model_of_another_kind() -> None:
-    with pytest.raises(CadisError, match="The global model does not fit this client's"):
-        local_train(small_model(batch_norm=True), OWN, content())
 
 
 def test_a_client_remembers_by_round(tmp_path: Path) -> None:
     """A round that is asked for again begins with the memory that it began with before."""
 
     def go(number: int, remembered: int) -> ArrayRecord:
-        train_config = TrainConfig(
-            number, Algorithm(FedDyn()), client="a/b", run=RUN, memory_round=remembered
-        )
-        return trained(train_config.config(SMALL), memory=tmp_path)
+        orders: dict[str, Any] = {"client": "a/b", "run": RUN, "memory_round": remembered}
+        config = TrainConfig(number, Algorithm(FedDyn()), **orders).config(SMALL)
+        return trained(config, memory=tmp_path)
 
     first, second = go(1, 0), go(2, 1)
     assert equal(go(2, 1), second)
@@ -167,34 +159,34 @@ def test_a_client_remembers_by_round(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [RUN]
 
 
-def lost(told: TrainConfig, memory: Path) -> object:
-    answer = local_train(small_model(), OWN, content(config=told.config(SMALL)), memory=memory)
-    return answer.metric_records["metrics"]["memory-lost"]
-
-
 def test_a_lost_memory_is_told(tmp_path: Path) -> None:
-    train_config = TrainConfig(5, Algorithm(FedDyn()), client=1, run=RUN, memory_round=4)
-    assert lost(train_config, tmp_path) == 1
-    train_config = TrainConfig(6, Algorithm(FedDyn()), client=1, run=RUN, memory_round=5)
-    assert lost(train_config, tmp_path) == 0
+    for number, lost in ((5, 1), (6, 0)):
+        told = TrainConfig(number, Algorithm(FedDyn()), run=RUN, memory_round=number - 1)
+        sent = content(config=told.config(SMALL))
+        answer = local_train(small_model(), OWN, sent, memory=tmp_path)
+        assert answer.metric_records["metrics"]["memory-lost"] == lost
+    with pytest.raises(CadisError, match="Clients of feddyn remember"):  # it needs our server
+        local_train(small_model(), OWN, content(config=SMALL), method=FedDyn())
 
 
 def test_memories_are_kept_apart_and_names_are_no_paths(tmp_path: Path) -> None:
-    state = {"gradient": torch.ones(2)}
     names: Iterable[int | str] = (1, "1", "../1", "a/b")
     for number, client in enumerate(names):
-        Memory(tmp_path / "here", RUN, client).save(number, state, 0)
+        ClientStates(tmp_path / "here", RUN, client).save(number, {"a": torch.ones(2)}, 0)
     assert len(list((tmp_path / "here" / RUN).iterdir())) == 4
     assert [path.name for path in tmp_path.iterdir()] == ["here"]
     for run in ("", "..", "x" * 16, f"{RUN}/"):
         with pytest.raises(CadisError, match="not the name of a run"):
-            Memory(tmp_path, run, 1)
-    (path,) = (tmp_path / "here" / RUN / "1").iterdir()
-    assert Memory(tmp_path / "here", RUN, 1).load(0) is not None
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
-    assert Memory(tmp_path / "here", RUN, 1).load(0) is None
+            ClientStates(tmp_path, run, 1)
+    states, (path,) = (
+        ClientStates(tmp_path / "here", RUN, 1),
+        (tmp_path / f"here/{RUN}/1").iterdir(),
+    )
+    assert states.load(0) is not None
+    damaged = bytearray(path.read_bytes())
+    damaged[-1] ^= 1
+    path.write_bytes(damaged)
+    assert states.load(0) is None
 
 
 def test_where_memories_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -204,17 +196,12 @@ def test_where_memories_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert memory_folder().parts[-2:] == ("cadis", "clients")
 
 
-def test_a_method_that_remembers_needs_our_server() -> None:
-    with pytest.raises(CadisError, match="Clients of feddyn remember"):
-        local_train(small_model(), OWN, content(config=SMALL), method=FedDyn())
-
-
 def test_a_client_introduces_itself() -> None:
     LocalGrid({})
-    question = Message(RecordDict(), 5, "query")
     config: dict[str, float | int | str] = {"partition-id": 3, "secret": "x"}
-    reply = introduce(question, Context(1, 5, config, RecordDict(), {}))
-    assert json.dumps(dict(reply.content.config_records["identity"])) == '{"partition-id": 3}'
+    context = Context(1, 5, config, RecordDict(), {})
+    reply = introduce(Message(RecordDict(), 5, "query"), context)
+    assert dict(reply.content.config_records["identity"]) == {"partition-id": 3}
 
 
 def test_testing_needs_no_head() -> None:
@@ -230,8 +217,7 @@ def test_testing_needs_no_head() -> None:
             logits: torch.Tensor = self.fc(hidden)
             return logits
 
-    arrays = ArrayRecord(Odd().state_dict())
-    data = blobs(10, [3, 4], seed=0)
+    arrays, data = ArrayRecord(Odd().state_dict()), blobs(10, [3, 4], seed=0)
     tested = local_evaluate(Odd(), data, content(arrays)).metric_records["metrics"]
     assert tested["num-examples"] == 10
     local_train(Odd(), data, content(arrays, TrainConfig(head="fc").config(SMALL)))

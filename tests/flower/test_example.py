@@ -1,9 +1,12 @@
-"""The example app, on a grid in this process."""
+"""The example app, on a grid in this process; every part is an option, a user's own included."""
 
+import shutil
 import sys
 import tomllib
 from collections.abc import Callable
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -12,13 +15,18 @@ from flwr.serverapp import ServerApp
 from safetensors.torch import load_file, save_file
 
 import cadis
+from cadis._io import user_code
+from cadis.algorithm.local_optimizers import SGD
 from cadis.errors import CadisError, RunError
 from cadis.experiment import resolve, run_experiment
 from cadis.store import RunFolder
 from flower_support import LocalGrid, Node
+from own_parts import write_parts
 from support import draw_picture, same, small_federation
 
 APP = Path(__file__).parents[2] / "examples" / "flower"
+PROJECT = tomllib.loads((APP / "pyproject.toml").read_text(encoding="utf-8"))
+CONFIG: dict[str, Any] = PROJECT["tool"]["flwr"]["app"]["config"]
 sys.path.insert(0, str(APP))
 
 from cadis_app.client_app import app as client_app  # noqa: E402
@@ -28,12 +36,6 @@ from cadis_app.task import task_at  # noqa: E402
 Serve = Callable[..., RunFolder]
 
 
-def config_of_the_app() -> dict[str, Any]:
-    project = tomllib.loads((APP / "pyproject.toml").read_text(encoding="utf-8"))
-    config: dict[str, Any] = project["tool"]["flwr"]["app"]["config"]
-    return config
-
-
 @pytest.fixture
 def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serve:
     """Run the app with these options and nodes; the folder of the run."""
@@ -41,7 +43,7 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serve:
 
     def serve(nodes: list[dict[str, Any]], **options: Any) -> RunFolder:
         given = {name.replace("_", "-"): value for name, value in options.items()}
-        run = config_of_the_app() | {"out": str(tmp_path / "run")} | given
+        run = CONFIG | {"out": str(tmp_path / "run")} | given
         grid = LocalGrid({n: Node(client_app, node, run=run) for n, node in enumerate(nodes, 5)})
         main: ServerApp = server_app
         main(grid, Context(1, 1, {}, RecordDict(), run))
@@ -54,30 +56,29 @@ def parts(number: int) -> list[dict[str, Any]]:
     return [{"partition-id": n, "num-partitions": number} for n in range(number)]
 
 
-def test_it_is_cadis_run_on_flower(serve: Serve, tmp_path: Path) -> None:
-    folder = serve(parts(6), rounds=2, per_round=4, options="threshold=0.6", epochs=1)
-    given = {"clients": 6, "rounds": 2, "per_round": 4, "threshold": 0.6, "epochs": 1}
-    embedded = run_experiment(resolve({}, {**given, "stack": False}), tmp_path / "embedded")
+def check_like_embedded(folder: RunFolder, **options: Any) -> None:
+    """Compare a run of six clients with that of ``cadis run``."""
+    embedded = folder.path.with_name("embedded")
+    result = run_experiment(resolve({}, {"clients": 6, "stack": False, **options}), embedded)
     found = load_file(folder.path / "model.safetensors")
-    for name, tensor in embedded.model.state_dict().items():
+    for name, tensor in result.model.state_dict().items():
         assert same(found[name], tensor.contiguous())
-    assert folder.read_json("federation.json") == RunFolder(tmp_path / "embedded").read_json(
-        "federation.json"
-    )
+    described = RunFolder(embedded).read_json("federation.json")
+    assert folder.read_json("federation.json") == described
+
+
+def test_it_is_cadis_run_on_flower(serve: Serve) -> None:
+    folder = serve(parts(6), rounds=2, per_round=4, options="threshold=0.6", epochs=1)
+    check_like_embedded(folder, rounds=2, per_round=4, threshold=0.6, epochs=1)
     assert {path.stem for path in folder.figures.iterdir()} >= {"accuracy", "clusters"}
 
 
-def test_it_holds_out_what_cadis_run_holds_out(serve: Serve, tmp_path: Path) -> None:
+def test_it_holds_out_what_cadis_run_holds_out(serve: Serve) -> None:
     given: dict[str, Any] = {"rounds": 1, "per_round": 4, "epochs": 1, "client_test": 0.3}
     folder = serve(parts(6), **given, fraction_evaluate=1.0)
-    given |= {"clients": 6, "stack": False}
-    embedded = run_experiment(resolve({}, given), tmp_path / "embedded")
-    found = load_file(folder.path / "model.safetensors")
-    for name, tensor in embedded.model.state_dict().items():
-        assert same(found[name], tensor.contiguous())
-    described = RunFolder(tmp_path / "embedded").read_json("federation.json")
-    assert folder.read_json("federation.json") == described
-    run = config_of_the_app() | {"client-test": 0.3}
+    check_like_embedded(folder, **given)
+    described = folder.read_json("federation.json")
+    run = CONFIG | {"client-test": 0.3}
     for node, client in zip(parts(6), described["clients"], strict=True):
         _, data = task_at(node, run)
         assert data.train.labels.bincount(minlength=10).tolist() == client["samples"]
@@ -162,3 +163,73 @@ def test_the_package_has_the_app() -> None:
     linked = Path(cadis.__file__).parent / "flower" / "app"
     assert (linked / "pyproject.toml").read_bytes() == (APP / "pyproject.toml").read_bytes()
     assert (APP / "LICENSE").read_bytes() == (APP.parents[1] / "LICENSE").read_bytes()
+
+
+@pytest.fixture
+def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module of a copy of the app, as Flower unpacks it somewhere; we are elsewhere."""
+    shutil.copytree(APP, tmp_path / "app", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(user_code, "_folders", [])
+    name = f"copied_task_{tmp_path.name}"
+    spec = spec_from_file_location(name, tmp_path / "app" / "cadis_app" / "task.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_without_changes_they_are_those_of_cadis_run(task: ModuleType) -> None:
+    config = task.read_task(CONFIG, 6).config
+    plain = resolve({}, {"clients": 6, "rounds": CONFIG["rounds"]})
+    assert config.algorithm == plain.algorithm
+    assert config.settings.augment == ()
+
+
+@pytest.mark.parametrize("place", ["app/cadis_app", "app", "elsewhere"])
+def test_a_file_beside_the_app_is_found(place: str, task: ModuleType, tmp_path: Path) -> None:
+    write_parts(tmp_path / place, "mymethod.py")
+    given = {"method": "mymethod.py:Mine", "options": "parameter=4 sgd-momentum=0.9"}
+    config = task.read_task(CONFIG | given | {"transforms": "mymethod.py:Halve"}, 6).config
+    assert config.to_dict()["method"] == "mymethod.py:Mine"
+    assert config.to_dict()["mine"]["parameter"] == 4
+    assert [transform.name for transform in config.algorithm.transforms] == ["halve"]
+    assert config.algorithm.local_optimizer == SGD(momentum=0.9)
+
+
+def test_that_of_the_app_comes_first(task: ModuleType, tmp_path: Path) -> None:
+    other = write_parts(tmp_path / "elsewhere", "mymethod.py")
+    other.write_text(other.read_text().replace('"mine"', '"other"'))
+    write_parts(tmp_path / "app", "mymethod.py")
+    assert task.read_task(CONFIG | {"method": "mymethod.py:Mine"}, 6).config.method.name == "mine"
+
+
+def test_sites_with_other_classes_than_the_task_are_refused(
+    task: ModuleType, tmp_path: Path
+) -> None:
+    (tmp_path / "app" / "two.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from cadis.algorithm.tasks import Classification\n"
+        "@dataclass(frozen=True)\n"
+        "class Two(Classification):\n"
+        "  name = 'two'\n"
+        "  def num_outputs(self, num_classes): return 1\n"
+        "  def num_classes(self, num_outputs): return 2\n"
+    )
+    given = {"dataset": "sites", "task": "two.py:Two", "shape": "1x8x8"}
+    found = task.read_task(CONFIG | given | {"classes": "a,b"}, 3)
+    assert list(found.model.parameters())[-1].shape == (1,)
+    assert found.classes == ("a", "b")
+    with pytest.raises(CadisError, match="The task two tells 2 classes apart, but there are 3"):
+        task.read_task(CONFIG | given | {"classes": "a,b,c"}, 3)
+
+
+def test_data_are_loaded_and_split_once_in_a_process(task: ModuleType) -> None:
+    first, again = task.read_task(CONFIG, 6), task.read_task(dict(CONFIG), 6)
+    assert again.federation is first.federation
+    assert again.model is not first.model  # it is trained in place
+    assert task.read_task(CONFIG, 5).federation is not first.federation

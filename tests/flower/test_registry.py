@@ -1,5 +1,6 @@
 """A client keeps its identity."""
 
+import pytest
 from flwr.app import ConfigRecord, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 
@@ -74,20 +75,16 @@ def test_nobody_can_claim_a_registered_name() -> None:
     assert (present, refused) == ({"north": 3}, [])
 
 
-def test_what_a_client_calls_itself() -> None:
-    def sent(**values: int | str | float) -> RecordDict:
-        return RecordDict(
-            {"any": ConfigRecord({k.replace("_", "-"): v for k, v in values.items()})}
-        )
-
-    assert name_in(sent(partition_id=0)) == 0
-    assert name_in(sent(partition_id=3, client_id="north")) == "north"
-    assert name_in(sent(client_id="", partition_id=3)) == 3
-    assert name_in(sent(client_id=0.5)) is None
+@pytest.mark.parametrize(
+    ("sent", "name"),
+    [
+        ({"partition-id": 0}, 0),
+        ({"partition-id": 3, "client-id": "north"}, "north"),
+        ({"client-id": 0.5}, None),
+        ({}, None),
+        *(({"client-id": bad, "partition-id": 3}, 3) for bad in ("", "x" * 200, "a\nb", 1.5)),
+    ],
+)
+def test_what_a_client_calls_itself(sent: dict[str, str | float], name: str | int | None) -> None:
+    assert name_in(RecordDict({"any": ConfigRecord(dict(sent))})) == name
     assert name_in(RecordDict()) is None
-
-
-def test_what_can_be_no_name_is_none() -> None:
-    for name in ("", "x" * 200, "a\nb", 1.5):
-        content = RecordDict({"identity": ConfigRecord({"client-id": name, "partition-id": 3})})
-        assert name_in(content) == 3

@@ -1,8 +1,14 @@
 """The strategy on a grid in this process: resume, identities, records, options."""
 
 import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,9 +20,7 @@ from torch import nn
 import cadis
 from cadis.analysis import read_results
 from cadis.errors import CadisError, RunError
-from cadis.flower import CADIS, FedAvg, FedDyn, FedFA
-from cadis.flower.strategies import READY_MADE
-from cadis.flower.strategy import MethodStrategy
+from cadis.flower import CADIS, READY_MADE, FedAvg, FedDyn, FedFA, MethodStrategy
 from cadis.report import draw_figures, summary_text
 from cadis.report.page.content import page_data
 from cadis.rng import generator_for
@@ -26,9 +30,10 @@ from flower_support import (
     LocalGrid,
     Node,
     equal,
+    history,
+    own_data,
     small_app,
     small_arrays,
-    spoilt,
     start,
 )
 from support import run_small, small_federation, small_model
@@ -40,25 +45,20 @@ def test_going_on_is_exact(name: str, tmp_path: Path) -> None:
     strategy, app = getattr(cadis.flower, name), small_app(tmp_path / "state")
     options = {"seed": 7, "per_round": 3, "fraction_evaluate": 0.0}
     whole = start(strategy(**options), LocalGrid.of(app), rounds=4)
-    grid, out = LocalGrid.of(app), tmp_path / "run"
+    grid, out, ahead = LocalGrid.of(app), tmp_path / "run", tmp_path / "ahead"
     start(strategy(out=out, **options), grid, rounds=2)
-    ahead = tmp_path / "ahead"
-    for path in out.rglob("*"):  # without empty folders, as some ways of copying have it
-        target = ahead / path.relative_to(out)
-        if path.is_file():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(path.read_bytes())
+    shutil.copytree(out, ahead)
+    for folder in [path for path in ahead.rglob("*") if path.is_dir() and not any(path.iterdir())]:
+        folder.rmdir()  # as some ways of copying have it
     start(strategy(out=ahead, resume=True, **options), grid, rounds=3)  # then it was killed
-    resumed = start(
-        strategy(out=out, resume=True, **options), LocalGrid.of(app, first=50_000), rounds=4
-    )
+    elsewhere = LocalGrid.of(app, first=50_000)
+    resumed = start(strategy(out=out, resume=True, **options), elsewhere, rounds=4)
     assert equal(resumed.arrays, whole.arrays)
-    rounds = [record.round for record in RunFolder(out).read_history()]
-    assert rounds == [1, 2, 3, 4]
+    assert [record.round for record in history(tmp_path)] == [1, 2, 3, 4]
 
 
 def test_the_checkpoint_knows_who_is_who(tmp_path: Path) -> None:
-    grid = LocalGrid.of(small_app(tmp_path / "state"))
+    grid = LocalGrid.small(tmp_path)
     grid.nodes[1000].name = "north"
     start(CADIS(seed=7, per_round=3, fraction_evaluate=0, out=tmp_path / "run"), grid, rounds=1)
     checkpoint = RunFolder(tmp_path / "run").checkpoint
@@ -76,7 +76,7 @@ def test_two_nodes_that_claim_to_be_one_client_are_refused_by_name(tmp_path: Pat
     grid = LocalGrid.of(app)
     grid.nodes[9] = Node(app, {"partition-id": 3})
     start(CADIS(fraction_evaluate=0, out=tmp_path / "run"), grid, rounds=1)
-    (record,) = RunFolder(tmp_path / "run").read_history()
+    (record,) = history(tmp_path)
     assert record.participants == [0, 1, 2, 4]
     assert {(r.client, r.reason) for r in record.rejected} == {
         (3, "node 9 claims to be it, and so does node 1021"),
@@ -88,7 +88,7 @@ def test_a_client_that_does_not_introduce_itself_is_known_by_its_node(tmp_path: 
     app = small_app(tmp_path / "state")
     del app._registered_funcs["query.default"]
     start(CADIS(fraction_evaluate=0, out=tmp_path / "run"), LocalGrid.of(app), rounds=2)
-    for record in RunFolder(tmp_path / "run").read_history():
+    for record in history(tmp_path):
         assert record.participants == [f"node-{1000 + 7 * n}" for n in range(5)]
 
 
@@ -96,11 +96,14 @@ def plain_app() -> ClientApp:
     """Flower's own plain PyTorch client: a state_dict and num-examples, and nothing of ours."""
     app = ClientApp()
 
+    def received(message: Message) -> nn.Module:
+        model = small_model(batch_norm=True)
+        model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
+        return model
+
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        model, owned = small_model(batch_norm=True), small_federation().clients
-        model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
-        data = owned[int(context.node_config["partition-id"])]
+        model, data = received(message), own_data(context, small_federation())
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         model.train()
         for _ in range(5):
@@ -114,9 +117,7 @@ def plain_app() -> ClientApp:
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
-        data = small_federation().clients[int(context.node_config["partition-id"])]
-        model = small_model(batch_norm=True)
-        model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
+        model, data = received(message), own_data(context, small_federation())
         right = (model.eval()(data.inputs).argmax(dim=1) == data.labels).float().mean()
         metrics = MetricRecord({"eval_acc": right.item(), "num-examples": len(data)})
         return Message(RecordDict({"metrics": metrics}), reply_to=message)
@@ -131,31 +132,27 @@ def test_a_users_plain_app_gets_clusters_by_changing_one_line(tmp_path: Path) ->
     counter = result.arrays["1.num_batches_tracked"].numpy()
     assert (counter.dtype.name, int(counter)) == ("int64", 15)
     assert set(result.train_metrics_clientapp) == {1, 2, 3}
-    record = RunFolder(tmp_path / "run").read_history()[-1]
+    record = history(tmp_path)[-1]
     assert record.report["clusters"] == [0, 0, 0, 1, 2]
     assert record.accuracy == pytest.approx(result.evaluate_metrics_clientapp[3]["eval_acc"])
     weights = dict(zip(record.participants, record.weights, strict=True))
     samples = [len(client) for client in small_federation().clients]
-    shares = [samples[0] / 3, samples[1] / 3, samples[2] / 3, samples[3], samples[4]]
+    shares = [*(count / 3 for count in samples[:3]), *samples[3:]]
     assert list(weights.values()) == pytest.approx([share / sum(shares) for share in shares])
 
 
 def test_a_plain_app_cannot_do_what_fedfa_needs() -> None:
+    arrays = small_arrays(small_model(batch_norm=True))
     with pytest.raises(RunError, match=r"it did not send received_accuracy, which fedfa needs"):
-        FedFA(attempts=1).start(
-            LocalGrid.of(plain_app()), small_arrays(small_model(batch_norm=True)), 1
-        )
+        FedFA(attempts=1).start(LocalGrid.of(plain_app()), arrays, 1)
 
 
 def test_the_run_folder_is_like_that_of_the_engine(tmp_path: Path) -> None:
-    local = {"epochs": 2, "batch_size": 4, "lr": 0.1, "stack": False}
-    out = tmp_path / "engine"
-    run_small(rounds=3, per_round=3, seed=7, test_clients=0, out=out, **local)
-    start(
-        CADIS(seed=7, per_round=3, fraction_evaluate=0, out=tmp_path / "flower"),
-        LocalGrid.of(small_app(tmp_path / "state")),
-    )
     engine, flower = (RunFolder(tmp_path / name) for name in ("engine", "flower"))
+    local = {"epochs": 2, "batch_size": 4, "lr": 0.1, "stack": False}
+    run_small(rounds=3, per_round=3, seed=7, test_clients=0, out=engine.path, **local)
+    strategy = CADIS(seed=7, per_round=3, fraction_evaluate=0, out=flower.path)
+    start(strategy, LocalGrid.small(tmp_path))
     for one, other in zip(engine.read_history(), flower.read_history(), strict=True):
         assert one.clock is not None  # on Flower nothing is simulated
         assert replace(one, seconds=other.seconds, loss=other.loss, clock=None) == other
@@ -174,7 +171,7 @@ def test_the_run_folder_is_like_that_of_the_engine(tmp_path: Path) -> None:
 
 def test_a_run_that_nobody_tests_is_kept_all_the_same(tmp_path: Path) -> None:
     strategy = CADIS(fraction_evaluate=0, out=tmp_path / "run")
-    strategy.start(LocalGrid.of(small_app(tmp_path / "state")), small_arrays(), 2)
+    strategy.start(LocalGrid.small(tmp_path), small_arrays(), 2)
     folder = RunFolder(tmp_path / "run")
     assert [record.accuracy for record in folder.read_history()] == [None, None]
     assert not (folder.path / "best.safetensors").exists()
@@ -184,7 +181,7 @@ def test_a_run_that_nobody_tests_is_kept_all_the_same(tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_without_rounds_left_is_tested_again(tmp_path: Path) -> None:
-    grid = LocalGrid.of(small_app(tmp_path / "state"))
+    grid = LocalGrid.small(tmp_path)
     options = {"fraction_evaluate": 0.0, "out": tmp_path / "run"}
     first = start(CADIS(**options), grid, rounds=1)
     (tmp_path / "run" / "summary.json").unlink()
@@ -204,7 +201,7 @@ def test_a_resumed_run_without_rounds_left_is_tested_again(tmp_path: Path) -> No
 def test_another_run_is_not_gone_on_with(
     options: dict[str, object], sentence: str, tmp_path: Path
 ) -> None:
-    grid = LocalGrid.of(small_app(tmp_path / "state"))
+    grid = LocalGrid.small(tmp_path)
     kept = {"seed": 7, "fraction_evaluate": 0.0, "out": tmp_path / "run"}
     start(CADIS(**kept), grid, rounds=1)
     with pytest.raises(CadisError, match=sentence):
@@ -212,7 +209,7 @@ def test_another_run_is_not_gone_on_with(
 
 
 def test_what_no_file_can_hold_is_not_kept(tmp_path: Path) -> None:
-    grid = LocalGrid.of(small_app(tmp_path / "state"))
+    grid = LocalGrid.small(tmp_path)
     strategy = FedAvg(fraction_evaluate=0, out=tmp_path / "run")
     config = ConfigRecord({**SMALL, "a": b"1", "b": [b"1"], "c": [1, 2], "d": '\x7f"\\\n'})
     strategy.start(grid, small_arrays(), 1, train_config=config)
@@ -222,42 +219,48 @@ def test_what_no_file_can_hold_is_not_kept(tmp_path: Path) -> None:
     assert not {"a", "b"} & kept.keys()
 
 
-def test_wrong_wishes_are_sentences(tmp_path: Path) -> None:
-    with pytest.raises(CadisError, match="fedat needs a simulated clock, which there is not"):
-        MethodStrategy("fedat")
-    with pytest.raises(CadisError, match="singleset needs everybody's data in one place"):
-        MethodStrategy(cadis.SingleSet())
-    with pytest.raises(CadisError, match=r"Give a method such as CADIS\(\), not its class"):
-        MethodStrategy(cadis.CADIS)  # type: ignore[arg-type]
-    with pytest.raises(CadisError, match=r"no option 'tresh.*did you mean 'threshold'"):
-        CADIS(treshold=0.5)
-    with pytest.raises(CadisError, match="threshold should be less than or equal to 1"):
-        CADIS(threshold=1.5)
-    with pytest.raises(CadisError, match="gamma should be a finite number, not inf"):
-        CADIS(gamma=float("inf"))
-    with pytest.raises(CadisError, match="patience should be a finite number, not inf"):
-        FedAvg(patience=float("inf"))
-    with pytest.raises(CadisError, match="seed should be an integer of at most 64 bits"):
-        FedAvg(seed=2**64)
-    with pytest.raises(CadisError, match="count_limit should be greater than or equal to 1"):
-        FedAvg(count_limit=0.5)
-    with pytest.raises(CadisError, match="fraction_train should be greater than 0"):
-        MethodStrategy(cadis.FedAvg(), fraction_train=0)
-    grid = LocalGrid.of(small_app(tmp_path))
-    with pytest.raises(CadisError, match="Give the folder of the run to resume as out"):
-        start(CADIS(resume=True), grid)
-    with pytest.raises(CadisError, match="There is no run in the folder"):
-        start(CADIS(resume=True, out=tmp_path / "none"), grid)
-    with pytest.raises(CadisError, match="cadis looks at the model's classifier layer"):
-        CADIS().start(grid, ArrayRecord(nn.Conv2d(1, 2, 3).state_dict()))
-    with pytest.raises(CadisError, match="no linear layer 'fc'; it has: 5, 7"):
-        CADIS(head="fc").start(grid, small_arrays())
-    with pytest.raises(CadisError, match="call configure_train before"):
-        CADIS().aggregate_train(1, [])
+CLASS: Any = cadis.CADIS
+
+
+@pytest.mark.parametrize(
+    ("wish", "sentence"),
+    [
+        (partial(MethodStrategy, "fedat"), "fedat needs a simulated clock, which there is not"),
+        (partial(MethodStrategy, cadis.SingleSet()), "singleset needs everybody's data in one pl"),
+        (partial(MethodStrategy, CLASS), r"Give a method such as CADIS\(\), not its class"),
+        (partial(MethodStrategy, "fedavg", fraction_train=0), "fraction_train should be greater"),
+        (partial(CADIS, treshold=0.5), r"no option 'tresh.*did you mean 'threshold'"),
+        (partial(CADIS, threshold=1.5), "threshold should be less than or equal to 1"),
+        (partial(CADIS, gamma=float("inf")), "gamma should be a finite number, not inf"),
+        (partial(FedAvg, patience=float("inf")), "patience should be a finite number, not inf"),
+        (partial(FedAvg, seed=2**64), "seed should be an integer of at most 64 bits"),
+        (partial(FedAvg, count_limit=0.5), "count_limit should be greater than or equal to 1"),
+        (partial(CADIS().aggregate_train, 1, []), "call configure_train before"),
+    ],
+)
+def test_wrong_wishes_are_sentences(wish: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(CadisError, match=sentence):
+        wish()
+
+
+@pytest.mark.parametrize(
+    ("options", "model", "sentence"),
+    [
+        ({"resume": True}, small_model(), "Give the folder of the run to resume as out"),
+        ({"resume": True, "out": Path("none")}, small_model(), "There is no run in the folder"),
+        ({}, nn.Conv2d(1, 2, 3), "cadis looks at the model's classifier layer"),
+        ({"head": "fc"}, small_model(), "no linear layer 'fc'; it has: 5, 7"),
+    ],
+)
+def test_runs_that_cannot_begin(
+    options: dict[str, object], model: nn.Module, sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(CadisError, match=sentence):
+        CADIS(**options).start(LocalGrid.small(tmp_path), small_arrays(model))
 
 
 def test_too_few_clients_end_the_wait(tmp_path: Path) -> None:
-    grid = LocalGrid.of(small_app(tmp_path), number=1)
+    grid = LocalGrid.small(tmp_path, number=1)
     with pytest.raises(RunError, match=r"Only 1 clients are there after 0\.1 seconds"):
         start(CADIS(patience=0.1), grid)
     start(CADIS(patience=0.1, num_clients=9, min_available_nodes=1), grid, rounds=1)
@@ -269,7 +272,7 @@ def test_flowers_own_loop_works_with_it(tmp_path: Path) -> None:
     wrapped = DifferentialPrivacyServerSideFixedClipping(
         strategy, noise_multiplier=0.0, clipping_norm=1e9, num_sampled_clients=3
     )
-    grid = LocalGrid.of(small_app(tmp_path))
+    grid = LocalGrid.small(tmp_path)
     found = wrapped.start(grid, small_arrays(), 2, train_config=ConfigRecord(dict(SMALL)))
     plain = start(FedDyn(seed=7, per_round=3, fraction_evaluate=0), grid, rounds=2)
     for name, tensor in plain.arrays.to_torch_state_dict().items():
@@ -278,23 +281,24 @@ def test_flowers_own_loop_works_with_it(tmp_path: Path) -> None:
 
 def test_own_functions_make_one_record_of_many(tmp_path: Path) -> None:
     def count(records: list[RecordDict], key: str) -> MetricRecord:
-        return MetricRecord({"replies": len(records), key: 1})
+        sent = [array for r in records for arrays in r.array_records.values() for array in arrays]
+        return MetricRecord({"replies": len(records), "arrays": len(sent), key: 1})
 
     strategy = CADIS(train_metrics_aggr_fn=count, evaluate_metrics_aggr_fn=count)
-    result = start(strategy, LocalGrid.of(small_app(tmp_path)), rounds=1)
-    assert result.train_metrics_clientapp[1]["replies"] == 5
-    assert result.evaluate_metrics_clientapp[1] == {"replies": 5, "num-examples": 1}
+    result = start(strategy, LocalGrid.small(tmp_path), rounds=1)
+    counts = {"replies": 5, "num-examples": 1}
+    assert result.train_metrics_clientapp[1] == counts | {"arrays": 5 * len(small_arrays())}
+    assert result.evaluate_metrics_clientapp[1] == counts | {"arrays": 0}
     assert set(result.evaluate_metrics_serverapp) == {0, 1}
 
 
 def test_a_client_that_cannot_test_is_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = small_app(tmp_path)
-    grid = LocalGrid.of(app)
-    grid.nodes[1014].app = spoilt(app, lambda message: message)  # client 2: it can only train
-    start_one = CADIS(seed=7).start
-    result = start_one(grid, small_arrays(), 1, train_config=ConfigRecord(dict(SMALL)))
+    grid = LocalGrid.small(tmp_path)
+    grid.spoil(lambda message: message)  # client 2: it can only train
+    config = ConfigRecord(dict(SMALL))
+    result = CADIS(seed=7).start(grid, small_arrays(), 1, train_config=config)
     model = small_model()
     model.load_state_dict(result.arrays.to_torch_state_dict())
     right, samples = 0.0, 0
@@ -311,3 +315,10 @@ def test_there_is_a_strategy_for_every_federated_method() -> None:
     assert all(getattr(cadis.flower, name).__name__ == name for name in READY_MADE)
     assert "SingleSet" not in READY_MADE
     assert not hasattr(cadis.flower, "Nothing")
+
+
+@pytest.mark.parametrize("code", ["import cadis.flower", "import cadis; cadis.flower"])
+def test_without_flower_a_sentence_says_what_to_install(code: str) -> None:
+    command = [sys.executable, "-c", f"import sys; sys.modules['flwr'] = None; {code}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "CadisError: Install Flower first: pip install 'cadis[flower]'." in done.stderr

@@ -1,6 +1,5 @@
 """Exported models predict as the model does, in a program that knows nothing of ours."""
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,9 @@ from cadis.store import ModelDescription, ModelInputs
 CLASSES = ("cat", "dog", "hen")
 
 
-def of_pictures(name: str = "small-cnn", channels: int = 3) -> Predictor:
-    scaling = Scaling((0.5,) * channels, (0.25,) * channels)
-    how = PicturePreprocessing(channels, 8, 8, scaling)
-    inputs = ModelInputs((channels, 8, 8), "uint8", how)
+def of_pictures(name: str = "small-cnn") -> Predictor:
+    how = PicturePreprocessing(3, 8, 8, Scaling((0.5,) * 3, (0.25,) * 3))
+    inputs = ModelInputs((3, 8, 8), "uint8", how)
     torch.manual_seed(1)
     told = ModelDescription(name, 3, "classification", CLASSES, inputs, 5, {"method": "fedavg"})
     model = build_network(name, inputs.shape, 3)
@@ -118,21 +116,20 @@ def test_what_cannot_be_exported_is_one_sentence(tmp_path: Path) -> None:
         def forward(self, _inputs: Tensor) -> Tensor:
             raise ValueError("no")
 
-    predictor = of_tensors(Broken(), ModelInputs((4,), "float32"))
-    with pytest.raises(CadisError, match="cannot be exported to TorchScript: ValueError: no"):
-        export(predictor, "torchscript", tmp_path / "a")
-    unknown = of_tensors(nn.Linear(4, 2), None)
-    with pytest.raises(CadisError, match=r"not known what inputs .* choose state-dict"):
-        export(unknown, "torchscript", tmp_path / "a")
-    with pytest.raises(CadisError, match="to onnx, torchscript, state-dict, not to pickle"):
-        export(unknown, "pickle", tmp_path / "a")
-    (tmp_path / "mine").write_text("thesis")
-    with pytest.raises(CadisError, match="is there already"):
-        export(unknown, "state-dict", tmp_path / "mine")
-    assert (tmp_path / "mine").read_text() == "thesis"
-    export(unknown, "state-dict", tmp_path / "mine", overwrite=True)
-    content = io.BytesIO((tmp_path / "mine").read_bytes())
-    assert list(torch.load(content, weights_only=True)) == ["weight", "bias"]
+    broken = of_tensors(Broken(), ModelInputs((4,), "float32"))
+    unknown, mine = of_tensors(nn.Linear(4, 2), None), tmp_path / "mine"
+    mine.write_text("thesis")
+    for predictor, to, path, sentence in (
+        (broken, "torchscript", "a", "cannot be exported to TorchScript: ValueError: no"),
+        (unknown, "torchscript", "a", r"not known what inputs .* choose state-dict"),
+        (unknown, "pickle", "a", "to onnx, torchscript, state-dict, not to pickle"),
+        (unknown, "state-dict", "mine", "is there already"),
+    ):
+        with pytest.raises(CadisError, match=sentence):
+            export(predictor, to, tmp_path / path)
+    assert mine.read_text() == "thesis"
+    export(unknown, "state-dict", mine, overwrite=True)
+    assert list(torch.load(mine, weights_only=True)) == ["weight", "bias"]
 
 
 def test_without_the_extra_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,12 +67,6 @@ def test_the_best_model_and_a_file_alone(trained: Path, tmp_path: Path) -> None:
         cadis.load(trained, "worst")  # type: ignore[arg-type]
 
 
-def test_a_file_without_a_description_is_refused(trained: Path, tmp_path: Path) -> None:
-    save_file(load_file(trained / "model.safetensors"), tmp_path / "model.safetensors")
-    with pytest.raises(CadisError, match=r"is no model of cadis, or damaged"):
-        cadis.load(tmp_path / "model.safetensors")
-
-
 def test_a_model_that_was_given_to_run_is_given_again(tmp_path: Path) -> None:
     result = run_small(rounds=1, method="fedavg", workers=1, out=tmp_path / "run")
     sentence = r"is a Sequential, which cannot be made again by its name; give it"
@@ -120,6 +114,9 @@ def test_one_of_several_models(tmp_path: Path) -> None:
 def test_what_is_not_there(tmp_path: Path, trained: Path) -> None:
     with pytest.raises(CadisError, match="There is no run in the folder"):
         cadis.load(tmp_path)
+    save_file(load_file(trained / "model.safetensors"), tmp_path / "plain.safetensors")
+    with pytest.raises(CadisError, match=r"is no model of cadis, or damaged"):  # not described
+        cadis.load(tmp_path / "plain.safetensors")
     shutil.copytree(trained, tmp_path / "run")
     (tmp_path / "run" / "model.safetensors").unlink()
     with pytest.raises(CadisError, match=r"has no model.safetensors; it has not come to its end"):
@@ -133,14 +130,11 @@ def test_what_is_not_there(tmp_path: Path, trained: Path) -> None:
 
 def test_a_binary_task_has_two_probabilities(tmp_path: Path) -> None:
     inputs = torch.randn(30, 4)
-    labels = (inputs[:, 0] > 0).long()
-    model = nn.Sequential(nn.Linear(4, 1))
-    given = {"model": model, "clients": [(inputs, labels)], "test": (inputs, labels)}
-    options = {"method": "fedavg", "task": "binary", "workers": 1, "out": tmp_path / "run"}
-    result = run_small(rounds=1, **given, **options)
-    predictor = cadis.load(tmp_path / "run", model=model)
-    probabilities = predictor(inputs)
-    said = result.model(inputs)[:, 0] > 0
+    data, model = (inputs, (inputs[:, 0] > 0).long()), nn.Sequential(nn.Linear(4, 1))
+    given = {"model": model, "clients": [data], "test": data, "out": tmp_path / "run"}
+    result = run_small(rounds=1, method="fedavg", task="binary", workers=1, **given)
+    probabilities = cadis.load(tmp_path / "run", model=model)(inputs)
+    logits = result.model(inputs)[:, 0]
     assert probabilities.shape == (30, 2)
-    assert torch.equal(probabilities.argmax(dim=1), said.long())
-    assert torch.allclose(probabilities[:, 1], torch.sigmoid(result.model(inputs)[:, 0]))
+    assert torch.equal(probabilities.argmax(dim=1), (logits > 0).long())
+    assert torch.allclose(probabilities[:, 1], torch.sigmoid(logits))

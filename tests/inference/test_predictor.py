@@ -15,8 +15,6 @@ from cadis.data import PicturePreprocessing, Scaling, TablePreprocessing
 from cadis.data.preprocessing import CategoryColumn, NumberColumn
 from cadis.store import ModelDescription, ModelInputs
 
-SCALING = Scaling((0.5,), (0.5,))
-
 
 class Darker(nn.Module):
     """Logits (-mean, mean) of a scaled picture: the second class is what is bright."""
@@ -97,16 +95,12 @@ def test_tables_in_all_their_forms(tmp_path: Path) -> None:
     path.with_suffix(".tsv").write_text(path.read_text().replace(",", "\t"))
     assert predictor.predict(path.with_suffix(".tsv")) == found
     columns: dict[str, list[Any]] = {"age": [40, 30, 70], "sex": ["f", "m", None]}
-    assert [each.probabilities for each in predictor.predict(columns)] == [
-        each.probabilities for each in found
-    ]
+    unlabelled = [replace(each, truth=None) for each in found]
+    assert predictor.predict(columns) == unlabelled
     pandas, parquet = pytest.importorskip("pandas"), pytest.importorskip("pyarrow.parquet")
-    frame = pandas.read_csv(path)
-    assert predictor.predict(frame) == found
+    assert predictor.predict(pandas.read_csv(path)) == found
     parquet.write_table(pytest.importorskip("pyarrow").table(columns), tmp_path / "rows.parquet")
-    assert [each.label for each in predictor.predict(tmp_path / "rows.parquet")] == [
-        each.label for each in found
-    ]
+    assert predictor.predict(tmp_path / "rows.parquet") == unlabelled
 
 
 def test_a_named_column_of_labels(tmp_path: Path) -> None:
@@ -123,21 +117,14 @@ def test_numbers_as_labels_and_the_column_that_was_trained_on() -> None:
     options = {"label_column": "outcome", "method": "fedavg"}
     told = replace(trained.description, classes=("0", "1"), training=options)
     predictor = Predictor(trained.module, told)
-    table: dict[str, list[Any]] = {
-        "age": [30, 50],
-        "sex": ["f", "f"],
-        "outcome": [0.0, 1.0],
-        "label": ["a", "b"],
-    }
+    table: dict[str, list[Any]] = {"age": [30, 50], "sex": ["f", "f"]}
+    table |= {"outcome": [0.0, 1.0], "label": ["a", "b"]}
     assert [each.truth for each in predictor.predict(table)] == ["0", "1"]
 
 
 def test_many_rows_keep_their_order_and_their_truth() -> None:
-    table: dict[str, list[Any]] = {
-        "age": list(range(150)),
-        "sex": ["f"] * 150,
-        "label": ["well", "ill"] * 75,
-    }
+    table: dict[str, list[Any]] = {"age": list(range(150)), "sex": ["f"] * 150}
+    table["label"] = ["well", "ill"] * 75
     found = of_tables().predict(table)
     assert [each.name for each in found] == [str(n) for n in range(1, 151)]
     assert [each.truth for each in found] == table["label"]
@@ -145,25 +132,25 @@ def test_many_rows_keep_their_order_and_their_truth() -> None:
 
 
 def test_what_cannot_be_predicted_on(tmp_path: Path) -> None:
-    with pytest.raises(CadisError, match="There is no picture, folder or table"):
-        of_pictures().predict(tmp_path / "none")
-    with pytest.raises(CadisError, match="There are no pictures in"):
-        of_pictures().predict(tmp_path)
-    with pytest.raises(CadisError, match="does not take tables, but pictures"):
-        of_pictures().predict({"age": [1]})
-    with pytest.raises(CadisError, match="does not take pictures, but table"):
-        of_tables().predict(paint(tmp_path / "a.png", 1))
-    with pytest.raises(CadisError, match="The table has no column sex"):
-        of_tables().predict({"age": [1]})
-    with pytest.raises(CadisError, match=r"The columns age and sex have 2 and 1 values; give each"):
-        of_tables().predict({"age": [1, 2], "sex": ["f"]})
-    with pytest.raises(
-        CadisError, match=r"takes pictures of shape \(n, 1, 4, 4\), not \(1, 4, 4\)"
-    ):
-        of_pictures()(torch.zeros(1, 4, 4))
+    picture = paint(tmp_path / "some" / "a.png", 1)
     (tmp_path / "cut.csv").write_text("age,sex\n1\n")
-    with pytest.raises(CadisError, match=r"cut.csv has 1 cells in line 2, but 2 titles"):
-        of_tables().predict(tmp_path / "cut.csv")
+    (tmp_path / "empty").mkdir()
+    table = {"age": [1, 2], "sex": ["f"]}
+    cases: list[tuple[Predictor, Any, str]] = [
+        (of_pictures(), tmp_path / "none", "There is no picture, folder or table"),
+        (of_pictures(), tmp_path / "empty", "There are no pictures in"),
+        (of_pictures(), {"age": [1]}, "does not take tables, but pictures"),
+        (of_tables(), picture, "does not take pictures, but table"),
+        (of_tables(), {"age": [1]}, "The table has no column sex"),
+        (of_tables(), table, "The columns age and sex have 2 and 1 values; give each"),
+        (of_tables(), tmp_path / "cut.csv", "cut.csv has 1 cells in line 2, but 2 titles"),
+    ]
+    for predictor, inputs, sentence in cases:
+        with pytest.raises(CadisError, match=sentence):
+            predictor.predict(inputs)
+    sentence = r"takes pictures of shape \(n, 1, 4, 4\), not \(1, 4, 4\)"
+    with pytest.raises(CadisError, match=sentence):
+        of_pictures()(torch.zeros(1, 4, 4))
 
 
 def test_a_task_of_a_users_own_must_say_what_is_probable(tmp_path: Path) -> None:

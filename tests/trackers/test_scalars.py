@@ -12,7 +12,6 @@ from tracker_support import OPTIONS
 
 
 def a_record(**changes: Any) -> RoundRecord:
-    seconds = Seconds(train=4.0, aggregate=1.0, evaluate=2.0, total=3.5)
     report: Any = {"clusters": [0, 1, 0], "threshold": 0.75}
     record = RoundRecord(
         round=3,
@@ -22,7 +21,7 @@ def a_record(**changes: Any) -> RoundRecord:
         participants=[0, 1, 2],
         weights=[0.25, 0.5, 0.25],
         rejected=[],
-        seconds=seconds,
+        seconds=Seconds(train=4.0, aggregate=1.0, evaluate=2.0, total=3.5),
         client_accuracy=[0.2, 0.4, 0.9, 0.5],
         report=report,
     )
@@ -55,16 +54,12 @@ def test_scalars_by_hand() -> None:
 def test_what_only_some_tell_by_hand() -> None:
     report: Any = {"step size": 0.5, "gamma": 0.25, "clusters": [0, 1, 0], "moved": [1, 2, 3]}
     models = [ModelRecord("a", 3, 0.5, 1.0), ModelRecord("b/c", 1, None, None)]
-    record = a_record(
-        report=report,
-        models=models,
-        client_loss=[1.0, None, 2.0],
-        measures={"auc": 0.75, "f1": None},
-    )
-    found = scalars(record, [], ["x", "y", "z"])
-    assert {
-        name: value for name, value in found.items() if name not in scalars(a_record(), [], "xyz")
-    } == {
+    measures = {"auc": 0.75, "f1": None}
+    losses = [1.0, None, 2.0]
+    record = a_record(report=report, models=models, client_loss=losses, measures=measures)
+    usual = scalars(a_record(), [], "xyz")
+    found = scalars(record, [], "xyz")
+    assert {name: value for name, value in found.items() if name not in usual} == {
         "clients/loss": 1.5,
         "measures/auc": 0.75,
         "report/step_size": 0.5,
@@ -95,12 +90,8 @@ def test_many_classes_have_no_curves(classes: int, curves: int) -> None:
 
 
 def test_options_are_flattened() -> None:
-    assert flatten(OPTIONS) == {
-        "method": "cadis",
-        "rounds": 4,
-        "cadis.gamma": 0.25,
-        "cadis.list": "[3, 1]",
-    }
+    flat = {"method": "cadis", "rounds": 4, "cadis.gamma": 0.25, "cadis.list": "[3, 1]"}
+    assert flatten(OPTIONS) == flat
 
 
 def test_class_names_stay_as_they_are_where_they_can() -> None:
@@ -110,13 +101,6 @@ def test_class_names_stay_as_they_are_where_they_can() -> None:
 
 
 def test_summary_has_numbers_only() -> None:
-    summary = {
-        "method": "cadis",
-        "rounds": 4,
-        "loss": None,
-        "rare_classes": [3],
-        "confusion": [[1, 0], [0, 1]],
-        "seconds": {"train": 1.5},
-        "versions": {"torch": "2"},
-    }
+    left_out = {"method": "cadis", "loss": None, "confusion": [[1, 0]], "versions": {"torch": "2"}}
+    summary = {"rounds": 4, "rare_classes": [3], "seconds": {"train": 1.5}, **left_out}
     assert summary_scalars(summary) == {"summary/rounds": 4.0, "summary/seconds.train": 1.5}

@@ -20,8 +20,7 @@ def init(folder: Path, names: Sequence[str], number: int | None, host: str, port
     if any(find_spec(package) is None for package in ("flwr", "cryptography")):
         raise CadisError("Install Flower first: pip install 'cadis[flower]'.")
     # Only now: it needs what may not be installed.
-    from cadis.flower.deployment import write_deployment  # noqa: PLC0415
-    from cadis.flower.deployment_plan import DeploymentPlan  # noqa: PLC0415
+    from cadis.flower.deployment import DeploymentPlan, write_deployment  # noqa: PLC0415
 
     plan = DeploymentPlan(_sites(names, number), host, port)
     place = write_deployment(folder, plan)

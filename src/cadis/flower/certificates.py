@@ -6,10 +6,10 @@ it is by a key that the operator has registered. Nothing here needs the network 
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -32,62 +32,43 @@ SERVER_DAYS = 825  # more is refused by some systems
 _ALWAYS = ("localhost", "127.0.0.1", "::1")  # the server also talks to itself
 
 
-@dataclass(frozen=True)
-class KeyPair:
-    """The contents of two files.
-
-    Attributes:
-        private: the key, to be kept secret.
-        public: the certificate, or the public key.
-    """
+class KeyPair(NamedTuple):
+    """A private key, and its certificate or public key, as the contents of files."""
 
     private: bytes
     public: bytes
 
 
-@dataclass(frozen=True)
-class Authority:
-    """Who vouches for the server: whoever holds its key can pose as the server.
-
-    Attributes:
-        key: what it signs with.
-        certificate: what all others trust.
-    """
+class Authority(NamedTuple):
+    """Vouches for the server: whoever holds its key can pose as the server."""
 
     key: EllipticCurvePrivateKey
     certificate: x509.Certificate
 
     def files(self) -> KeyPair:
-        """As files."""
+        """Return key and certificate as files."""
         return _files(self.key, self.certificate)
 
 
 def make_authority() -> Authority:
-    """A new authority; its certificate is signed by itself."""
+    """Make a new authority; its certificate is signed by itself."""
     key, name = generate_private_key(SECP384R1()), _name("cadis deployment authority")
-    certificate = (
-        _builder(key, name, name, AUTHORITY_DAYS)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs_certificates=True), critical=True)
-        .sign(key, hashes.SHA384())
-    )
-    return Authority(key, certificate)
+    builder = _builder(key, name, name, AUTHORITY_DAYS, signs_certificates=True)
+    return Authority(key, builder.sign(key, hashes.SHA384()))
 
 
 def make_server(authority: Authority, hosts: Iterable[str]) -> KeyPair:
-    """A key and a certificate for a server that is called by these names or IP addresses.
+    """Make a key and a certificate for a server that is called by these names or IP addresses.
 
     ``localhost`` and its addresses are always among them: Flower's SuperLink starts processes
     that call it there.
     """
-    key = generate_private_key(SECP384R1())
+    key, name = generate_private_key(SECP384R1()), _name("cadis deployment server")
     names = [_general_name(host) for host in dict.fromkeys((*hosts, *_ALWAYS))]
     issuer = authority.certificate.subject
     signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
     certificate = (
-        _builder(key, _name("cadis deployment server"), issuer, SERVER_DAYS)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs_certificates=False), critical=True)
+        _builder(key, name, issuer, SERVER_DAYS, signs_certificates=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(signer, critical=False)
@@ -97,10 +78,11 @@ def make_server(authority: Authority, hosts: Iterable[str]) -> KeyPair:
 
 
 def make_site() -> KeyPair:
-    """The key by which a site is known; Flower reads both halves in OpenSSH's encoding only."""
+    """Make the key by which a site is known; Flower reads both halves as OpenSSH writes them."""
     key = generate_private_key(SECP384R1())
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
-    return KeyPair(_private_bytes(key, PrivateFormat.OpenSSH), public + b"\n")
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    return KeyPair(private, public + b"\n")
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -108,12 +90,6 @@ def write_private(path: Path, content: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
-
-
-def make_private_folder(path: Path) -> Path:
-    """Make a new folder that nobody else can look into; returns it."""
-    path.mkdir(mode=0o700)
-    return path
 
 
 def _name(text: str) -> x509.Name:
@@ -128,23 +104,15 @@ def _general_name(host: str) -> x509.GeneralName:
 
 
 def _builder(
-    key: EllipticCurvePrivateKey, subject: x509.Name, issuer: x509.Name, days: int
+    key: EllipticCurvePrivateKey,
+    subject: x509.Name,
+    issuer: x509.Name,
+    days: int,
+    *,
+    signs_certificates: bool,
 ) -> x509.CertificateBuilder:
     start = datetime.now(UTC) - timedelta(days=1)  # clocks of sites may be slow
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(start)
-        .not_valid_after(start + timedelta(days=days))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-
-
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
+    usage = x509.KeyUsage(
         digital_signature=not signs_certificates,
         content_commitment=False,
         key_encipherment=False,
@@ -155,11 +123,21 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
-
-
-def _private_bytes(key: EllipticCurvePrivateKey, form: PrivateFormat) -> bytes:
-    return key.private_bytes(Encoding.PEM, form, NoEncryption())
+    length = 0 if signs_certificates else None
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start)
+        .not_valid_after(start + timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.BasicConstraints(signs_certificates, length), critical=True)
+        .add_extension(usage, critical=True)
+    )
 
 
 def _files(key: EllipticCurvePrivateKey, certificate: x509.Certificate) -> KeyPair:
-    return KeyPair(_private_bytes(key, PrivateFormat.PKCS8), certificate.public_bytes(Encoding.PEM))
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return KeyPair(private, certificate.public_bytes(Encoding.PEM))

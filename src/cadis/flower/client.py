@@ -1,28 +1,33 @@
 """The client's side, to be called from anybody's ClientApp."""
 
+import json
+import os
+import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.app.typing import MetricRecordValues
+from platformdirs import user_state_path
 from torch import Tensor, nn
 
 from cadis.algorithm import Method
-from cadis.algorithm.tasks import Task
 from cadis.data import Examples, as_examples
 from cadis.errors import CadisError
-from cadis.flower.client_state import Memory, memory_folder
 from cadis.flower.messages import METRICS, contents_of, sent_by_server
 from cadis.flower.registry import IDENTITY_KEYS
 from cadis.flower.train_config import TrainConfig
 from cadis.models import FlatModel, WrongTensorsError, auto_lr, linear_layers
-from cadis.training import Evaluation, check_fit, check_labels, evaluate, reply_to
+from cadis.store import DamagedError, read_tensors, store_tensors, sync_folder
+from cadis.training import check_fit, check_labels, evaluate, reply_to
+from cadis.types import ClientId, StoredFile, TensorState
 from cadis.types import Message as CadisMessage
-from cadis.types import TensorState
 
 Data: TypeAlias = Examples | tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
 """Examples, inputs and labels, or batches of them such as a DataLoader's."""
@@ -63,30 +68,40 @@ def local_train(
         is to leave the client.
     """
     started = time.perf_counter()
-    config = content.config_records.get(config_key, ConfigRecord())
-    told = TrainConfig.read(config, own, method, auto_lr(model))
-    flat, examples = _flat(model, told), _checked(data)
-    task, device = told.algorithm.task, flat.vector.device
+    record = content.config_records.get(config_key, ConfigRecord())
+    config = TrainConfig.read(record, own, method, auto_lr(model))
+    flat, examples = _flat_copy(model, config), checked_examples(data, "This client")
+    device = flat.vector.device
     if torch.bfloat16 in set(flat.layout.dtypes.values()):
         raise CadisError("Flower's messages cannot hold bfloat16; make the model float32.")
-    check_fit(flat, examples.to(device), told.algorithm)
-    check_labels(examples.labels, task.num_classes(flat.num_outputs), "This client")
-    received = _received(content, flat, arrays_key, config)
-    remembered = _Remembered(told, memory)
+    check_fit(flat, examples.to(device), config.algorithm)
+    num_classes = config.algorithm.task.num_classes(flat.num_outputs)
+    check_labels(examples.labels, num_classes, "This client")
+    received = _received(content, flat, arrays_key, record)
+    folder = memory or memory_folder()
+    states = ClientStates(folder, config.run, config.client) if config.run else None
+    before = states.load(config.memory_round) if states is not None else None
     output = reply_to(
         received,
         flat,
         examples.to(device),
-        remembered.before or {},
-        told.algorithm,
-        told.local,
-        told.seed,
-        told.round,
-        told.client,
-        told.participants,
+        before or {},
+        config.algorithm,
+        config.local,
+        config.seed,
+        config.round,
+        config.client,
+        config.participants,
     )
-    metrics: dict[str, MetricRecordValues] = {"num-examples": len(examples)}
-    metrics |= {**output.scalars, **remembered.keep(output.state)}
+    metrics: dict[str, MetricRecordValues] = {"num-examples": len(examples), **output.scalars}
+    if output.state:
+        if states is None:
+            raise CadisError(
+                f"Clients of {config.algorithm.method.name} remember their last round; the server "
+                "needs a strategy of cadis.flower for that."
+            )
+        states.save(config.round, output.state, config.memory_round)
+        metrics["memory-lost"] = int(config.memory_round > 0 and before is None)
     metrics["train-seconds"] = time.perf_counter() - started
     (answer,) = contents_of([output.message], flat.layout, arrays_key)
     answer[METRICS] = MetricRecord(metrics)
@@ -104,27 +119,24 @@ def local_evaluate(
 ) -> RecordDict:
     """Test the global model on a client's own data: ``num-examples``, ``accuracy``, ``loss``.
 
-    Arguments as those of :func:`local_train`. The task's further measures are told, too.
+    Arguments as those of :func:`local_train`. The task's further measures are told, too, and no
+    more than is asked for leaves the client.
     """
-    config = content.config_records.get(config_key, ConfigRecord())
-    told = TrainConfig.read(config, own)
-    task, examples = told.algorithm.task, _checked(data)
-    flat = _flat(model, told)
-    flat.load(_received(content, flat, arrays_key, config).model)
+    record = content.config_records.get(config_key, ConfigRecord())
+    config = TrainConfig.read(record, own)
+    task, examples = config.algorithm.task, checked_examples(data, "This client")
+    flat = _flat_copy(model, config)
+    flat.load(_received(content, flat, arrays_key, record).model)
     tested = evaluate(flat, examples.to(flat.vector.device), task)
+    measures = tested.measures(task)
     metrics: dict[str, MetricRecordValues] = {
         "num-examples": len(examples),
         "accuracy": tested.accuracy,
         "loss": tested.loss,
-        **_told(tested, task),
+        **tested.asked_for(task),
+        **{name: value for name, value in measures.items() if name == task.headline},
     }
     return RecordDict({METRICS: MetricRecord(metrics)})
-
-
-def _told(tested: Evaluation, task: Task) -> Mapping[str, float]:
-    """The task's measures and what decides: no more leaves a client than is asked for."""
-    decides = {name: v for name, v in tested.measures(task).items() if name == task.headline}
-    return {**tested.asked_for(task), **decides}
 
 
 def introduce(message: Message, context: Context) -> Message:
@@ -132,55 +144,79 @@ def introduce(message: Message, context: Context) -> Message:
 
     It is what ``--node-config`` says: ``client-id``, else ``partition-id``.
     """
-    identity = ConfigRecord()
-    for key in IDENTITY_KEYS:
-        if key in context.node_config:
-            identity[key] = context.node_config[key]
+    known = context.node_config
+    identity = ConfigRecord({key: known[key] for key in IDENTITY_KEYS if key in known})
     return Message(RecordDict({"identity": identity}), reply_to=message)
 
 
-def load_arrays(model: nn.Module, arrays: ArrayRecord, head: str = "") -> FlatModel:
-    """A copy of the model that holds the arrays."""
-    copy = deepcopy(model)
-    try:
-        copy.load_state_dict(arrays.to_torch_state_dict())
-    except RuntimeError as error:
-        raise CadisError(f"The global model does not fit this client's: {error}") from None
-    return FlatModel(copy, head or None)
+def memory_folder() -> Path:
+    """Return where clients' states are kept: ``$CADIS_STATE``, else the user's folder for such."""
+    given = os.environ.get("CADIS_STATE")
+    return Path(given).expanduser() if given else user_state_path("cadis") / "clients"
 
 
-class _Remembered:
-    """What this client remembers, on its own disk.
+@dataclass(frozen=True)
+class ClientStates:
+    """What one client remembers in one run, on its own disk: its state after the latest rounds.
+
+    A server that was killed may ask for a round again, and must find the client as it was before
+    it. So the state that a round began with is kept until the next round begins.
 
     Attributes:
-        before: what it remembers of the round that the server says; None if that is lost.
+        folder: where clients' states are kept.
+        run: name of the run.
+        client: whose they are.
     """
 
-    def __init__(self, told: TrainConfig, folder: Path | None) -> None:
-        self._told = told
-        self._store = Memory(folder or memory_folder(), told.run, told.client) if told.run else None
-        wanted = self._store and told.memory_round
-        self.before = self._store.load(told.memory_round) if self._store and wanted else None
+    folder: Path
+    run: str
+    client: ClientId
 
-    def keep(self, state: TensorState) -> dict[str, MetricRecordValues]:
-        """Keep what the client is to remember; tells whether what it remembered was lost."""
-        told = self._told
-        if not state:
-            return {}
-        if self._store is None:
-            raise CadisError(
-                f"Clients of {told.algorithm.method.name} remember their last round; the server "
-                "needs a strategy of cadis.flower for that."
-            )
-        self._store.save(told.round, state, told.memory_round)
-        return {"memory-lost": int(told.memory_round > 0 and self.before is None)}
+    def __post_init__(self) -> None:
+        if not re.fullmatch("[0-9a-f]{16}", self.run):  # it comes from elsewhere, becomes a path
+            raise CadisError(f"'{self.run}' is not the name of a run.")
+
+    def load(self, number: int) -> TensorState | None:
+        """Return the state after a round; None if it is lost or damaged."""
+        for path in self._folder.glob(f"round-{number}-*.safetensors"):
+            digest = path.stem.rpartition("-")[2]
+            try:
+                return read_tensors(path.parent, StoredFile(path.name, digest))
+            except DamagedError:
+                return None
+        return None
+
+    def save(self, number: int, state: TensorState, began_with: int) -> None:
+        """Keep the state after a round, and that before it; drop all others."""
+        folder = self._folder
+        folder.mkdir(parents=True, exist_ok=True)
+        stored = store_tensors(folder / "new.safetensors", state)
+        path = folder / f"round-{number}-{stored.sha256}.safetensors"
+        (folder / stored.name).replace(path)
+        sync_folder(folder)
+        kept = {path}
+        if began_with != number:
+            kept |= set(folder.glob(f"round-{began_with}-*"))
+        for other in set(folder.glob("round-*")) - kept:
+            other.unlink(missing_ok=True)
+
+    @property
+    def _folder(self) -> Path:
+        return self.folder / self.run / quote(json.dumps(self.client), safe="")
 
 
-def _flat(model: nn.Module, told: TrainConfig) -> FlatModel:
-    """A copy of the model; the server, which has no code of it, may take any layer for its head."""
-    unknown = told.head and told.head not in linear_layers(model)
-    ignored = unknown and not told.algorithm.looks_at_head()
-    return FlatModel(deepcopy(model), "" if ignored else told.head or None)
+def checked_examples(data: Data, who: str) -> Examples:
+    """Return the data as examples; what cannot be used is refused with a sentence about ``who``."""
+    examples = as_examples(data, who)
+    examples.check(who)
+    return examples
+
+
+def _flat_copy(model: nn.Module, config: TrainConfig) -> FlatModel:
+    """Copy the model; the server, which has no code of it, may take any layer for its head."""
+    is_unknown = config.head and config.head not in linear_layers(model)
+    is_ignored = is_unknown and not config.algorithm.looks_at_head()
+    return FlatModel(deepcopy(model), "" if is_ignored else config.head or None)
 
 
 def _received(
@@ -190,9 +226,3 @@ def _received(
         return sent_by_server(content, flat.layout, arrays_key, config)
     except WrongTensorsError as error:
         raise CadisError(f"The global model does not fit this client's: {error}.") from None
-
-
-def _checked(data: Data) -> Examples:
-    examples = as_examples(data, "This client")
-    examples.check("This client")
-    return examples

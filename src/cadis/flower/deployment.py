@@ -12,26 +12,22 @@ from cadis.flower import deployment_scripts as scripts
 from cadis.flower.certificates import (
     SERVER_DAYS,
     make_authority,
-    make_private_folder,
     make_server,
     make_site,
     write_private,
 )
-from cadis.flower.deployment_plan import DeploymentPlan
+from cadis.flower.deployment_scripts import DeploymentPlan
 
 __all__ = ["DeploymentPlan", "write_deployment"]
 
 
 def write_deployment(folder: Path, plan: DeploymentPlan, app: Traversable | None = None) -> Path:
-    """Write the folder; one that holds anything is refused.
+    """Write the folder, and return its absolute path; one that holds anything is refused.
 
     Args:
         folder: where to.
         plan: sites and server.
         app: the Flower app; that of this package if none.
-
-    Returns:
-        The folder, as an absolute path.
     """
     folder = folder.resolve()
     app = files("cadis.flower") / "app" if app is None else app
@@ -40,7 +36,9 @@ def write_deployment(folder: Path, plan: DeploymentPlan, app: Traversable | None
         if not app.is_dir():
             raise CadisError("This installation of cadis lacks its Flower app; install it again.")
         folder.mkdir(parents=True, exist_ok=True)
-        _copy_app(app, folder / "app")
+        with as_file(app) as path:
+            left_out = shutil.ignore_patterns("__pycache__", "*.pyc", "runs")
+            shutil.copytree(path, folder / "app", ignore=left_out)
         _write_keys(folder, plan)
         _write_texts(folder, plan)
     except OSError as error:
@@ -58,17 +56,12 @@ def _check_folder(folder: Path) -> None:
         raise CadisError(f"{folder} is not empty, and nothing is overwritten; give a new folder.")
 
 
-def _copy_app(source: Traversable, target: Path) -> None:
-    with as_file(source) as path:
-        shutil.copytree(path, target, ignore=shutil.ignore_patterns("__pycache__", "*.pyc", "runs"))
-
-
 def _write_keys(folder: Path, plan: DeploymentPlan) -> None:
     authority = make_authority()
     server = make_server(authority, [plan.host])
     trusted = authority.files()
-    for name in ("ca", "superlink", "sites"):
-        make_private_folder(folder / name)
+    for name in ("ca", "superlink", "sites", *(f"sites/{site}" for site in plan.sites)):
+        (folder / name).mkdir(mode=0o700)
     write_private(folder / "ca" / "ca.key", trusted.private)
     write_private(folder / "superlink" / "server.key", server.private)
     (folder / "superlink" / "server.crt").write_bytes(server.public)
@@ -76,7 +69,7 @@ def _write_keys(folder: Path, plan: DeploymentPlan) -> None:
     for place in (folder / "flower", folder / "superlink"):
         (place / "ca.crt").write_bytes(trusted.public)
     for name in plan.sites:
-        site, pair = make_private_folder(folder / "sites" / name), make_site()
+        site, pair = folder / "sites" / name, make_site()
         write_private(site / "supernode.key", pair.private)
         (site / "supernode.pub").write_bytes(pair.public)
         (site / "ca.crt").write_bytes(trusted.public)
@@ -91,9 +84,9 @@ def _write_texts(folder: Path, plan: DeploymentPlan) -> None:
     }
     programs = {
         "superlink/start.sh": scripts.superlink_script(plan),
-        "register.sh": scripts.register_script(),
-        "run.sh": scripts.run_script(),
-        "resume.sh": scripts.resume_script(),
+        "register.sh": scripts.REGISTER_SCRIPT,
+        "run.sh": scripts.RUN_SCRIPT,
+        "resume.sh": scripts.RESUME_SCRIPT,
         **{f"sites/{s}/start.sh": scripts.supernode_script(plan, s) for s in plan.sites},
     }
     for name, text in (texts | programs).items():
@@ -115,8 +108,8 @@ def _readme(plan: DeploymentPlan) -> str:
         superlink=scripts.superlink_command(plan),
         register=scripts.register_command(plan.sites[0]),
         supernode=scripts.supernode_command(plan, plan.sites[0]),
-        run=scripts.run_command(resume=False),
-        resume=scripts.run_command(resume=True),
+        run=scripts.RUN,
+        resume=scripts.RESUME,
         check=scripts.CHECK,
         days=SERVER_DAYS,
         expires=datetime.now(UTC).date() + timedelta(days=SERVER_DAYS - 2),

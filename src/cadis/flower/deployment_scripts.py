@@ -1,6 +1,15 @@
-"""The commands of a deployment, and the small scripts around them."""
+"""The sites and the server of a deployment, its commands, and the small scripts around them."""
 
-from cadis.flower.deployment_plan import DeploymentPlan
+import re
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from cadis.errors import CadisError
+
+_SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_HOST = re.compile(rf"(?:{_LABEL}\.)*(?!\d+$){_LABEL}")  # its last part is not a number
+_LAST_PORT = 65535
 
 QUIET = "FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1"  # sites phone nobody
 
@@ -12,6 +21,86 @@ export {QUIET}
 """
 
 CHECK = "flwr list deployment --run-id RUN-ID --format json"
+RUN = """flwr run app deployment --stream \\
+    --run-config "out='$out' clients=$sites\""""
+"""Train; ``$out`` is an absolute path, as the app runs in a folder of the server's."""
+RESUME = RUN.replace("'$out'", "'$out' resume=true")
+
+
+@dataclass(frozen=True)
+class DeploymentPlan:
+    """Sites, and the server they call.
+
+    Attributes:
+        sites: the names of the sites, in their order.
+        host: name or IP address by which all call the server.
+        port: the server's port; the sites' own, on their machines, are the next ones.
+    """
+
+    sites: tuple[str, ...]
+    host: str = "127.0.0.1"
+    port: int = 8000
+
+    def __post_init__(self) -> None:
+        _check_sites(self.sites)
+        _check_host(self.host)
+        last = _LAST_PORT - len(self.sites)
+        if not 1 <= self.port <= last:
+            raise CadisError(f"--port must be from 1 to {last}: the sites use the ports after it.")
+
+    @property
+    def address(self) -> str:
+        """Where sites and the operator call."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def bind(self) -> str:
+        """Where the server listens: everywhere, unless it is for this machine only."""
+        if self.is_local:
+            return self.host
+        return "::" if ":" in self.host else "0.0.0.0"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can call the server."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host.lower() == "localhost"
+
+    def site_port(self, site: str) -> int:
+        """A port of each site's own, so that several can be on one machine."""
+        return self.port + 1 + self.sites.index(site)
+
+
+def _check_sites(sites: tuple[str, ...]) -> None:
+    if not sites:
+        raise CadisError("A deployment needs at least one site.")
+    seen: set[str] = set()
+    for site in sites:
+        if not _SITE.fullmatch(site):
+            raise CadisError(
+                f"The site name {site!r} must be letters, digits, '-', '_' and '.', and begin "
+                "with a letter or a digit."
+            )
+        if site.casefold() in seen:  # some file systems know no capitals
+            raise CadisError(f"The site name {site!r} is given twice; each site needs its own.")
+        seen.add(site.casefold())
+
+
+def _check_host(host: str) -> None:
+    try:
+        address = ip_address(host)
+    except ValueError:
+        if len(host) > 253 or not _HOST.fullmatch(host):
+            raise CadisError(
+                f"--host {host!r} must be a host name or an IP address, without port or scheme."
+            ) from None
+        return
+    if address.is_unspecified or "%" in host:
+        raise CadisError(
+            f"--host {host} is no address that a site can call; give the server's own."
+        )
 
 
 def superlink_command(plan: DeploymentPlan) -> str:
@@ -32,13 +121,6 @@ def supernode_command(plan: DeploymentPlan, site: str) -> str:
 def register_command(site: str) -> str:
     """Make a site's key known under its name."""
     return f'flwr supernode register "sites/{site}/supernode.pub" deployment --name "{site}"'
-
-
-def run_command(*, resume: bool) -> str:
-    """Train; ``$out`` is an absolute path, as the app runs in a folder of the server's."""
-    goes_on = " resume=true" if resume else ""
-    return f"""flwr run app deployment --stream \\
-    --run-config "out='$out'{goes_on} clients=$sites\""""
 
 
 def superlink_script(plan: DeploymentPlan) -> str:
@@ -112,15 +194,12 @@ exit 130' INT
 """
 
 
-def register_script() -> str:
-    """``register.sh``; a site that is known already is no error."""
-    command = register_command("$site")
-    return (
-        _HEAD % "Make the sites' public keys known to the server; safe to run again."
-        + f""". ./flower/environment.sh
+REGISTER_SCRIPT = (
+    _HEAD % "Make the sites' public keys known to the server; safe to run again."
+    + f""". ./flower/environment.sh
 for folder in sites/*/; do
     site=$(basename "$folder")
-    if answer=$({command} 2>&1); then
+    if answer=$({register_command("$site")} 2>&1); then
         echo "$site is registered."
     else
         case $answer in
@@ -130,14 +209,12 @@ for folder in sites/*/; do
     fi
 done
 """
-    )
+)
+"""A site that is known already is no error."""
 
-
-def run_script() -> str:
-    """``run.sh``."""
-    return (
-        _HEAD % "Train. More options, such as --run-config 'rounds=50', can be given."
-        + f""". ./flower/environment.sh
+RUN_SCRIPT = (
+    _HEAD % "Train. More options, such as --run-config 'rounds=50', can be given."
+    + f""". ./flower/environment.sh
 mkdir -p runs
 until out="$PWD/runs/$(date +%Y-%m-%d-%H%M%S)" && mkdir "$out" 2>/dev/null; do
     [ -d "$out" ] || mkdir "$out"  # which says why it cannot be made, and ends this
@@ -145,16 +222,13 @@ until out="$PWD/runs/$(date +%Y-%m-%d-%H%M%S)" && mkdir "$out" 2>/dev/null; do
 done
 echo "Results: $out"
 for option; do printf '%s\\n' "$option"; done > "$out.options"  # for resume.sh
-{run_command(resume=False)} "$@" | check_run
+{RUN} "$@" | check_run
 """
-    )
+)
 
-
-def resume_script() -> str:
-    """``resume.sh``; names of runs are dates, so that the last by name is the latest."""
-    return (
-        _HEAD % "Go on with the latest run, or with the one whose folder comes first: runs/NAME."
-        + f""". ./flower/environment.sh
+RESUME_SCRIPT = (
+    _HEAD % "Go on with the latest run, or with the one whose folder comes first: runs/NAME."
+    + f""". ./flower/environment.sh
 case ${{1:-}} in
 '' | -*)
     folder=$(ls -d runs/*/checkpoint/ 2>/dev/null | tail -n 1)
@@ -178,6 +252,7 @@ while [ "$new" -gt 0 ]; do
     shift
     new=$((new - 1))
 done
-{run_command(resume=True)} "$@" | check_run
+{RESUME} "$@" | check_run
 """
-    )
+)
+"""Names of runs are dates, so that the last by name is the latest."""

@@ -12,7 +12,6 @@ from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 
 from cadis.errors import CadisError, RunError
-from cadis.flower.replies import match
 from cadis.server import Member, Rejection
 from cadis.types import ClientId, checked_client_id
 
@@ -26,7 +25,7 @@ _SAY_SECONDS = 15.0
 
 
 def name_in(content: RecordDict) -> ClientId | None:
-    """The identity that a client sends with a message, if it does and it can be one."""
+    """Return the identity that a client sends with a message, if it does and it can be one."""
     for key in IDENTITY_KEYS:
         for record in content.config_records.values():
             with suppress(CadisError):
@@ -35,7 +34,7 @@ def name_in(content: RecordDict) -> ClientId | None:
 
 
 def nameless(node: int) -> str:
-    """The identity of a node that has no other."""
+    """Return the identity of a node that has no other."""
     return f"node-{node}"
 
 
@@ -53,21 +52,19 @@ class ClientRegistry:
 
     @classmethod
     def of(cls, members: Iterable[Member]) -> "ClientRegistry":
-        """As a checkpoint has it."""
+        """Return the registry that a checkpoint holds."""
         known = list(members)
         return cls({m.client: m for m in known}, {m.node: m.client for m in known})
 
     def strangers(self, nodes: Iterable[NodeInfo]) -> list[int]:
-        """Nodes that must be asked who they are."""
+        """Return the nodes that must be asked who they are."""
         return [n.node_id for n in nodes if not n.name and n.node_id not in self.claims]
 
     def call(self, nodes: Iterable[NodeInfo]) -> tuple[dict[ClientId, int], list[Rejection]]:
-        """Who is there: the node of each client, in the order of their names, and who is refused.
+        """Return the node of each client that is there, by order of names, and who is refused.
 
         A registered name counts more than what a node says, and nobody else can claim it. Where
         several nodes claim to be the same client, only the one that has been it before is let in.
-        Numbers come first, then names, then nodes without any, in the order in which they were
-        registered.
         """
         claimants: dict[ClientId, list[NodeInfo]] = defaultdict(list)
         for node in nodes:
@@ -75,14 +72,14 @@ class ClientRegistry:
             if client is not None:
                 claimants[client].append(node)
         present, refused = {}, []
-        for client in sorted(claimants, key=lambda client: _order(client, claimants[client][0])):
-            holder = self._holder(client, claimants[client])
+        for client, claiming in sorted(claimants.items(), key=_order):
+            known, holder = self.members.get(client), self._holder(client, claiming)
             if holder is not None:
                 present[client] = holder.node_id
-                self._remember(client, holder)
-            for node in claimants[client]:
-                if node is not holder:
-                    refused.append(_refusal(client, node.node_id, claimants[client]))
+                last_round = 0 if known is None else known.last_round
+                member = Member(client, holder.node_id, last_round, bool(holder.name))
+                self.members[client] = member
+            refused += [_refusal(client, n, claiming) for n in claiming if n is not holder]
         return present, refused
 
     def take_part(self, clients: Iterable[ClientId], number: int) -> None:
@@ -98,19 +95,16 @@ class ClientRegistry:
             entitled = [node for node in entitled if node.node_id == known.node]
         return entitled[0] if len(entitled) == 1 else None
 
-    def _remember(self, client: ClientId, node: NodeInfo) -> None:
-        known = self.members.get(client)
-        last_round = known.last_round if known is not None else 0
-        self.members[client] = Member(client, node.node_id, last_round, bool(node.name))
 
-
-def _refusal(client: ClientId, node: int, claimants: list[NodeInfo]) -> Rejection:
-    others = ", ".join(str(other.node_id) for other in claimants if other.node_id != node)
+def _refusal(client: ClientId, node: NodeInfo, claiming: list[NodeInfo]) -> Rejection:
+    others = ", ".join(str(other.node_id) for other in claiming if other is not node)
     reason = f"and so does node {others}" if others else "but is not registered under that name"
-    return Rejection(client, f"node {node} claims to be it, {reason}")
+    return Rejection(client, f"node {node.node_id} claims to be it, {reason}")
 
 
-def _order(client: ClientId, node: NodeInfo) -> tuple[int, int, str, str]:
+def _order(claim: tuple[ClientId, list[NodeInfo]]) -> tuple[int, int, str, str]:
+    """Return a sort key: numbers, then names, then nodes without either as they registered."""
+    client, (node, *_) = claim
     if isinstance(client, int):
         return (0, client, "", "")
     if client == nameless(node.node_id):
@@ -121,31 +115,25 @@ def _order(client: ClientId, node: NodeInfo) -> tuple[int, int, str, str]:
 def gather(
     grid: Grid, registry: ClientRegistry, wanted: int, needed: int, patience: float
 ) -> tuple[dict[ClientId, int], list[Rejection]]:
-    """The node of each client that is there, and who is refused.
+    """Return the node of each client that is there, and who is refused.
 
-    Args:
-        grid: Flower's connection to the nodes.
-        registry: who is who; learns of new clients.
-        wanted: clients to wait for.
-        needed: clients that are enough when the time is up.
-        patience: seconds to wait.
+    Waits for the ``wanted`` clients; after ``patience`` seconds, the ``needed`` ones are enough.
     """
     deadline, said = time.monotonic() + patience, 0.0
     while True:
         nodes = list(grid.get_nodes())
         _introduce(grid, registry, registry.strangers(nodes))
         present, refused = registry.call(nodes)
-        late = time.monotonic() > deadline
         if len(present) >= wanted:
             return present, refused
-        if late and len(present) >= needed:
+        if time.monotonic() > deadline:
+            if len(present) < needed:
+                raise RunError(
+                    f"Only {len(present)} clients are there after {patience:g} seconds, of at "
+                    f"least {needed}; start the others, then resume the run."
+                )
             LOGGER.warning("Going on with %d of %d clients.", len(present), wanted)
             return present, refused
-        if late:
-            raise RunError(
-                f"Only {len(present)} clients are there after {patience:g} seconds, of at least "
-                f"{needed}; start the others, then resume the run."
-            )
         if time.monotonic() > said + _SAY_SECONDS:
             said = time.monotonic()
             names = ", ".join(map(str, list(present)[:20]))
@@ -159,27 +147,13 @@ def _introduce(grid: Grid, registry: ClientRegistry, strangers: list[int]) -> No
     """Ask nodes who they are.
 
     A client app without an answer to such a question is known by its node. A node that does not
-    answer at all is asked again, next time.
+    answer at all is asked again, next time: what Flower says about it does not come from it.
     """
     if not strangers:
         return
-    questions: dict[ClientId, Message] = {
-        node: Message(RecordDict(), node, MessageType.QUERY, ttl=_ASK_SECONDS) for node in strangers
-    }
-    replies = list(grid.send_and_receive(list(questions.values()), timeout=_ASK_SECONDS))
-    answers = match(questions, replies, _ASK_SECONDS)
-    for node in strangers:
-        if node in answers.good:
-            name = name_in(answers.good[node].content)
+    questions = [Message(RecordDict(), n, MessageType.QUERY, ttl=_ASK_SECONDS) for n in strangers]
+    for reply in grid.send_and_receive(questions, timeout=_ASK_SECONDS):
+        node = reply.metadata.src_node_id
+        if node in strangers:
+            name = None if reply.has_error() else name_in(reply.content)
             registry.claims[node] = nameless(node) if name is None else name
-        elif _app_answered(questions[node], replies):
-            registry.claims[node] = nameless(node)
-
-
-def _app_answered(question: Message, replies: list[Message]) -> bool:
-    """Whether an error came from the node itself, not from Flower about the node."""
-    return any(
-        reply.metadata.reply_to_message_id == question.metadata.message_id
-        and reply.metadata.src_node_id == question.metadata.dst_node_id
-        for reply in replies
-    )

@@ -1,8 +1,8 @@
 """Any of our methods as a Flower strategy."""
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
-from torch import Tensor
 
 from cadis.algorithm import (
     Algorithm,
@@ -27,17 +26,15 @@ from cadis.algorithm.server_optimizers import ServerOptimizer
 from cadis.algorithm.tasks import Task
 from cadis.algorithm.transforms import Transform
 from cadis.errors import CadisError, RunError
-from cadis.flower.evaluation import EvaluateFunction, Testing, evaluations_in, tests_together
-from cadis.flower.messages import arrays_of, models_in, tensors_in
+from cadis.flower.evaluation import EvaluateFunction, evaluations_in
+from cadis.flower.messages import models_in, tensors_in
 from cadis.flower.registry import LOGGER, ClientRegistry
-from cadis.flower.replies import mean_metrics
 from cadis.flower.strategy_settings import StrategySettings
 from cadis.flower.transport import FlowerTransport
 from cadis.models import Layout, WrongTensorsError
 from cadis.server import Member, RoundOutcome, RoundPlan, RoundRecord, RunState, Server, together
 from cadis.store import RunFolder, RunWriter
 from cadis.training import Evaluation
-from cadis.types import ClientId
 
 
 class MethodStrategy(Strategy):
@@ -93,7 +90,7 @@ class MethodStrategy(Strategy):
             )
         check_names("option", settings, names_of(StrategySettings))
         self.settings = validated(StrategySettings, settings)
-        self._steps: _Steps | None = None
+        self._run: _Run | None = None
 
     def summary(self) -> None:
         """Log what will be done."""
@@ -105,32 +102,44 @@ class MethodStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Choose clients, and tell each what to do and as whom."""
-        return self._begun(arrays, grid).ask(server_round, arrays, config)
+        run = self._begin(arrays, grid)
+        run.transport.train_config = config
+        run.plan = run.server.plan(server_round, run.with_models(arrays), run.transport)
+        return run.transport.messages(run.plan)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """The new global model; None if there are too few good updates."""
-        if self._steps is None or self._steps.plan is None:
+        """Return the new global model; None if there are too few good updates."""
+        run = self._run
+        if run is None or run.plan is None:
             raise CadisError("Nobody was asked: call configure_train before aggregate_train.")
-        if self._steps.plan.number != server_round:
+        if run.plan.number != server_round:
             raise CadisError(f"Nobody was asked in round {server_round}.")
-        return self._steps.take(replies)
+        updates, failed = run.transport.answers(run.plan, replies)
+        outcome = run.server.conclude(run.plan, updates, failed, run.transport)
+        if outcome.state is None:
+            return None, None
+        run.state = outcome.state
+        metrics = run.transport.train_metrics(update.client_id for update in outcome.updates)
+        return run.arrays(), metrics
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Choose clients that test the global model."""
-        return self._begun(arrays, grid).ask_to_test(server_round, arrays, config)
+        run = self._begin(arrays, grid)
+        state = replace(run.with_models(arrays), round=server_round)
+        model_name_for = partial(run.server.model_name_for, state.server)
+        return run.transport.ask_to_test(state, model_name_for, config)
 
     def aggregate_evaluate(
         self,
         server_round: int,  # noqa: ARG002
         replies: Iterable[Message],
     ) -> MetricRecord | None:
-        """The mean of the clients' tests, of those that sent any."""
-        good = self._steps.transport.take_tests(replies) if self._steps is not None else []
-        return tests_together(good, self.settings)
+        """Return the mean of the clients' tests, of those that sent any."""
+        return None if self._run is None else self._run.transport.take_tests(replies)
 
     def start(
         self,
@@ -157,80 +166,81 @@ class MethodStrategy(Strategy):
             The last global model, and the metrics of the rounds that were run.
         """
         self.summary()
-        self._steps = steps = _Steps(self.algorithm, self.settings, initial_arrays, grid)
-        result = Result(arrays=initial_arrays)
-        transport = steps.transport
-        transport.timeout, transport.config = timeout, train_config or {}
-        transport.testing = Testing(evaluate_fn, evaluate_config or {}, result)
-        with _kept(self.algorithm, self.settings, steps.layout) as writer:
-            state = _begun(writer, steps, self.settings, num_rounds, train_config or {})
-            transport.registry = ClientRegistry.of(state.members)
-            if not state.round:
-                transport.testing.central(transport, state)
-            state, evaluation = self._run(steps, state, num_rounds, writer, result)
+        self._run = run = _Run(self.algorithm, self.settings, initial_arrays, grid)
+        transport, result = run.transport, Result()
+        transport.timeout, transport.result = timeout, result
+        transport.train_config = train_config or {}
+        transport.evaluate_config = evaluate_config or {}
+        transport.evaluate_fn = evaluate_fn
+        writer = self._open_writer(run)
+        with nullcontext() if writer is None else closing(writer):
+            if writer is not None:
+                run.state = _begin_writing(writer, run, self.settings, num_rounds)
+            transport.registry = ClientRegistry.of(run.state.members)
+            if not run.state.round:
+                transport.test_on_server(run.state)
+            evaluation = self._run_rounds(run, num_rounds, writer)
             if writer is not None and writer.history:
-                writer.finish(state, evaluation)
-        result.arrays = arrays_of(steps.layout, state.server.models)
+                writer.finish(run.state, evaluation)
+        result.arrays = run.arrays()
         return result
 
-    def _run(
-        self,
-        steps: "_Steps",
-        state: RunState,
-        last: int,
-        writer: RunWriter | None,
-        result: Result,
-    ) -> tuple[RunState, Evaluation | None]:
-        """Run the rounds that follow a state, and keep each as it ends.
-
-        Returns:
-            The last state, and its test by class, if there was any.
-        """
-        evaluation = None
+    def _run_rounds(self, run: "_Run", last: int, writer: RunWriter | None) -> Evaluation | None:
+        """Run the rounds that are left, keep each as it ends, and return the last test by class."""
+        evaluation, trained = None, run.transport.result.train_metrics_clientapp
         try:
-            for done in steps.server.rounds(state, steps.transport, last):
-                state, evaluation = done.state, done.evaluation
-                metrics = steps.train_metrics(done.record.participants)
+            for done in run.server.rounds(run.state, run.transport, last):
+                run.state, evaluation = done.state, done.evaluation
+                metrics = run.transport.train_metrics(done.record.participants)
                 if metrics is not None:
-                    result.train_metrics_clientapp[state.round] = metrics
+                    trained[run.state.round] = metrics
                 if writer is not None:
-                    writer.keep(done.record, state)
-                _tell_round(done.record, last)
+                    writer.keep(done.record, run.state)
+                _log_round(done.record, last)
         except RunError as error:
             kept = f" The rounds before are kept in {self.settings.out}; resume it from there."
             raise RunError(f"{error}{kept if self.settings.out else ''}") from error
-        if state.round and state.round not in result.train_metrics_clientapp:
-            evaluation = steps.tested(state)  # a resumed run may have no round left
-        return state, evaluation
+        if run.state.round and run.state.round not in trained:  # resumed, with no round left
+            tests = evaluations_in(run.transport.test_on_server(run.state))
+            evaluation = together(tests, run.server.users(run.state, run.transport.everyone()))
+        return evaluation
 
-    def _begun(self, arrays: ArrayRecord, grid: Grid) -> "_Steps":
-        """What is known from round to round, also if someone else's loop runs them."""
-        if self._steps is None:
-            self._steps = _Steps(self.algorithm, self.settings, arrays, grid)
-        self._steps.transport.grid = grid
-        return self._steps
+    def _open_writer(self, run: "_Run") -> RunWriter | None:
+        """Return what keeps the run, if there is a folder for it."""
+        settings = self.settings
+        if settings.out is not None:
+            folder, layout = RunFolder(settings.out), run.transport.layout
+            return RunWriter(folder, self.algorithm, layout, settings.inputs)
+        if settings.resume:
+            raise CadisError("Give the folder of the run to resume as out.")
+        return None
+
+    def _begin(self, arrays: ArrayRecord, grid: Grid) -> "_Run":
+        """Return the run that is under way in someone else's loop, or begin one."""
+        if self._run is None:
+            self._run = _Run(self.algorithm, self.settings, arrays, grid)
+        self._run.transport.grid = grid
+        return self._run
 
 
-class _Steps:
-    """A round in steps, for loops of Flower's; the same server and transport run whole rounds.
+class _Run:
+    """What is known from round to round, also if a loop of Flower's runs them.
 
     Attributes:
-        layout: names and shapes of the model's arrays.
         server: the round itself.
         transport: the way to the clients.
         state: what the next round depends on.
-        plan: the round that is under way.
+        plan: the round that is under way in Flower's loop.
     """
 
     def __init__(
-        self,
-        algorithm: Algorithm,
-        settings: StrategySettings,
-        arrays: ArrayRecord,
-        grid: Grid,
+        self, algorithm: Algorithm, settings: StrategySettings, arrays: ArrayRecord, grid: Grid
     ) -> None:
-        tensors = _initial(arrays)
-        self.layout = layout = Layout.of_tensors(tensors, settings.head)
+        try:
+            tensors = tensors_in(arrays)
+        except WrongTensorsError as error:
+            raise CadisError(f"The initial arrays cannot be used: {error}.") from None
+        layout = Layout.of_tensors(tensors, settings.head)
         algorithm.check_head(layout.head is not None)
         self.server = Server(
             algorithm,
@@ -240,92 +250,29 @@ class _Steps:
             count_limit=settings.count_limit,
             min_updates=settings.min_replies,
             attempts=settings.attempts,
-            on_outcome=_tell_outcome,
+            on_outcome=_log_outcome,
         )
+        self.transport = FlowerTransport(grid, algorithm, settings, layout)
         self.state = self.server.start(layout.pack(tensors), run=secrets.token_hex(8))
-        self.transport = FlowerTransport(grid, algorithm, settings, layout, ClientRegistry())
         self.plan: RoundPlan | None = None
-        self._settings = settings
 
-    def ask(self, number: int, arrays: ArrayRecord, config: Mapping[str, Any]) -> list[Message]:
-        """The messages of a round that begins with these arrays."""
-        self.transport.config = config
-        self.plan = self.server.plan(number, self._with(arrays), self.transport)
-        return self.transport.messages(self.plan)
+    def arrays(self) -> ArrayRecord:
+        """Return the global model, or all of them with their names before those of tensors."""
+        return ArrayRecord(self.transport.layout.unpack_all(self.state.server.models))
 
-    def take(self, replies: Iterable[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """The new global model and the mean of what clients told; None if there are too few."""
-        assert self.plan is not None
-        updates, failed = self.transport.answers(self.plan, replies)
-        outcome = self.server.conclude(self.plan, updates, failed, self.transport)
-        if outcome.state is None:
-            return None, None
-        self.state = outcome.state
-        metrics = self.train_metrics([update.client_id for update in outcome.updates])
-        return arrays_of(self.layout, self.state.server.models), metrics
-
-    def ask_to_test(
-        self, number: int, arrays: ArrayRecord, config: Mapping[str, Any]
-    ) -> list[Message]:
-        """The messages to clients that are to test."""
-        state = replace(self._with(arrays), round=number)
-        model_of = partial(self.server.model_name_for, state.server)
-        return self.transport.ask_to_test(state, model_of, config)
-
-    def train_metrics(self, clients: Iterable[ClientId]) -> MetricRecord | None:
-        """One record of what these clients told of their training."""
-        replies = [self.transport.replies[client] for client in clients]
-        given, key = self._settings.train_metrics_aggr_fn, self._settings.weighted_by_key
-        if given is not None and replies:
-            return given(replies, key)
-        return mean_metrics(replies, key, self._settings.count_limit)
-
-    def tested(self, state: RunState) -> Evaluation | None:
-        """The test of the global models on the server, by class."""
-        central = self.transport.testing.central(self.transport, state)
-        users = self.server.users(state, self.transport.everyone())
-        return together(evaluations_in(central), users)
-
-    def _with(self, arrays: ArrayRecord) -> RunState:
-        """The state with the models that the loop holds, which may have been changed there."""
+    def with_models(self, arrays: ArrayRecord) -> RunState:
+        """Return the state with the models that a loop holds, which it may have changed."""
         if not self.state.round:
             return self.state  # the loop holds the initial model, and the method what it made of it
-        models = models_in(arrays, self.layout, self.state.server.models)
+        models = models_in(arrays, self.transport.layout, self.state.server.models)
         return replace(self.state, server=replace(self.state.server, models=models))
 
 
-def _initial(arrays: ArrayRecord) -> dict[str, Tensor]:
-    try:
-        return tensors_in(arrays)
-    except WrongTensorsError as error:
-        raise CadisError(f"The initial arrays cannot be used: {error}.") from None
-
-
-@contextmanager
-def _kept(
-    algorithm: Algorithm, settings: StrategySettings, layout: Layout
-) -> Iterator[RunWriter | None]:
-    """What keeps the run, if there is a folder for it."""
-    if settings.out is None:
-        if settings.resume:
-            raise CadisError("Give the folder of the run to resume as out.")
-        yield None
-        return
-    with closing(RunWriter(RunFolder(settings.out), algorithm, layout, settings.inputs)) as writer:
-        yield writer
-
-
-def _begun(
-    writer: RunWriter | None,
-    steps: _Steps,
-    settings: StrategySettings,
-    rounds: int,
-    config: Mapping[str, Any],
+def _begin_writing(
+    writer: RunWriter, run: _Run, settings: StrategySettings, rounds: int
 ) -> RunState:
-    """What to go on from: the start, or where the run in the folder stopped."""
-    if writer is None:
-        return steps.state
-    scalars = {k.replace("-", "_"): v for k, v in config.items() if not _holds_bytes(v)}
+    """Return what to go on from: the start, or where the run in the folder stopped."""
+    config = run.transport.train_config.items()
     described = {
         "runner": "flower",
         "rounds": rounds,
@@ -334,17 +281,25 @@ def _begun(
         "fraction_train": settings.fraction_train,
         "num_clients": settings.num_clients,
     }
+    scalars = {key.replace("-", "_"): value for key, value in config if not _holds_bytes(value)}
     options = options_of(writer.algorithm, {**scalars, **settings.notes, **described})
-    told = settings.federation or _only_classes(writer.algorithm, steps.layout)
+    told = settings.federation or _only_classes(writer.algorithm, run.transport.layout)
+    known = {client["id"] for client in told["clients"]}
 
     def federation(members: Iterable[Member]) -> dict[str, Any]:
-        return _who_has_what(told, members)
+        """Return what the server was told, and who else was ever there."""
+        others = [
+            {"id": member.client, "cluster": None, "samples": None}
+            for member in members
+            if member.client not in known
+        ]
+        return {**told, "clients": [*told["clients"], *others]}
 
-    return writer.begin(steps.state, options, federation, settings.resume, LOGGER.warning)
+    return writer.begin(run.state, options, federation, settings.resume, LOGGER.warning)
 
 
 def _only_classes(algorithm: Algorithm, layout: Layout) -> dict[str, Any]:
-    """What is known of a federation if nobody tells: as many classes as the model tells apart."""
+    """Return what is known of a federation by default: the number of classes of the model."""
     if layout.head is None:
         raise CadisError(
             "None of the model's arrays is that of a linear layer, which would tell how many "
@@ -354,25 +309,13 @@ def _only_classes(algorithm: Algorithm, layout: Layout) -> dict[str, Any]:
     return {"classes": [str(number) for number in range(classes)], "clients": []}
 
 
-def _who_has_what(told: Mapping[str, Any], members: Iterable[Member]) -> dict[str, Any]:
-    """What ``federation.json`` holds: what the server was told, and who else was ever there."""
-    known = {client["id"] for client in told["clients"]}
-    others = [
-        {"id": member.client, "cluster": None, "samples": None}
-        for member in members
-        if member.client not in known
-    ]
-    return {**told, "clients": [*told["clients"], *others]}
-
-
 def _holds_bytes(value: object) -> bool:
-    """Whether this is nothing that a file of options can hold."""
-    return isinstance(value, bytes) or (
-        isinstance(value, list) and any(isinstance(part, bytes) for part in value)
-    )
+    """Return whether a file of options cannot hold the value."""
+    parts = value if isinstance(value, list) else [value]
+    return any(isinstance(part, bytes) for part in parts)
 
 
-def _tell_outcome(outcome: RoundOutcome) -> None:
+def _log_outcome(outcome: RoundOutcome) -> None:
     """Log who was left out of a round, and why."""
     for rejection in outcome.rejected:
         LOGGER.warning("Left out client %s: %s.", rejection.client, rejection.reason)
@@ -391,7 +334,7 @@ def _tell_outcome(outcome: RoundOutcome) -> None:
         LOGGER.warning("The round has too few good updates.")
 
 
-def _tell_round(record: RoundRecord, rounds: int) -> None:
+def _log_round(record: RoundRecord, rounds: int) -> None:
     """Log a round in one line."""
     clusters = record.report.get("clusters")
     found = f", clusters: {len(set(clusters))}" if isinstance(clusters, list) else ""

@@ -11,7 +11,6 @@ from cadis.algorithm import (
     Algorithm,
     Kind,
     Method,
-    check_names,
     is_of_kind,
     names_of,
     parameters_of,
@@ -20,7 +19,6 @@ from cadis.algorithm import (
 from cadis.algorithm.local_optimizers import SGD
 from cadis.algorithm.methods import FedAvg
 from cadis.algorithm.tasks import Classification
-from cadis.algorithm.transforms import Transform
 from cadis.errors import CadisError
 from cadis.training import LocalSettings
 from cadis.types import ClientId
@@ -36,11 +34,7 @@ _ENTRIES = {
 }
 _LOCAL = {name: name.replace("_", "-") for name in names_of(LocalSettings)}
 _TRANSFORMS = "cadis.transforms"
-_PARTS = {
-    "method": FedAvg.name,
-    "task": Classification.name,
-    "local_optimizer": SGD.name,
-}
+_PARTS = {"method": FedAvg.name, "task": Classification.name, "local_optimizer": SGD.name}
 """The kinds of parts that a client runs, and the part that it is unless the config names one."""
 
 
@@ -76,7 +70,7 @@ class TrainConfig:
     memory_round: int = 0
 
     def config(self, given: Mapping[str, Any]) -> ConfigRecord:
-        """The config to send: what the user gives, and the rest."""
+        """Return the config to send: what the user gives, and the rest."""
         entries: dict[str, Any] = {key: getattr(self, name) for name, key in _ENTRIES.items()}
         for kind in _PARTS:
             entries |= _entries(f"cadis.{kind}", getattr(self.algorithm, kind))
@@ -95,7 +89,7 @@ class TrainConfig:
         method: Method | None = None,
         lr: float | None = None,
     ) -> "TrainConfig":
-        """What a config says.
+        """Read a config.
 
         Args:
             config: as received; without anything of ours in it, plain federated averaging.
@@ -104,36 +98,28 @@ class TrainConfig:
             lr: the learning rate, if the config has none.
         """
         own = tuple(own)
-        known = {key: _known(KINDS[key], own) for key in (*_PARTS, "transforms")}
         local = {} if lr is None else {"lr": lr}
         local |= {name: config[key] for name, key in _LOCAL.items() if key in config}
-        parts = {
-            kind: _part(config, f"cadis.{kind}", known[kind], default)
-            for kind, default in _PARTS.items()
-            if kind != "method" or method is None
-        }
-        if method is not None:
-            parts["method"] = method
-        transforms: tuple[Transform, ...] = tuple(
-            _part(config, f"cadis.transform.{name}", known["transforms"], name)
+        parts: dict[str, Any] = {} if method is None else {"method": method}
+        for kind, default in _PARTS.items():
+            if kind not in parts:
+                parts[kind] = _part(config, f"cadis.{kind}", KINDS[kind], own, default)
+        parts["transforms"] = tuple(
+            _part(config, f"cadis.transform.{name}", KINDS["transforms"], own, name)
             for name in config.get(_TRANSFORMS, ())
         )
         return cls(
-            algorithm=Algorithm(**parts, transforms=transforms),
+            algorithm=Algorithm(**parts),
             local=validated(LocalSettings, local),
             **{name: config[key] for name, key in _ENTRIES.items() if key in config},
         )
 
 
-def _known(kind: Kind, own: Iterable[type[Any]]) -> dict[str, type[Any]]:
-    """Return the parts of a kind by name, ours and those that are given."""
-    return {**kind.registry, **{part.name: part for part in own if is_of_kind(kind, part)}}
-
-
 def _entries(prefix: str, part: Any) -> dict[str, Any]:
-    """A part's name and its parameters, but those that have no value."""
-    told = {f"{prefix}.{name}": value for name, value in parameters_of(part).items()}
-    return {prefix: part.name, **{key: _plain(v) for key, v in told.items() if v is not None}}
+    """Return a part's name and its parameters, but those that have no value."""
+    parameters = parameters_of(part).items()
+    given = {f"{prefix}.{name}": _plain(value) for name, value in parameters if value is not None}
+    return {prefix: part.name, **given}
 
 
 def _plain(value: Any) -> Any:
@@ -141,17 +127,17 @@ def _plain(value: Any) -> Any:
 
 
 def _part(
-    config: Mapping[str, Any], prefix: str, known: Mapping[str, type[Any]], default: str
+    config: Mapping[str, Any], prefix: str, kind: Kind, own: Iterable[type[Any]], default: str
 ) -> Any:
-    """The part that a config names, with the parameters that it has there."""
+    """Return the part that a config names, with the parameters that it has there."""
+    known = {**kind.registry, **{part.name: part for part in own if is_of_kind(kind, part)}}
     name = str(config.get(prefix, default))
-    if name not in known and prefix in config:
-        kind = prefix.removeprefix("cadis.").partition(".")[0].replace("_", " ")
+    if name not in known:
+        word = prefix.removeprefix("cadis.").partition(".")[0].replace("_", " ")
         raise CadisError(
-            f"This client has no {kind} '{name}'; if it is one of your own, give its class to "
+            f"This client has no {word} '{name}'; if it is one of your own, give its class to "
             "local_train as own."
         )
-    check_names("part", [name], known)
     parameters = {
         key.removeprefix(f"{prefix}."): value
         for key, value in config.items()

@@ -1,9 +1,7 @@
 """Using a trained model: reading it back, predicting with it, and taking it elsewhere."""
 
-from cadis.inference.exporting import SUFFIXES, export, input_name
-from cadis.inference.loading import load
-from cadis.inference.predictor import Prediction, Predictor
-from cadis.inference.writing import check_free, write_predictions
+from cadis.inference.exporting import SUFFIXES, check_free, export, input_name, write_predictions
+from cadis.inference.predictor import Prediction, Predictor, load
 
 __all__ = [
     "SUFFIXES",

@@ -1,14 +1,16 @@
-"""A trained model for other programs: ONNX, TorchScript or a plain state dict, each checked.
+"""A trained model for other programs: ONNX, TorchScript or a plain state dict; and predictions.
 
 What is exported takes raw inputs and makes probabilities, so that nobody has to know how inputs
-were scaled. It is compared with the model, prediction for prediction, before it is written.
+were scaled. It is compared with the model, prediction for prediction, before it is written. A file
+that is there already is left alone.
 """
 
+import csv
 import io
 import json
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -18,11 +20,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cadis._io import one_line, unwritable
+from cadis._io import one_line, shown, unwritable
 from cadis.data import PicturePreprocessing
 from cadis.errors import CadisError, RunError
-from cadis.inference.predictor import Predictor
-from cadis.inference.writing import check_free
+from cadis.inference.predictor import Prediction, Predictor
 from cadis.store import replace_file
 
 _BATCHES = (1, 2, 17)
@@ -71,13 +72,42 @@ def export(predictor: Predictor, to: str, path: Path, overwrite: bool = False) -
     return Exported(path, inputs, difference)
 
 
+def write_predictions(
+    path: Path, predictions: Iterable[Prediction], classes: Sequence[str], input_title: str
+) -> None:
+    """Write a row for each: its name, its class, how probable that is, and each class is.
+
+    ``input_title``, "file" or "row", is the title of the first column.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow([input_title, "predicted", "probability", *(f"p_{c}" for c in classes)])
+            for each in predictions:
+                numbers = (f"{p:.6g}" for p in (each.probability, *each.probabilities))
+                writer.writerow([each.name, each.label, *numbers])
+    except OSError as error:
+        raise unwritable(path, error) from None
+
+
+def check_free(path: Path, overwrite: bool) -> None:
+    """Refuse a path where a file is already, unless it may go."""
+    if path.is_dir():
+        raise CadisError(f"{shown(path)} is a folder; name a file by --out.")
+    if path.exists() and not overwrite:
+        raise CadisError(
+            f"{shown(path)} is there already; choose another name by --out, or replace it by "
+            "--overwrite."
+        )
+
+
 def input_name(predictor: Predictor) -> str:
-    """What the only input of an exported model is called: "pixels", "rows" or "inputs"."""
-    told = predictor.description.inputs
-    how = None if told is None else told.preprocessing
-    if how is None:
+    """Return what the only input of an exported model is called: "pixels", "rows" or "inputs"."""
+    inputs = predictor.description.inputs
+    if inputs is None or inputs.preprocessing is None:
         return "inputs"
-    return "pixels" if isinstance(how, PicturePreprocessing) else "rows"
+    return "pixels" if isinstance(inputs.preprocessing, PicturePreprocessing) else "rows"
 
 
 def _to_onnx(predictor: Predictor) -> tuple[bytes, int, float]:
@@ -105,10 +135,10 @@ def _to_onnx(predictor: Predictor) -> tuple[bytes, int, float]:
     content: bytes = graph.SerializeToString()
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
 
-    def ask(raw: Tensor) -> Tensor:
+    def apply(raw: Tensor) -> Tensor:
         return torch.from_numpy(session.run(["probabilities"], {name: raw.numpy()})[0])
 
-    return content, sum(_BATCHES), _compared(predictor, ask, "ONNX")
+    return content, sum(_BATCHES), _compare(predictor, apply, "ONNX")
 
 
 def _to_torchscript(predictor: Predictor) -> tuple[bytes, int, float]:
@@ -119,7 +149,7 @@ def _to_torchscript(predictor: Predictor) -> tuple[bytes, int, float]:
         described = {"cadis.json": predictor.description.to_text()}
         torch.jit.save(traced, file, _extra_files=described)
         again = torch.jit.load(io.BytesIO(file.getvalue()))
-    return file.getvalue(), sum(_BATCHES), _compared(predictor, again, "TorchScript")
+    return file.getvalue(), sum(_BATCHES), _compare(predictor, again, "TorchScript")
 
 
 def _to_state_dict(predictor: Predictor) -> tuple[bytes, int, float]:
@@ -141,7 +171,7 @@ SUFFIXES = {"onnx": ".onnx", "torchscript": ".torchscript", "state-dict": ".pt"}
 
 
 def _raw_inputs(predictor: Predictor, number: int) -> Tensor:
-    """Made-up raw inputs, always the same ones."""
+    """Return made-up raw inputs, always the same ones."""
     told = predictor.description.inputs
     if told is None:
         raise CadisError(
@@ -159,12 +189,12 @@ def _raw_inputs(predictor: Predictor, number: int) -> Tensor:
 
 
 @torch.no_grad()
-def _compared(predictor: Predictor, ask: Callable[[Tensor], Tensor], where: str) -> float:
-    """The largest difference of a probability; refused if it is one that matters."""
+def _compare(predictor: Predictor, apply: Callable[[Tensor], Tensor], where: str) -> float:
+    """Return the largest difference of a probability; refuse one that matters."""
     largest = 0.0
     for number in _BATCHES:
         raw = _raw_inputs(predictor, number)
-        expected, found = predictor(raw), ask(raw)
+        expected, found = predictor(raw), apply(raw)
         if expected.shape != found.shape:
             raise RunError(
                 f"The {where} file makes {tuple(found.shape)} of {number} inputs, not "
@@ -183,7 +213,7 @@ def _compared(predictor: Predictor, ask: Callable[[Tensor], Tensor], where: str)
 
 @contextmanager
 def _exporting(where: str) -> Iterator[None]:
-    """Without what torch tells itself; what it cannot export is one sentence."""
+    """Silence what torch tells itself; say what it cannot export in one sentence."""
     logger: Any = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -8,10 +8,19 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from cadis._io import Callbacks, at_home, is_file, is_folder, shown
-from cadis.data import TABLE_SUFFIXES, PicturePreprocessing, TablePreprocessing, read_table
+from cadis.data import (
+    TABLE_SUFFIXES,
+    PictureError,
+    PicturePreprocessing,
+    TablePreprocessing,
+    find_pictures,
+    read_picture,
+    read_table,
+)
 from cadis.errors import CadisError
 from cadis.store import ModelDescription
 
@@ -40,14 +49,7 @@ class RawBatch:
 def raw_batches(
     inputs: Any, description: ModelDescription, callbacks: Callbacks, label: str | None = None
 ) -> Iterator[RawBatch]:
-    """The inputs that a user has, in batches; see :meth:`Predictor.predict`.
-
-    Args:
-        inputs: what the user has.
-        description: of the model.
-        callbacks: called as it goes on, and with a sentence about each that is left out.
-        label: the column of a table that has the true classes.
-    """
+    """Return the inputs that a user has, in batches; see :meth:`Predictor.predictions`."""
     if isinstance(inputs, Tensor | np.ndarray):
         return _of_tensor(torch.as_tensor(inputs))
     if isinstance(inputs, str | Path):
@@ -74,17 +76,18 @@ def _columns(table: Any) -> dict[str, list[str]]:
     return found
 
 
-def _of_tensor(raw: Tensor) -> Iterator[RawBatch]:
+def _of_tensor(raw: Tensor, truths: Sequence[str | None] = ()) -> Iterator[RawBatch]:
+    """Yield rows in batches; each has its number, from 1, as its name."""
+    known = list(truths) or [None] * len(raw)
     for start in range(0, len(raw), _BATCH):
-        part = raw[start : start + _BATCH]
-        names = [str(number) for number in range(start + 1, start + 1 + len(part))]
-        yield RawBatch(names, part, [None] * len(part))
+        rows = slice(start, min(start + _BATCH, len(raw)))
+        names = [str(number + 1) for number in range(rows.start, rows.stop)]
+        yield RawBatch(names, raw[rows], known[rows])
 
 
 def _of_table(
     table: Mapping[str, Sequence[str]], description: ModelDescription, label: str | None
 ) -> Iterator[RawBatch]:
-    """Rows in batches; each has the number of its row, from 1."""
     how = description.inputs.preprocessing if description.inputs else None
     if not isinstance(how, TablePreprocessing):
         raise CadisError(f"The model does not take tables, but {_taken(description)}.")
@@ -94,18 +97,12 @@ def _of_table(
     inputs = {column.name for column in how.columns}
     usual = str(description.training.get("label_column") or _LABEL)
     found = label or (usual if usual in table and usual not in inputs else None)
-    truths: list[str | None] = [None] * len(rows)
-    if found is not None:
-        truths = [_class(value, description) for value in table[found]]
-    for batch in _of_tensor(rows):
-        first = int(batch.names[0]) - 1
-        yield RawBatch(batch.names, batch.raw, truths[first : first + len(batch.names)])
+    truths = () if found is None else [_class(value, description) for value in table[found]]
+    return _of_tensor(rows, truths)
 
 
 def _pictures_at(place: Path) -> tuple[list[Path], list[str]]:
-    """The pictures in a folder, with their names in it; or the only one."""
-    from cadis.data import find_pictures  # noqa: PLC0415
-
+    """Return the pictures in a folder, with their names in it; or the only one."""
     if is_folder(place):
         paths = find_pictures(place)
         if not paths:
@@ -119,34 +116,27 @@ def _pictures_at(place: Path) -> tuple[list[Path], list[str]]:
 def _of_pictures(
     paths: Sequence[Path], names: Sequence[str], description: ModelDescription, callbacks: Callbacks
 ) -> Iterator[RawBatch]:
-    """Pictures in batches; those that cannot be read are named and left out."""
+    """Yield pictures in batches; those that cannot be read are named and left out."""
     how = description.inputs.preprocessing if description.inputs else None
     if not isinstance(how, PicturePreprocessing):
         raise CadisError(f"The model does not take pictures, but {_taken(description)}.")
-    from cadis.data import PictureError  # noqa: PLC0415
-
     for start in range(0, len(paths), _BATCH):
-        batch = RawBatch([], torch.empty(0), [])
-        pixels = []
+        found, truths, pixels = [], [], []
         for path, name in list(zip(paths, names, strict=True))[start : start + _BATCH]:
             try:
                 pixels.append(_pixels(path, how))
             except PictureError as error:
                 callbacks.say(f"Left out {name}: {error}.")
                 continue
-            batch.names.append(name)
-            batch.truths.append(_class(path.parent.name, description))
+            found.append(name)
+            truths.append(_class(path.parent.name, description))
         callbacks.progress("Predicting", min(start + _BATCH, len(paths)), len(paths))
         if pixels:
-            yield RawBatch(batch.names, torch.stack(pixels), batch.truths)
+            yield RawBatch(found, torch.stack(pixels), truths)
 
 
 def _pixels(path: Path, how: PicturePreprocessing) -> Tensor:
-    """A picture as it was for training, (channels, height, width), bytes."""
-    from PIL import Image  # noqa: PLC0415
-
-    from cadis.data import read_picture  # noqa: PLC0415
-
+    """Return a picture as it was for training, (channels, height, width), bytes."""
     image = Image.fromarray(read_picture(path, max(how.height, how.width)).pixels)
     if image.size != (how.width, how.height):
         image = image.resize((how.width, how.height), Image.Resampling.BILINEAR)
@@ -156,7 +146,7 @@ def _pixels(path: Path, how: PicturePreprocessing) -> Tensor:
 
 
 def _class(word: str, description: ModelDescription) -> str | None:
-    """A word, if it is the name of a class; numbers may be written as fractions, 1 as 1.0."""
+    """Return a word, if it names a class; numbers may be written as fractions, 1 as 1.0."""
     name = word.strip()
     if name not in description.classes:
         name = name.removesuffix(".0")
@@ -164,8 +154,6 @@ def _class(word: str, description: ModelDescription) -> str | None:
 
 
 def _taken(description: ModelDescription) -> str:
-    """What a model takes, at the end of a sentence."""
-    told = description.inputs
-    if told is None or told.preprocessing is None:
-        return "tensors: call it from Python, cadis.load(RUN).predict(tensor)"
-    return told.preprocessing.kind
+    """Return what a model takes, for the end of a sentence."""
+    how = description.inputs.preprocessing if description.inputs else None
+    return how.kind if how else "tensors: call it from Python, cadis.load(RUN).predict(tensor)"

@@ -11,14 +11,14 @@ from typing import Any, ClassVar
 from cadis.errors import RunError
 from cadis.server import RoundRecord
 from cadis.store import StudyFolder
-from cadis.trackers.protocol import Past, TrackedRun, need
-from cadis.trackers.scalars import flatten, scalars, summary_scalars
+from cadis.trackers.scalars import flatten, summary_scalars
+from cadis.trackers.tracker import Logged, Tracker, need
 
 _PARAMETERS_AT_ONCE = 100
 """As many as MLflow takes in one request."""
 
 
-class MLflow:
+class MLflow(Tracker):
     """Keeps runs in the experiment "cadis".
 
     They go where ``MLFLOW_TRACKING_URI`` says; else into the database ``mlruns/mlflow.db`` beside
@@ -27,60 +27,50 @@ class MLflow:
 
     name: ClassVar[str] = "mlflow"
 
-    def __init__(self, run: TrackedRun) -> None:
+    def _connect(self) -> None:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when it is imported
         self._mlflow = need("mlflow")
         self._uri = os.environ.get("MLFLOW_TRACKING_URI", "")
         if not self._uri:
             need("mlflow.store.tracking.sqlalchemy_store")  # a part of the package wants more
-        self._run = run
-        self._past = Past.read(run.folder, self.name)
         self._client: Any = None  # while a run is open
 
     def log(
         self, record: RoundRecord, rare_classes: Sequence[int], class_names: Sequence[str]
     ) -> None:
         """Keep a finished round."""
-        with self._told():
+        with self._explain_errors():
             self._open()
-            if record.round > self._past.round:
-                self._put(scalars(record, rare_classes, class_names), record.round)
-                self._past = self._past.then(self._run.folder, round=record.round)
+            super().log(record, rare_classes, class_names)
 
     def finish(self, summary: Mapping[str, Any], figures: Sequence[Path]) -> None:
         """Keep the summary's numbers as metrics, and the pictures as artifacts."""
-        rounds = summary["rounds"]
-        with self._told():
+        with self._explain_errors():
             self._open()
-            if self._past.finished != rounds:
-                self._put(summary_scalars(summary), rounds)
-                for path in figures:
-                    self._client.log_artifact(self._past.id, str(path), "figures")
-                self._past = self._past.then(self._run.folder, finished=rounds)
-            self._end("FINISHED")
+            super().finish(summary, figures)
 
     def close(self) -> None:
         """Mark a run that is not complete as killed; if that fails too, it stays as it is."""
-        if self._client is not None:
-            with suppress(RunError), self._told():
-                self._end("KILLED")
+        with suppress(RunError), self._explain_errors():
+            super().close()
 
     def _open(self) -> None:
         """Go on with the run if MLflow knows it, else begin it."""
         if self._client is not None:
             return
         client = self._mlflow.MlflowClient(tracking_uri=self._uri or self._beside())
-        if self._past.id and self._knows(client, self._past.id):
-            client.update_run(self._past.id, status="RUNNING")
+        if self._logged.id and self._knows(client, self._logged.id):
+            client.update_run(self._logged.id, status="RUNNING")
         else:
-            tags = {} if self._run.group is None else {"group": self._run.group}
-            run = client.create_run(self._experiment(client), run_name=self._run.name, tags=tags)
-            self._past = Past(self.name).then(self._run.folder, id=run.info.run_id)
-            options = [(key, str(value)) for key, value in flatten(self._run.options()).items()]
+            tags = {} if self._group is None else {"group": self._group}
+            run = client.create_run(self._experiment(client), run_name=self._run_name, tags=tags)
+            self._logged = Logged()  # it has nothing of the run yet
+            self._remember(id=run.info.run_id)
+            make = self._mlflow.entities.Param
+            options = [make(key, str(value)) for key, value in flatten(self._options()).items()]
             for start in range(0, len(options), _PARAMETERS_AT_ONCE):
                 some = options[start : start + _PARAMETERS_AT_ONCE]
-                parameters = [self._mlflow.entities.Param(*option) for option in some]
-                client.log_batch(run.info.run_id, params=parameters)
+                client.log_batch(run.info.run_id, params=some)
         self._client = client
 
     def _knows(self, client: Any, run_id: str) -> bool:
@@ -110,22 +100,28 @@ class MLflow:
     @property
     def _store(self) -> Path:
         """Beside the run's folder; beside that of the study if the run is part of one."""
-        folder = self._run.folder.resolve()
+        folder = self._folder.resolve()
         studies = (place for place in folder.parents[:2] if StudyFolder(place).holds_study())
         return next(studies, folder).parent / "mlruns"
 
     def _put(self, values: Mapping[str, float], step: int) -> None:
         now = int(time() * 1000)
         metrics = [self._mlflow.entities.Metric(*pair, now, step) for pair in values.items()]
-        self._client.log_batch(self._past.id, metrics=metrics)
+        self._client.log_batch(self._logged.id, metrics=metrics)
 
-    def _end(self, status: str) -> None:
+    def _put_summary(self, summary: Mapping[str, Any], figures: Sequence[Path]) -> None:
+        self._put(summary_scalars(summary), summary["rounds"])
+        for path in figures:
+            self._client.log_artifact(self._logged.id, str(path), "figures")
+
+    def _end(self, *, complete: bool) -> None:
         client, self._client = self._client, None
-        client.set_terminated(self._past.id, status)
+        if client is not None:
+            client.set_terminated(self._logged.id, "FINISHED" if complete else "KILLED")
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """What MLflow cannot do, in a sentence; then it is not asked again."""
+    def _explain_errors(self) -> Iterator[None]:
+        """Say in a sentence what MLflow cannot do; then it is not asked again."""
         try:
             yield
         except self._mlflow.exceptions.MlflowException as error:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from statistics import fmean
 from typing import Any, TypeAlias
@@ -32,6 +32,7 @@ def scalars(
 ) -> dict[str, float]:
     """A round's numbers by name; what was not measured is left out."""
     tested, clusters = bool(record.class_accuracy), clusters_of(record)
+    few = len(class_names) <= _MOST_CLASSES
     found = {
         "accuracy": record.accuracy,
         "loss": record.loss,
@@ -41,9 +42,9 @@ def scalars(
         "confidence": confidence_of(record),
         "rejected": len(record.rejected),
         **{f"seconds/{name}": value for name, value in vars(record.seconds).items()},
-        **_by_class(record, class_names),
+        **_named("class_accuracy", class_names if few else (), record.class_accuracy),
         **{f"clients/{k}": v for k, v in client_spread(record.client_accuracy or ()).items()},
-        **_told(record),
+        **_reported(record),
     }
     return {
         name: float(value) for name, value in found.items() if value is not None and isfinite(value)
@@ -74,36 +75,27 @@ def summary_scalars(summary: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def _by_class(record: RoundRecord, class_names: Sequence[str]) -> dict[str, float | None]:
-    if len(class_names) > _MOST_CLASSES:
-        return {}
-    names = _accepted(class_names)
-    pairs = zip(names, record.class_accuracy, strict=False)  # nobody may have tested by class
-    return {f"class_accuracy/{name}": accuracy for name, accuracy in pairs}
-
-
-def _told(record: RoundRecord) -> dict[str, float | None]:
-    """What only some tasks, methods and clients tell."""
+def _reported(record: RoundRecord) -> dict[str, float | None]:
+    """Return what only some tasks, methods and clients tell."""
     losses = [loss for loss in record.client_loss if loss is not None]
-    reported = {name: scalar_of(record, name) for name in told_scalars(record)}
-    models = {model.name: model for model in record.models}
+    names, models = told_scalars(record), [model.name for model in record.models]
     return {
         "clients/loss": fmean(losses) if losses else None,
-        **_named("measures", record.measures),
-        **_named("report", reported),
-        **_named("models/accuracy", {name: m.accuracy for name, m in models.items()}),
-        **_named("models/clients", {name: m.clients for name, m in models.items()}),
+        **_named("measures", list(record.measures), record.measures.values()),
+        **_named("report", names, [scalar_of(record, name) for name in names]),
+        **_named("models/accuracy", models, [model.accuracy for model in record.models]),
+        **_named("models/clients", models, [model.clients for model in record.models]),
     }
 
 
-def _named(prefix: str, values: Mapping[str, float | None]) -> dict[str, float | None]:
-    names = _accepted(list(values))
-    return {f"{prefix}/{name}": v for name, v in zip(names, values.values(), strict=True)}
+def _named(
+    prefix: str, names: Sequence[str], values: Iterable[float | None]
+) -> dict[str, float | None]:
+    """Return values by names of letters, digits, points, dashes and underscores.
 
-
-def _accepted(names: Sequence[str]) -> list[str]:
-    """Names of letters, digits, points, dashes and underscores; numbered if two become the same."""
+    Names are numbered if two become the same. There may be no values: not all tests are by class.
+    """
     clean = [re.sub(r"[^-\w.]", "_", name)[:_LONGEST].strip(".") or "_" for name in names]
     if len({name.lower() for name in clean}) < len(clean):  # some databases ignore the case
         clean = [f"{label}-{name}" for label, name in enumerate(clean)]
-    return clean
+    return {f"{prefix}/{name}": value for name, value in zip(clean, values, strict=False)}

@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 from cadis.errors import CadisError, RunError
-from cadis.server import RoundRecord
-from cadis.trackers.protocol import Past, TrackedRun, need
-from cadis.trackers.scalars import flatten, scalars, summary_scalars
+from cadis.trackers.scalars import flatten, summary_scalars
+from cadis.trackers.tracker import Tracker, need
 
 _SETTINGS = {
     "silent": True,
@@ -26,7 +25,7 @@ _SETTINGS = {
 """No word on the screen, and nothing of the machine, only of the run."""
 
 
-class WandB:
+class WandB(Tracker):
     """Keeps runs in the project "cadis", or the one that ``WANDB_PROJECT`` names.
 
     They stay in the run's folder, for ``wandb sync``, unless there is a key or ``WANDB_MODE`` says
@@ -35,42 +34,27 @@ class WandB:
 
     name: ClassVar[str] = "wandb"
 
-    def __init__(self, run: TrackedRun) -> None:
+    def _connect(self) -> None:
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # that is for W&B's own errors
         self._wandb = need("wandb")
-        self._run = run
-        self._past = Past.read(run.folder, self.name)
         self._mode = self._choose_mode()
         self._open_run: Any = None
 
-    def log(
-        self, record: RoundRecord, rare_classes: Sequence[int], class_names: Sequence[str]
-    ) -> None:
-        """Keep a finished round."""
-        if record.round <= self._past.round:
-            return
-        self._open().log(scalars(record, rare_classes, class_names), step=record.round)
-        self._past = self._past.then(self._run.folder, round=record.round)
+    def _put(self, values: Mapping[str, float], step: int) -> None:
+        self._open().log(values, step=step)
 
-    def finish(self, summary: Mapping[str, Any], figures: Sequence[Path]) -> None:
+    def _put_summary(self, summary: Mapping[str, Any], figures: Sequence[Path]) -> None:
         """Keep the summary's numbers in the run's summary, and the pictures with the last round."""
-        rounds = summary["rounds"]
-        if self._past.finished != rounds:
-            run = self._open()
-            pictures = {f"figures/{path.stem}": self._wandb.Image(str(path)) for path in figures}
-            run.log(pictures, step=rounds)
-            run.summary.update(summary_scalars(summary))
-            self._past = self._past.then(self._run.folder, finished=rounds)
-        self._end(0)
+        run = self._open()
+        pictures = {f"figures/{path.stem}": self._wandb.Image(str(path)) for path in figures}
+        run.log(pictures, step=summary["rounds"])
+        run.summary.update(summary_scalars(summary))
 
-    def close(self) -> None:
+    def _end(self, *, complete: bool) -> None:
         """Mark a run that is not complete as failed."""
-        self._end(1)
-
-    def _end(self, exit_code: int) -> None:
         run, self._open_run = self._open_run, None
         if run is not None:
-            run.finish(exit_code=exit_code)
+            run.finish(exit_code=0 if complete else 1)
 
     def _choose_mode(self) -> str:
         """Online with a key, offline without; what the user says is done if it can be."""
@@ -91,8 +75,8 @@ class WandB:
     def _open(self) -> Any:
         """The run, begun or gone on with under the same id."""
         if self._open_run is None:
-            if not self._past.id:
-                self._past = self._past.then(self._run.folder, id=uuid4().hex[:8])
+            if not self._logged.id:
+                self._remember(id=uuid4().hex[:8])
             try:
                 self._open_run = self._begin(self._mode)
             except self._wandb.errors.CommError:
@@ -108,11 +92,11 @@ class WandB:
         try:
             return self._wandb.init(
                 project=os.environ.get("WANDB_PROJECT", "cadis"),
-                dir=str(self._run.folder),
-                id=self._past.id,
-                name=self._run.name,
-                group=self._run.group,
-                config=flatten(self._run.options()),
+                dir=str(self._folder),
+                id=self._logged.id,
+                name=self._run_name,
+                group=self._group,
+                config=flatten(self._options()),
                 allow_val_change=True,  # more rounds
                 mode=mode,
                 resume="allow",
