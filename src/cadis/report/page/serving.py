@@ -13,8 +13,7 @@ from cadis.report.page.watching import Watched
 
 _HOST = "127.0.0.1"
 _PIECE = 1 << 16
-_GRACE = 6.0
-"""Seconds in which open pages can still learn that the run has ended."""
+_GRACE = 6.0  # seconds in which open pages can still learn that the run has ended
 
 
 class _Server(ThreadingHTTPServer):

@@ -4,7 +4,6 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,27 +20,18 @@ _REST = 4.0
 watched must not wait for its page."""
 
 
-@dataclass
 class Watched:
-    """A folder that somebody may be working on.
+    """A folder of a run or a study that somebody may be working on.
 
-    Attributes:
-        path: a run's or a study's.
-        clock: tells seconds.
-        making: whether the page is being made just now.
+    Its ``clock`` tells seconds. While the page is being made, ``making`` is true.
     """
 
-    path: Path
-    clock: Callable[[], float] = time.monotonic
-    making: bool = field(default=False, init=False)
-    _runs_read: dict[Path, tuple[_Version, RunData]] = field(default_factory=dict, init=False)
-    _seen: object = field(default=None, init=False)
-    _made: bytes = field(default=b"", init=False)
-    _next: float = field(default=0.0, init=False)
-    _was_running: bool = field(default=False, init=False)
-    _worked_on: bool = field(default=False, init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self.path, self.clock, self.making = path, clock, False
+        self._runs_read: dict[Path, tuple[_Version, RunData]] = {}
+        self._made = b""
+        self._seen: object = None
+        self._next, self._was_running, self._worked_on = 0.0, False, False
         self._check()
 
     def is_running(self) -> bool:
@@ -52,7 +42,7 @@ class Watched:
         return running
 
     def data(self) -> bytes:
-        """What the page wants to know; made anew only if something has changed, and not too often.
+        """Return what the page shows; made anew only if something has changed, and not too often.
 
         What is damaged is told on the page, and looked at again: it may be put right.
         """
@@ -96,16 +86,14 @@ class Watched:
         return known[1]
 
     def _text(self, running: bool) -> bytes:
+        state = "running" if running else "ended" if self._worked_on else "idle"
         with naming(self.path):
-            page = self._page("running" if running else "ended" if self._worked_on else "idle")
+            self._check()
+            page = _empty_page(self.path, state)
+            if any(run.has_rounds() for run in self._runs()):
+                results = read_results([self.path], self._read)
+                page = page_data(results) | {"live": _live(results, state)}
             return json.dumps(page, allow_nan=False, separators=(",", ":")).encode()
-
-    def _page(self, state: str) -> dict[str, Any]:
-        self._check()
-        if not any(run.has_rounds() for run in self._runs()):
-            return _empty_page(self.path, state)
-        results = read_results([self.path], self._read)
-        return page_data(results) | {"live": _live(results, state)}
 
     def _check(self) -> None:
         if not is_result(self.path):
