@@ -10,8 +10,15 @@ from matplotlib.figure import Figure
 from cadis.algorithm.methods import CADIS, METHODS, FedAvg
 from cadis.analysis import read_results
 from cadis.report.figures.clusters import cluster_weights
-from cadis.report.figures.curves import client_loss, plot_spread, spread_of, trailing
-from cadis.report.figures.models import model_accuracy, model_names, model_participants
+from cadis.report.figures.curves import (
+    client_loss,
+    model_accuracy,
+    model_names,
+    model_participants,
+    plot_spread,
+    spread_of,
+    trailing,
+)
 from cadis.report.style import Look, looks, method_look
 from cadis.server import ModelRecord, RoundRecord
 from fabricated import with_models, write_run

@@ -16,8 +16,7 @@ import pytest
 
 from cadis.algorithm.methods import CADIS
 from cadis.errors import CadisError
-from cadis.report.page.serving import serving
-from cadis.report.page.watching import Watched
+from cadis.report.page.watching import Watched, serving
 from cadis.store import RunFolder, lock
 from fabricated import write_run, write_study
 

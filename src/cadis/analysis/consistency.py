@@ -51,13 +51,6 @@ def check_options(options: Mapping[str, Any]) -> None:
             raise CadisError(f"{name} is {value!r}, which is not a whole number")
 
 
-def check_method(options: Mapping[str, Any]) -> None:
-    """Refuse options that name no method; which it is does not matter, nor whether it is there."""
-    method = options["method"]
-    if not isinstance(method, str) or not method:
-        raise CadisError(f"method is {method!r}, which is not a name")
-
-
 def check_federation(federation: Mapping[str, Any]) -> None:
     """Refuse clients that cannot be told apart, or have classes that there are not."""
     clients, classes = federation["clients"], len(federation["classes"])

@@ -71,7 +71,9 @@ class RunData:
         with consistency.naming(config):
             options = folder.read_config()
             consistency.check_options(options)
-            consistency.check_method(options)
+            method = options["method"]  # which need not be there any more
+            if not isinstance(method, str) or not method:
+                raise CadisError(f"method is {method!r}, which is not a name")
         with consistency.naming(records):
             history = folder.read_history()
         if not history:
@@ -84,8 +86,8 @@ class RunData:
             if folder.has_summary():
                 summary = folder.read_json(end.name)
                 consistency.check_summary(summary, federation)
-        typed = options["method"]  # the class may be one in a file of the user's
-        name = typed.rpartition(":")[2] or typed if summary is None else summary["method"]
+        class_name = method.rpartition(":")[2] or method  # it may be in a file of the user's
+        name = class_name if summary is None else summary["method"]
         with consistency.naming(records):
             consistency.check_history(history, name, federation)
         if summary is not None and summary["rounds"] == len(history):
@@ -257,7 +259,7 @@ class RunData:
         In the order of :attr:`ordered_clients`; NaN for two who never met, (n, n).
         """
         row = {client: number for number, client in enumerate(self.ordered_clients)}
-        together, met = torch.zeros(2, len(row), len(row))
+        together, met = torch.zeros(len(row), len(row)), torch.zeros(len(row), len(row))
         for record in self.history:
             if (clusters := clusters_of(record)) is None:
                 continue

@@ -121,22 +121,16 @@ def _verdict(comparison: Comparison) -> str:
     if len(level) == len(ranked):
         return f"{names} are level: {amount}, over {high.count} seeds."
     alike = [group for group in comparison.level_with(first, HEADLINE) if group not in level]
-    tell = _above_the_lowest if comparison.baseline is None else _above_the_baseline
-    told, significant = tell(comparison, level, alike)
+    if comparison.baseline is None:
+        (group, low), rest = ranked[-1], _names([other.label for other in alike])
+        chance = f"; the difference to {rest} may be chance" if alike else ""
+        told, significant = f"; the lowest is {group.label} with {low.mean:.3f}{chance}", True
+    else:
+        told, significant = _above_the_baseline(comparison, level, alike)
     if len(level) > 1:
         return f"{names} are level: {amount}{told}."
     wins = significant and not alike and comparison.results.complete
     return f"{names} {'wins:' if wins else 'has the highest mean,'} {amount}{told}."
-
-
-def _above_the_lowest(
-    comparison: Comparison, _level: Sequence[Group], alike: Sequence[Group]
-) -> tuple[str, bool]:
-    """How far those at the top are above the lowest, and from whom they cannot be told."""
-    group, low = comparison.ranked()[-1]
-    rest = _names([other.label for other in alike])
-    chance = f"; the difference to {rest} may be chance" if alike else ""
-    return f"; the lowest is {group.label} with {low.mean:.3f}{chance}", True
 
 
 def _above_the_baseline(

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
@@ -68,7 +68,11 @@ def fits_a_terminal(sheet: Sheet) -> bool:
 def to_rich(sheet: Sheet) -> Fitting:
     """The sheet as a table for the terminal."""
     rows = sheet.format_rows(escape, "[bold]{}[/bold]")
-    look = {"box": SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}  # to fit 80 columns
+    look: Any = {
+        "box": SIMPLE_HEAD,
+        "pad_edge": False,
+        "padding": (0, 1, 0, 0),
+    }  # to fit 80 columns
     return fitting_table(escape(sheet.caption), list(map(escape, sheet.columns)), rows, **look)
 
 

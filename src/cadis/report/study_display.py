@@ -62,8 +62,9 @@ class _Bars:
         self, name: str, runs: Sequence[PlannedRun], amount: str = "", timed: bool = False
     ) -> TaskID:
         total, done = sum(run.rounds for run in runs), sum(len(run.done()) for run in runs)
-        fields = {"amount": amount, "state": "", "timed": timed}
-        return self._bars.add_task(name, total=total, completed=done, **fields)
+        return self._bars.add_task(
+            name, total=total, completed=done, amount=amount, state="", timed=timed
+        )
 
     def begin(self, run: PlannedRun) -> OnRound:
         """Show the run's rounds as they end."""
@@ -76,8 +77,9 @@ class _Bars:
                 state = f"{run.variant.label}, {amount}, {state}"
                 self._bars.update(self._all, state=state)
             else:
-                known = {"state": state} if state else {}  # not every round need be tested
-                self._bars.update(row, advance=1, amount=amount, **known)
+                self._bars.update(row, advance=1, amount=amount)
+                if state:  # not every round need be tested
+                    self._bars.update(row, state=state)
             self._bars.refresh()
 
         return on_round

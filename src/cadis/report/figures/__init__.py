@@ -6,7 +6,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from cadis.analysis import Results
-from cadis.report.figures import clusters, curves, fairness, models, studies
+from cadis.report.figures import clusters, curves, fairness, studies
 from cadis.report.partition import draw_federation
 from cadis.report.style import figure_style, save_figure
 from cadis.rng import one_thread
@@ -18,7 +18,7 @@ _FIGURES: dict[str, Callable[[Results], Figure | None]] = {
     "accuracy-rare": curves.draw_rare,
     "measures": curves.draw_measures,
     "loss": curves.draw_loss,
-    "models": models.draw_models,
+    "models": curves.draw_models,
     "method-report": curves.draw_method_report,
     "federation": draw_federation,
     "similarity": clusters.draw_similarity,

@@ -1,6 +1,6 @@
 """Clusters: who is like whom, who was grouped with whom, how that formed, and who had a say."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 
 import numpy as np
@@ -230,11 +230,11 @@ def _has_cluster_weights(run_data: RunData) -> bool:
     return None not in labels and len(labels) > 1 and not run_data.history[-1].models
 
 
-def _shares(run_data: RunData) -> list[Counter[int]]:
+def _shares(run_data: RunData) -> list[dict[int, float]]:
     """Return what the participants of each true cluster weighed together in each round."""
     rounds = []
     for record in run_data.history:
-        shares: Counter[int] = Counter()
+        shares: dict[int, float] = defaultdict(float)
         for client, weight in zip(record.participants, record.weights, strict=True):
             shares[int(run_data.true_clusters[client] or 0)] += weight
         rounds.append(shares)

@@ -92,10 +92,19 @@ def draw_clients(results: Results) -> Figure | None:
 
 def _plot_box(axes: Axes, row: int, values: Curve, colour: str) -> None:
     """Plot a row: a box from the worst to the best, and a point for each value."""
-    parts = ("boxprops", "medianprops", "whiskerprops", "capprops")
-    look = {part: {"color": colour, "lw": 1.3} for part in parts}
-    shape = {"orientation": "horizontal", "widths": 0.6, "showfliers": False, "whis": (0, 100)}
-    axes.boxplot(values, positions=[row], **shape, **look)
+    box = {"color": colour, "lw": 1.3}
+    axes.boxplot(
+        values,
+        positions=[row],
+        orientation="horizontal",
+        widths=0.6,
+        showfliers=False,
+        whis=(0, 100),
+        boxprops=box,
+        medianprops=box,
+        whiskerprops=box,
+        capprops=box,
+    )
     jitter = np.linspace(-0.2, 0.2, len(values)) if len(values) > 1 else np.zeros(1)
     axes.scatter(values, row + jitter, s=9, color=colour, alpha=0.5, lw=0)
 

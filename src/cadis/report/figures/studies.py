@@ -56,8 +56,8 @@ def _draw_map(found: _Cells, parameters: tuple[str, ...]) -> Figure:
     for (one, other), spread in found.items():
         deviation = "" if spread.deviation is None else f"\n± {spread.deviation:.3f}"
         shade = "white" if spread.mean <= middle else "black"
-        look = {"ha": "center", "va": "center", "size": 8, "color": shade}
-        axes.text(across.index(other), down.index(one), f"{spread.mean:.3f}{deviation}", **look)
+        text, column, row = f"{spread.mean:.3f}{deviation}", across.index(other), down.index(one)
+        axes.text(column, row, text, ha="center", va="center", size=8, color=shade)
     axes.set_xticks(range(len(across)), list(map(shown, across)))
     axes.set_yticks(range(len(down)), list(map(shown, down)))
     axes.set(xlabel=parameters[1], ylabel=parameters[0])
