@@ -16,9 +16,9 @@ CHARTS = ["accuracy", "federation", "matrix", "weights", "flow", "confusion-0", 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Two methods, two seeds, 500 rounds, hostile names."""
+    """Two methods, two seeds, 200 rounds, hostile names."""
     path = tmp_path_factory.mktemp("study")
-    return report_of(write_study(path, LEVELS, 2, rounds=500, clients=40))
+    return report_of(write_study(path, LEVELS, 2, rounds=200, clients=40))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -128,7 +128,7 @@ def test_a_single_run_that_tells_clusters_only_has_its_matrix(
         assert "threshold" not in text
 
 
-def test_scrolling_500_rounds_draws_nothing_again(browser: Browser, report: str) -> None:
+def test_scrolling_many_rounds_draws_nothing_again(browser: Browser, report: str) -> None:
     """Smooth means: each chart is drawn once, and a slider in a hurry skips what nobody sees."""
     with shown(browser, report) as page:
         page.evaluate("Cadis.redraw(true)")
@@ -142,7 +142,7 @@ def test_scrolling_500_rounds_draws_nothing_again(browser: Browser, report: str)
         assert page.evaluate("Cadis.rendered") == drawn
         page.evaluate(
             "() => { const slider = document.querySelector('#round');"
-            " for (let n = 0; n < 300; n++) { slider.value = n; slider.dispatchEvent("
+            " for (let n = 0; n < 200; n++) { slider.value = n; slider.dispatchEvent("
             "new Event('input', { bubbles: true })); } }"
         )
         settled(page)
