@@ -20,18 +20,8 @@ def is_result(path: Path) -> bool:
     return StudyFolder(path).holds_study() or RunFolder(path).holds_run()
 
 
-def find_results(folder: Path) -> list[Path]:
-    """Find the runs and studies in a folder and its folders; runs of a study are not listed.
-
-    Hidden folders and those more than three deep are skipped.
-    """
-    found = list(_search(folder, _DEPTH)) if folder.is_dir() else []
-    if not found:
-        raise CadisError(f"There is no run and no comparison in the folder {folder}.")
-    return found
-
-
 def _search(folder: Path, depth: int) -> Iterator[Path]:
+    """Find runs and studies, but no runs of a study; hidden and very deep folders are skipped."""
     try:
         inside = sorted(folder.iterdir())
     except OSError:  # it is not ours to read
@@ -52,8 +42,11 @@ def read_folder(folder: Path, say: Callable[[str], None]) -> Results:
         folder: where to look.
         say: called with a sentence about what was found, and about all that is left out.
     """
+    found = list(_search(folder, _DEPTH)) if folder.is_dir() else []
+    if not found:
+        raise CadisError(f"There is no run and no comparison in the folder {folder}.")
     whole, read = [], cache(RunData.read)  # what can be read alone is read together again
-    for path in find_results(folder):
+    for path in found:
         try:
             read_results([path], read)
             whole.append(path)

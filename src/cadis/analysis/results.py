@@ -82,6 +82,11 @@ class Results:
         return [run_data for group in self.groups for run_data in group.runs]
 
     @property
+    def numbered_runs(self) -> list[tuple[int, RunData]]:
+        """All runs, each with the position of its group."""
+        return [(number, run) for number, group in enumerate(self.groups) for run in group.runs]
+
+    @property
     def complete(self) -> bool:
         """Whether all runs are there and have ended."""
         return len(self.runs) == self.planned and all(s.finished for s in self.runs)

@@ -102,12 +102,17 @@ def to_latex(sheet: Sheet) -> str:
     return "\n".join(lines)
 
 
+def shown_number(value: float | None) -> str:
+    """A measure as text, nothing if there is none."""
+    return "" if value is None else f"{value:.{SHOWN_DIGITS}f}"
+
+
 def shown_spread(spread: Spread | None) -> str:
     """Mean and deviation as text, nothing if there is neither."""
     if spread is None:
         return ""
-    deviation = "" if spread.deviation is None else f"±{spread.deviation:.{SHOWN_DIGITS}f}"
-    return f"{spread.mean:.{SHOWN_DIGITS}f}{deviation}"
+    deviation = "" if spread.deviation is None else f"±{shown_number(spread.deviation)}"
+    return f"{shown_number(spread.mean)}{deviation}"
 
 
 def best_of(means: Mapping[_Key, float], higher: bool = True) -> list[_Key]:

@@ -17,7 +17,7 @@ from cadis.analysis import (
     RunData,
     with_article,
 )
-from cadis.report.formats import SHOWN_DIGITS, Sheet, best_of, shown_p, shown_spread
+from cadis.report.formats import Sheet, best_of, shown_number, shown_p, shown_spread
 from cadis.store import metric_words
 
 _MOST_CLASSES = 20  # so many classes have a table of their own
@@ -71,7 +71,7 @@ def _cells_sheet(comparison: Comparison) -> Sheet | None:
         [
             label,
             *(shown_spread(spreads.get(label)) for spreads in found),
-            f"{means[label]:.{SHOWN_DIGITS}f}" if label in means else "",
+            shown_number(means.get(label)),
         ]
         for label in labels
     ]
@@ -233,10 +233,7 @@ def _beside_the_paper(comparison: Comparison, sheet: Sheet) -> Sheet:
     figures = [results.in_paper(group) for group in comparison.ordered()]
     if results.paper is None or all(figure is None for figure in figures):
         return sheet
-    cells = [
-        f"paper ({results.paper.place})",
-        *("" if figure is None else f"{figure:.{SHOWN_DIGITS}f}" for figure in figures),
-    ]
+    cells = [f"paper ({results.paper.place})", *map(shown_number, figures)]
     columns, *rows = (
         [*row[:column], cell, *row[column:]]
         for row, cell in zip([sheet.columns, *sheet.rows], cells, strict=True)
@@ -310,7 +307,7 @@ def _models(comparison: Comparison) -> Sheet:
     for group in comparison.ordered():
         run_data = next((run for run in group.runs if run.last_tested.models), None)
         for model in run_data.last_tested.models if run_data else []:
-            numbers = ["" if v is None else f"{v:.3f}" for v in (model.accuracy, model.loss)]
+            numbers = map(shown_number, (model.accuracy, model.loss))
             rows.append([f"{group.label}: {model.name}", str(model.clients), *numbers])
     seeds = {run_data.seed for run_data in comparison.results.runs}
     caption = f"Models after the last round{f' of seed {min(seeds)}' if len(seeds) > 1 else ''}"
@@ -327,8 +324,8 @@ def _classes(comparison: Comparison) -> Sheet | None:
         told = [found for run in group.runs if (found := run.last_tested.class_accuracy)]
         if told:
             known = [[v for v in values if v is not None] for values in zip(*told, strict=True)]
-            means = [f"{sum(values) / len(values):.3f}" if values else "" for values in known]
-            rows.append([group.label, *means])
+            means = [sum(values) / len(values) if values else None for values in known]
+            rows.append([group.label, *map(shown_number, means)])
     names = [f"{name} *" if n in rare else name for n, name in enumerate(classes)]
     caption = f"Last accuracy on each class{' (* rare)' if rare else ''}"
     return Sheet(caption, [_rows_are(comparison), *names], rows, [])

@@ -22,7 +22,7 @@ from rich.table import Column
 from cadis._io import Callbacks
 from cadis.algorithm.methods import label_of
 from cadis.analysis import Comparison, answer, details
-from cadis.report.formats import fits_a_terminal, listed, to_rich
+from cadis.report.formats import fits_a_terminal, listed, shown_number, to_rich
 from cadis.report.notebook import NotebookBar
 from cadis.report.tables import main_sheets, notes
 from cadis.report.terminal_table import fitting_table
@@ -146,37 +146,33 @@ def summary_table(summary: Mapping[str, Any], classes: Sequence[str]) -> Rendera
     if "models" not in summary:
         return table
     models = [
-        (escape(m["name"]), str(m["clients"]), _number(m["accuracy"]), _number(m["loss"]))
+        (escape(m["name"]), str(m["clients"]), shown_number(m["accuracy"]), shown_number(m["loss"]))
         for m in summary["models"]
     ]
     columns = ("model", "clients", "accuracy", "loss")
     return Group(table, fitting_table("its models", columns, models))
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
-
-
 def _accuracy_rows(summary: Mapping[str, Any], classes: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Accuracy, the task's further measures and the best round; rare classes and own data."""
     if summary["accuracy"] is not None:
-        yield "accuracy", _number(summary["accuracy"])
+        yield "accuracy", shown_number(summary["accuracy"])
         for measure, value in summary.get("measures", {}).items():
             if value is not None:
-                yield escape(metric_words(measure)), _number(value)
+                yield escape(metric_words(measure)), shown_number(value)
         headline = escape(metric_words(summary.get("headline", "")))
         if (key := f"best_{summary.get('headline')}") in summary:
-            yield f"best {headline}", _number(summary[key])
+            yield f"best {headline}", shown_number(summary[key])
         if summary["best_accuracy"] is not None:
             best = f"accuracy where {headline} is best" if headline else "best accuracy"
-            yield best, _number(summary["best_accuracy"])
+            yield best, shown_number(summary["best_accuracy"])
             yield "  reached in round", str(summary["best_round"])
     if summary["rare_accuracy"] is not None:
         rare = escape(listed([classes[number] for number in summary["rare_classes"]]))
-        yield f"accuracy on the rare classes ({rare})", _number(summary["rare_accuracy"])
+        yield f"accuracy on the rare classes ({rare})", shown_number(summary["rare_accuracy"])
     if "client_mean" in summary:
-        yield "accuracy on clients' own test data", _number(summary["client_mean"])
-        yield "  of the worst client", _number(summary["client_worst"])
+        yield "accuracy on clients' own test data", shown_number(summary["client_mean"])
+        yield "  of the worst client", shown_number(summary["client_worst"])
 
 
 def _cluster_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -194,7 +190,7 @@ def _cluster_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if told:
         yield "  like the true ones (adjusted Rand index)", ""
     for among, value in told.items():
-        yield f"    {among}", _number(value)
+        yield f"    {among}", shown_number(value)
 
 
 def summary_text(folder: RunFolder) -> str:

@@ -63,11 +63,6 @@ def now() -> str:
     return f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def runs_of(results: Results) -> list[tuple[int, RunData]]:
-    """All runs, each with the position of its group."""
-    return [(place, s) for place, group in enumerate(results.groups) for s in group.runs]
-
-
 def _side_by_side(comparison: Comparison) -> str:
     """What is shown together, where not all of it learns the same."""
     labels = [cell.label for cell in comparison.cells]
@@ -116,7 +111,7 @@ def _accuracy(results: Results) -> dict[str, Any] | None:
             "measures": {name: _listed(measured(name, run_data)) for name in names},
             "clock": list(map(_significant, run_data.clocks)),
         }
-        for place, run_data in runs_of(results)
+        for place, run_data in results.numbered_runs
     ]
     return {
         "runs": runs,
@@ -174,7 +169,7 @@ def _owned(clients: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _confusion(results: Results) -> dict[str, Any] | None:
     """Seed by seed: the rare classes may be others. Of many classes, only the first seed."""
-    told = [(p, s) for p, s in runs_of(results) if s.summary["confusion"] is not None]
+    told = [(p, s) for p, s in results.numbered_runs if s.summary["confusion"] is not None]
     if not told:
         return None
     first = told[0][1]
@@ -191,7 +186,7 @@ def _confusion(results: Results) -> dict[str, Any] | None:
 def _fairness(results: Results) -> dict[str, Any] | None:
     """Means and deviations over the clients tested by round, and of the last test each of them."""
     runs = []
-    for place, run_data in runs_of(results):
+    for place, run_data in results.numbered_runs:
         tests = list(run_data.client_accuracy.items())
         step = -(-len(tests) // _CLIENT_TESTS) or 1
         kept = tests[::-1][::step][::-1]  # the last one is
@@ -221,7 +216,7 @@ def _convergence(results: Results) -> dict[str, Any] | None:
             "without": [round(value, 6) for value in found.standard],
             "choice": run_data.choice,
         }
-        for place, run_data in runs_of(results)
+        for place, run_data in results.numbered_runs
         if (found := run_data.convergence) is not None
     ]
     return {"runs": runs} if runs else None

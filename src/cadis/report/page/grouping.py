@@ -22,12 +22,7 @@ _MADE: WeakKeyDictionary[RunData, tuple[tuple[int, int], dict[str, Any]]] = Weak
 
 def grouping(results: Results) -> dict[str, Any] | None:
     """The runs that looked for clusters; of one that has not changed since, what was made then."""
-    telling = [
-        (place, run_data)
-        for place, group in enumerate(results.groups)
-        for run_data in group.runs
-        if run_data.found_clusters
-    ]
+    telling = [(place, run) for place, run in results.numbered_runs if run.found_clusters]
     runs = []
     for place, run_data in telling:
         asked, known = (place, _BUDGET // len(telling)), _MADE.get(run_data)
