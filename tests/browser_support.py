@@ -6,17 +6,19 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page
 
+from cadis.analysis import read_results
+from cadis.report import write_report
+from cadis.store import RunFolder, StudyFolder
+
+
+def report_of(folder: RunFolder | StudyFolder) -> str:
+    """The address of a page about what is in a folder."""
+    return write_report(read_results([folder.path]), folder.path / "report.html").as_uri()
+
 
 @contextmanager
 def shown(browser: Browser, address: str, width: int = 1280, **context: Any) -> Iterator[Page]:
-    """A page that is ready; it must not complain, nor ask any other host.
-
-    Args:
-        browser: a real one.
-        address: of the page.
-        width: of the screen.
-        context: what else the browser is to pretend.
-    """
+    """A page that is ready; it must not complain, nor ask any other host."""
     complaints: list[str] = []
     asked: list[str] = []
     opened = browser.new_context(viewport={"width": width, "height": 800}, **context)
@@ -41,6 +43,11 @@ def pixels(page: Page, chart: str) -> str:
     page.wait_for_function(f"() => Cadis.charts['{chart}']")
     picture: str = page.evaluate(f"Cadis.charts['{chart}'].getDataURL()")
     return picture
+
+
+def label_of(page: Page, chart: str) -> str:
+    """What a chart tells those who do not see it."""
+    return page.locator(f"#{chart}").get_attribute("aria-label") or ""
 
 
 def settled(page: Page) -> None:

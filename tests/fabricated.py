@@ -1,5 +1,7 @@
 """Run folders that nobody trained: records made up, everything else by the real code."""
 
+import csv
+import io
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +15,10 @@ from cadis._io import to_toml
 from cadis.algorithm import Algorithm, Method, options_of
 from cadis.algorithm.methods import CADIS, METHODS
 from cadis.algorithm.methods.cadis import cluster, rescale
-from cadis.analysis import Comparison, read_results
+from cadis.analysis import Comparison, RunData, read_results
 from cadis.experiment import grid_variants, parse_grid
+from cadis.report.formats import Sheet
+from cadis.report.tables import sheets
 from cadis.server import ModelRecord, Rejection, RoundRecord, Seconds, numbers
 from cadis.store import (
     HistoryWriter,
@@ -156,7 +160,28 @@ def write_sweep(
 
 def compare(path: Path, levels: dict[str, float], seeds: int = 3, **run: Any) -> Comparison:
     """The comparison of methods that reach these levels."""
-    return Comparison(read_results([write_study(path, levels, seeds, **run).path]))
+    return together(write_study(path, levels, seeds, **run))
+
+
+def together(*folders: RunFolder | StudyFolder) -> Comparison:
+    """The comparison of what is in these folders."""
+    return Comparison(read_results([folder.path for folder in folders]))
+
+
+def read_run(path: Path, method: Method, **run: Any) -> RunData:
+    """A made-up run, read again."""
+    return RunData.read(write_run(path, method, **run))
+
+
+def sheet_of(comparison: Comparison, begins: str) -> Sheet:
+    """The only table whose caption begins so."""
+    (sheet,) = [sheet for sheet in sheets(comparison) if sheet.caption.startswith(begins)]
+    return sheet
+
+
+def read_csv(text: str) -> list[dict[str, str]]:
+    """The lines of a table, by the names of the columns."""
+    return list(csv.DictReader(io.StringIO(text)))
 
 
 def _record(

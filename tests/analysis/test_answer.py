@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from cadis.algorithm.methods import CADIS, FedAvg, FedProx
-from cadis.analysis import Comparison, answer, details, read_results
+from cadis.analysis import answer, details
 from cadis.report.tables import notes, sheets
 from cadis.server import RoundRecord
-from fabricated import compare, write_run, write_study
+from fabricated import compare, together, write_run, write_study
 
 CLAIMS = ("wins", "ahead", "best", "highest")
 
@@ -45,12 +45,12 @@ def test_equal_results_are_level_and_exactly_alike(tmp_path: Path) -> None:
 
 
 def test_two_at_the_top_are_level_above_the_baseline(tmp_path: Path) -> None:
-    folder = write_study(tmp_path, {"fedavg": 0.3}, 3)
-    for name, method in (("cadis", CADIS()), ("fedprox", FedProx())):
-        for seed in range(3):
-            write_run(tmp_path / "more" / f"{name}{seed}", method, seed, further=same_for_all)
-    runs = sorted((tmp_path / "more").iterdir())
-    comparison = Comparison(read_results([folder.path, *runs]))
+    more = [
+        write_run(tmp_path / f"{method.name}{seed}", method, seed, further=same_for_all)
+        for method in (CADIS(), FedProx())
+        for seed in range(3)
+    ]
+    comparison = together(write_study(tmp_path / "study", {"fedavg": 0.3}, 3), *more)
     said = answer(comparison)
     assert said.startswith("CADIS and FedProx are level: accuracy 0.575, ")
     assert "percentage points above FedAvg; the difference is significant" in said
@@ -75,11 +75,11 @@ def test_the_same_lead_in_two_seeds_is_not_significant(tmp_path: Path) -> None:
         return replace(record, accuracy=0.6 + record.round / 100)
 
     runs = [
-        write_run(tmp_path / f"{method.name}{seed}", method, seed, further=further).path
+        write_run(tmp_path / f"{method.name}{seed}", method, seed, further=further)
         for method, further in ((FedAvg(), same_for_all), (CADIS(), better))
         for seed in (0, 1)
     ]
-    said = answer(Comparison(read_results(runs)))
+    said = answer(together(*runs))
     assert said.startswith("CADIS has the highest mean, accuracy 0.675, 10.0 percentage points")
     assert "may be chance (corrected p = 0.500)" in said
 
@@ -90,11 +90,11 @@ def test_the_same_lead_in_two_seeds_is_not_significant(tmp_path: Path) -> None:
 def test_who_learns_something_else_is_no_rival(name: str, value: Any, tmp_path: Path) -> None:
     standard: dict[str, Any] = {"partition": "mc", "client_test": 0.0, "model": "cnn"}
     runs = [
-        write_run(tmp_path / f"{place}{seed}", FedAvg(), seed, level=level, **options).path
+        write_run(tmp_path / f"{place}{seed}", FedAvg(), seed, level=level, **options)
         for place, level, options in (("a", 0.5, standard), ("b", 0.9, standard | {name: value}))
         for seed in range(3)
     ]
-    comparison = Comparison(read_results(runs))
+    comparison = together(*runs)
     assert answer(comparison) == (
         f"These runs learn different things ({name}): they are shown side by side, not compared."
     )
@@ -105,12 +105,12 @@ def test_who_learns_something_else_is_no_rival(name: str, value: Any, tmp_path: 
 
 def test_rivals_among_others_are_compared_with_each_other_only(tmp_path: Path) -> None:
     runs = [
-        write_run(tmp_path / f"{p}{m.name}{seed}", m, seed, level=level, partition=p).path
+        write_run(tmp_path / f"{p}{m.name}{seed}", m, seed, level=level, partition=p)
         for p, high in (("mc", 0.9), ("dirichlet", 0.5))
         for m, level in ((FedAvg(), 0.4), (CADIS(), high))
         for seed in range(4)
     ]
-    comparison = Comparison(read_results(runs))
+    comparison = together(*runs)
     assert answer(comparison).startswith("These runs learn different things (partition)")
     first, second = details(comparison)
     assert first.startswith("partition=mc: CADIS wins: accuracy 0.")

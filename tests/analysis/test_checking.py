@@ -23,7 +23,7 @@ def change(folder: RunFolder, name: str, edit: Callable[[dict[str, Any]], object
 
 
 MODEL = {"name": "a", "clients": 1, "accuracy": 0.5, "loss": 0.5}
-HISTORY = {
+HISTORY: dict[str, Callable[[Any], object]] = {
     "client 77 took part, who is not in": lambda r: r["participants"].__setitem__(0, 77),
     "a client took part twice": lambda r: r["participants"].__setitem__(0, r["participants"][1]),
     "nobody took part": lambda r: r.update(participants=[], weights=[], report={}),
@@ -49,51 +49,33 @@ HISTORY = {
 }
 
 
-@pytest.mark.parametrize("sentence", HISTORY)
-def test_records_that_do_not_fit_are_named(sentence: str, tmp_path: Path) -> None:
+COUNT = "does not have a count for each class"
+FEDERATION: dict[str, Callable[[Any], object]] = {
+    "two clients have the same id": lambda f: f["clients"][0].update(id=1),
+    f"client 3 {COUNT}": lambda f: f["clients"][3]["samples"].pop(),
+    f"client 4 {COUNT}": lambda f: f["clients"][4]["samples"].__setitem__(0, -1),
+    f"client 5 {COUNT}": lambda f: f["clients"][5]["samples"].__setitem__(0, 10**30),
+    "client 6 is in cluster 1000000": lambda f: f["clients"][6].update(cluster=10**30),
+}
+SUMMARY: dict[str, Callable[[Any], object]] = {
+    "confusion does not have a row and a column": lambda s: s["confusion"][0].pop(),
+    "best_accuracy is .*, but .* in history.jsonl": lambda s: s.update(headline="auc"),
+    "rare_accuracy is nan, which is not a number": lambda s: s.update(rare_accuracy=float("nan")),
+}
+DAMAGES = {"history.jsonl": HISTORY, "federation.json": FEDERATION, "summary.json": SUMMARY}
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [(name, sentence) for name, edits in DAMAGES.items() for sentence in edits],
+)
+def test_files_that_do_not_fit_are_named(name: str, sentence: str, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", CADIS(), rounds=2)
-    change(folder, "history.jsonl", HISTORY[sentence])
+    change(folder, name, DAMAGES[name][sentence])
     with pytest.raises(CadisError, match=sentence) as error:
         read_results([folder.path])
-    assert str(error.value).startswith(f"{folder.history_path} is missing or damaged: in round 2,")
-
-
-OTHERS = {
-    "two clients have the same id": (
-        "federation.json", lambda f: f["clients"][0].update(id=1),
-    ),
-    "client 3 does not have a count for each class": (
-        "federation.json", lambda f: f["clients"][3]["samples"].pop(),
-    ),
-    "client 4 does not have a count for each class": (
-        "federation.json", lambda f: f["clients"][4]["samples"].__setitem__(0, -1),
-    ),
-    "client 5 does not have a count for each class": (
-        "federation.json", lambda f: f["clients"][5]["samples"].__setitem__(0, 10**30),
-    ),
-    "client 6 is in cluster 1000000": (
-        "federation.json", lambda f: f["clients"][6].update(cluster=10**30),
-    ),
-    "confusion does not have a row and a column": (
-        "summary.json", lambda s: s["confusion"][0].pop(),
-    ),
-    "best_accuracy is .*, but .* in history.jsonl": (
-        "summary.json", lambda s: s.update(headline="auc"),
-    ),
-    "rare_accuracy is nan, which is not a number": (
-        "summary.json", lambda s: s.update(rare_accuracy=float("nan")),
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("sentence", OTHERS)
-def test_files_that_do_not_fit_are_named(sentence: str, tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run", CADIS(), rounds=2)
-    name, edit = OTHERS[sentence]
-    change(folder, name, edit)
-    with pytest.raises(CadisError, match=sentence) as error:
-        read_results([folder.path])
-    assert str(folder.path / name) in str(error.value)
+    where = "in round 2," if name == "history.jsonl" else ""
+    assert str(error.value).startswith(f"{folder.path / name} is missing or damaged: {where}")
 
 
 @pytest.mark.parametrize(

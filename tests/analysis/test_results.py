@@ -4,10 +4,10 @@ import pytest
 
 from cadis.algorithm import Method
 from cadis.algorithm.methods import CADIS, FedAvg
-from cadis.analysis import Comparison, answer, read_folder, read_results
+from cadis.analysis import answer, read_folder, read_results
 from cadis.errors import CadisError
 from cadis.store import RunFolder
-from fabricated import federation, write_run, write_study
+from fabricated import federation, together, write_run, write_study
 
 
 def test_runs_that_differ_by_seed_only_are_one_group(tmp_path: Path) -> None:
@@ -47,17 +47,16 @@ def test_what_has_not_ended_is_not_averaged_in(tmp_path: Path) -> None:
 def test_runs_of_different_data_are_not_compared(tmp_path: Path) -> None:
     one, other = (write_run(tmp_path / name, CADIS()) for name in "ab")
     other.write_json("federation.json", federation(12) | {"classes": ["x"] * 5})
-    told = answer(Comparison(read_results([one.path, other.path])))
+    told = answer(together(one, other))
     assert told.startswith("These runs learn different things (classes): ")
 
 
 def test_runs_of_different_columns_of_a_table_are_not_compared(tmp_path: Path) -> None:
-    columns = {"a": "outcome", "b": "stage"}
-    paths = [
-        write_run(tmp_path / name, CADIS(), dataset="csv:t.csv", label_column=column).path
-        for name, column in columns.items()
+    runs = [
+        write_run(tmp_path / column, CADIS(), dataset="csv:t.csv", label_column=column)
+        for column in ("outcome", "stage")
     ]
-    told = answer(Comparison(read_results(paths)))
+    told = answer(together(*runs))
     assert told.startswith("These runs learn different things (label_column): ")
 
 
@@ -99,9 +98,7 @@ def test_runs_whose_data_say_who_has_what_are_compared(tmp_path: Path) -> None:
         config.write_text(f"clients = 12\n{config.read_text()}")
         return folder
 
-    folders = [described(FedAvg()), described(CADIS())]
-    comparison = Comparison(read_results([folder.path for folder in folders]))
-    assert comparison.rivals
+    assert together(described(FedAvg()), described(CADIS())).rivals
 
 
 def test_labels_name_the_partition_and_not_its_parameters(tmp_path: Path) -> None:

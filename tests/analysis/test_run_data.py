@@ -13,7 +13,7 @@ from cadis.report import draw_figures
 from cadis.report.page.content import page_data
 from cadis.server import RoundRecord
 from cadis.store import HistoryWriter, RunFolder, replace_text
-from fabricated import with_measures, write_run
+from fabricated import read_run, with_measures, write_run
 
 OWN = "gone/mymethod.py:Mine"
 """A method in a file that is not there any more."""
@@ -47,8 +47,9 @@ def test_a_method_is_known_by_its_name_alone(tmp_path: Path) -> None:
     assert (run_data.name, run_data.label, run_data.pools_clients) == ("mine", "mine", False)
     going_on = RunData.read(write_own(tmp_path / "other", (), finished=False))
     assert (going_on.name, going_on.label) == ("Mine", "Mine")  # nobody has told it yet
-    ours = RunData.read(write_run(tmp_path / "ours", FedAvg()))
+    ours = read_run(tmp_path / "ours", FedAvg())
     assert (ours.name, ours.label, ours.pools_clients) == ("fedavg", "FedAvg", False)
+    assert read_run(tmp_path / "pooled", SingleSet()).pools_clients
 
 
 def test_the_best_round_so_far_is_told_by_the_tasks_headline(tmp_path: Path) -> None:
@@ -57,7 +58,7 @@ def test_the_best_round_so_far_is_told_by_the_tasks_headline(tmp_path: Path) -> 
     run_data = RunData.read(folder)
     accuracies = [record.accuracy or 0.0 for record in run_data.history]
     assert run_data.summary["best_accuracy"] == max(accuracies)
-    own = RunData.read(write_run(tmp_path / "own", FedAvg(), task="a.py:Own", finished=False))
+    own = read_run(tmp_path / "own", FedAvg(), task="a.py:Own", finished=False)
     assert own.summary["best_accuracy"] == max(accuracies)
 
 
@@ -66,10 +67,6 @@ def test_a_finished_run_of_another_headline_is_read(tmp_path: Path) -> None:
     summary = RunData.read(folder).summary
     accuracies = [record.accuracy or 0.0 for record in folder.read_history()]
     assert summary["best_accuracy"] == min(accuracies)  # measures were made up so
-
-
-def test_only_singleset_pools_clients(tmp_path: Path) -> None:
-    assert RunData.read(write_run(tmp_path / "run", SingleSet())).pools_clients
 
 
 FIGURES = {"accuracy", "federation", "confusion", "voice", "clients", "clients-rounds"}

@@ -1,6 +1,5 @@
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -8,11 +7,12 @@ from torch import Tensor
 
 from cadis.algorithm.methods import CADIS
 from cadis.algorithm.methods.cadis import SimilarityMatrix, transitive
-from cadis.analysis import RunData, convergence, frames, growing, read_results
+from cadis.analysis import RunData, frames, growing, read_results
+from cadis.analysis.similarity import convergence
 from cadis.report import summary_text
 from cadis.report.page.content import page_data
 from cadis.store import replay, sample
-from fabricated import write_run
+from fabricated import read_run, write_run
 
 
 class Estimated:
@@ -29,17 +29,6 @@ class Estimated:
         return self._estimate(rows, helping, gamma)
 
 
-def large_run(path: Path, clients: int, **options: Any) -> RunData:
-    return RunData.read(
-        write_run(path / f"{clients}", CADIS(), clients=clients, finished=False, **options)
-    )
-
-
-def test_of_few_clients_all_are_chosen() -> None:
-    clients = list(range(300))
-    assert sample(clients, dict.fromkeys(clients, 0)) == clients
-
-
 def test_of_many_clients_every_cluster_has_its_share_and_none_is_lost() -> None:
     cluster_of = {
         client: 0 if client < 1200 else 1 if client < 1998 else 2 for client in range(2000)
@@ -53,7 +42,9 @@ def test_of_many_clients_every_cluster_has_its_share_and_none_is_lost() -> None:
     assert shares[2] >= 1  # of two clients in 2,000
 
 
-def test_too_many_clusters_to_keep_are_chosen_from_evenly() -> None:
+def test_all_of_few_are_chosen_and_of_too_many_clusters_an_even_choice() -> None:
+    clients = list(range(300))
+    assert sample(clients, dict.fromkeys(clients, 0)) == clients
     alone = {client: client for client in range(1000)}
     chosen = sample(list(alone), alone)
     assert len(chosen) == 120
@@ -61,7 +52,7 @@ def test_too_many_clusters_to_keep_are_chosen_from_evenly() -> None:
 
 
 def test_if_nothing_is_sampled_everything_is_exact(tmp_path: Path) -> None:
-    run_data = RunData.read(write_run(tmp_path / "run", CADIS()))
+    run_data = read_run(tmp_path / "run", CADIS())
     everybody = frozenset(range(12))
     assert run_data.choice == ""
     assert run_data.looked_at == everybody
@@ -71,9 +62,8 @@ def test_if_nothing_is_sampled_everything_is_exact(tmp_path: Path) -> None:
         assert one.clients == other.clients
         assert torch.equal(one.q.nan_to_num(nan=-1), other.q.nan_to_num(nan=-1))
         assert torch.equal(one.found, other.found)
-    assert convergence(run_data.history, 0.2, rounds) == convergence(
-        run_data.history, 0.2, rounds, everybody
-    )
+    by_all = convergence(run_data.history, 0.2, rounds)
+    assert by_all == convergence(run_data.history, 0.2, rounds, everybody)
     exact = replay(run_data.history)
     assert exact is not None
     assert run_data.matrix is not None
@@ -81,22 +71,32 @@ def test_if_nothing_is_sampled_everything_is_exact(tmp_path: Path) -> None:
     assert torch.equal(run_data.matrix.known, exact.known)
 
 
-def test_what_is_estimated_of_some_clients_is_what_it_is_with_all_of_them(tmp_path: Path) -> None:
-    history = RunData.read(write_run(tmp_path / "run", CADIS(), clients=40, rounds=15)).history
+@pytest.mark.parametrize("replayed", [True, False])
+def test_what_is_estimated_of_some_clients_is_what_it_is_with_all_of_them(
+    replayed: bool, tmp_path: Path
+) -> None:
+    history = read_run(tmp_path / "run", CADIS(), clients=40, rounds=15).history
     some = frozenset(range(0, 40, 3))
-    for all_of_them, few in zip(
-        growing(history, None, 0.2), growing(history, None, 0.2, some), strict=True
-    ):
-        assert set(few.client_ids) == some & set(all_of_them.client_ids)
-        rows = all_of_them.index_of(few.client_ids)
-        assert torch.equal(few.known, all_of_them.known[rows[:, None], rows])
-        assert torch.equal(few.count, all_of_them.count[rows[:, None], rows])
-        torch.testing.assert_close(few.mean, all_of_them.mean[rows[:, None], rows])
+    if replayed:
+        pairs = [(replay(history), replay(history, sorted(some)))]
+    else:
+        pairs = list(
+            zip(growing(history, None, 0.2), growing(history, None, 0.2, some), strict=True)
+        )
+    for everybody, few in pairs:
+        assert everybody is not None
+        assert few is not None
+        assert set(few.client_ids) == some & set(everybody.client_ids)
+        rows = everybody.index_of(few.client_ids)
+        assert torch.equal(few.known, everybody.known[rows[:, None], rows])
+        assert torch.equal(few.count, everybody.count[rows[:, None], rows])
+        torch.testing.assert_close(few.mean, everybody.mean[rows[:, None], rows])
+    assert few is not None
     assert few.known.sum() > few.count.count_nonzero()  # some were estimated
 
 
 def test_a_replay_is_what_the_server_had(tmp_path: Path) -> None:
-    run_data = RunData.read(write_run(tmp_path / "run", CADIS(), clients=40, rounds=15))
+    run_data = read_run(tmp_path / "run", CADIS(), clients=40, rounds=15)
     server = SimilarityMatrix()
     for record in run_data.history:
         similarity = torch.tensor(record.report["similarity"])
@@ -107,19 +107,6 @@ def test_a_replay_is_what_the_server_had(tmp_path: Path) -> None:
     assert torch.equal(again.count, server.count)
     assert torch.equal(again.known, server.known)
     torch.testing.assert_close(again.mean, server.mean)
-
-
-def test_a_replay_of_some_clients_is_what_it_is_with_all_of_them(tmp_path: Path) -> None:
-    history = RunData.read(write_run(tmp_path / "run", CADIS(), clients=40, rounds=15)).history
-    everybody, some = replay(history), replay(history, range(0, 40, 3))
-    assert everybody is not None
-    assert some is not None
-    assert set(some.client_ids) == set(range(0, 40, 3)) & set(everybody.client_ids)
-    rows = everybody.index_of(some.client_ids)
-    assert torch.equal(some.known, everybody.known[rows[:, None], rows])
-    torch.testing.assert_close(some.mean, everybody.mean[rows[:, None], rows])
-    torch.testing.assert_close(some.count, everybody.count[rows][:, rows])
-    assert some.known.sum() > (some.count > 0).sum()  # some were estimated
 
 
 def test_the_end_of_a_run_of_very_many_clients_looks_at_some_of_them(tmp_path: Path) -> None:
@@ -137,7 +124,7 @@ def test_the_end_of_a_run_of_very_many_clients_looks_at_some_of_them(tmp_path: P
 def test_only_who_took_part_is_estimated_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_data = RunData.read(write_run(tmp_path / "run", CADIS(), clients=60, rounds=20))
+    run_data = read_run(tmp_path / "run", CADIS(), clients=60, rounds=20)
     estimated = Estimated(monkeypatch)
     for _ in frames(run_data.history, set(range(1, 21)), 0.2):
         pass
@@ -149,7 +136,14 @@ def test_a_page_of_many_clients_costs_no_more_for_more_of_them(
 ) -> None:
     counts = []
     for clients in (400, 1600):
-        run_data = large_run(tmp_path, clients, rounds=40, per_round=40)
+        run_data = read_run(
+            tmp_path / f"{clients}",
+            CADIS(),
+            clients=clients,
+            finished=False,
+            rounds=40,
+            per_round=40,
+        )
         estimated = Estimated(monkeypatch)
         page_data(read_results([run_data.path]))
         counts.append(estimated.pairs)
@@ -163,14 +157,14 @@ def test_a_run_that_goes_on_is_summarised_without_all_its_pairs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     estimated = Estimated(monkeypatch)
-    run_data = large_run(tmp_path, 400, rounds=4)
+    run_data = read_run(tmp_path, CADIS(), clients=400, finished=False, rounds=4)
     assert estimated.rows == 0
     assert "clusters_found" not in run_data.summary
     assert run_data.summary["round_agreement"] == 1
 
 
 def test_how_many_clients_are_shown_is_told(tmp_path: Path) -> None:
-    run_data = large_run(tmp_path, 400, rounds=6, per_round=200)
+    run_data = read_run(tmp_path, CADIS(), clients=400, finished=False, rounds=6, per_round=200)
     seen = len({client for record in run_data.history for client in record.participants})
     assert run_data.choice == f"120 of {seen} clients"
     assert len(run_data.ordered_clients) == 120

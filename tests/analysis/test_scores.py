@@ -1,13 +1,15 @@
 from dataclasses import replace
+from math import nan
 from pathlib import Path
 from statistics import fmean, pstdev
 
+import numpy as np
 import pytest
 
 from cadis.algorithm.methods import CADIS, FedAvg, SingleSet
-from cadis.analysis import RunData, Scores
+from cadis.analysis import RunData, Scores, at_times, time_axis
 from cadis.server import RoundRecord
-from fabricated import with_measures, write_run
+from fabricated import read_run, with_measures
 
 
 def untested(record: RoundRecord) -> RoundRecord:
@@ -16,7 +18,7 @@ def untested(record: RoundRecord) -> RoundRecord:
 
 
 def test_measures_by_hand(tmp_path: Path) -> None:
-    run_data = RunData.read(write_run(tmp_path / "run", CADIS(), rounds=12))
+    run_data = read_run(tmp_path / "run", CADIS(), rounds=12)
     accuracies = [record.accuracy or 0.0 for record in run_data.history]
     scores = Scores.of(run_data)
     assert scores.best == max(accuracies)
@@ -35,14 +37,14 @@ def test_measures_by_hand(tmp_path: Path) -> None:
 
 
 def test_samples_per_second_by_hand(tmp_path: Path) -> None:
-    run_data = RunData.read(write_run(tmp_path / "run", FedAvg(), rounds=3))
+    run_data = read_run(tmp_path / "run", FedAvg(), rounds=3)
     sizes = {client["id"]: sum(client["samples"]) for client in run_data.federation["clients"]}
     seen = sum(sizes[client] for record in run_data.history for client in record.participants)
     assert Scores.of(run_data).samples_per_second == pytest.approx(2 * seen / (3 * 0.5))
 
 
 def test_who_pools_clients_trains_on_all_their_data(tmp_path: Path) -> None:
-    run_data = RunData.read(write_run(tmp_path / "run", SingleSet(), rounds=2))
+    run_data = read_run(tmp_path / "run", SingleSet(), rounds=2)
     pooled = [replace(record, participants=["everyone"]) for record in run_data.history]
     everything = sum(sum(client["samples"]) for client in run_data.federation["clients"])
     speed = Scores.of(replace(run_data, history=pooled)).samples_per_second
@@ -50,12 +52,10 @@ def test_who_pools_clients_trains_on_all_their_data(tmp_path: Path) -> None:
 
 
 def test_measures_of_the_task_are_those_of_the_last_test(tmp_path: Path) -> None:
-    run_data = RunData.read(write_run(tmp_path / "run", FedAvg(), rounds=3, further=with_measures))
+    run_data = read_run(tmp_path / "run", FedAvg(), rounds=3, further=with_measures)
     accuracy = run_data.history[-1].accuracy or 0.0
-    assert Scores.of(run_data).measures == {
-        "auc": 1 - accuracy / 2,
-        "balanced_accuracy": accuracy**2,
-    }
+    expected = {"auc": 1 - accuracy / 2, "balanced_accuracy": accuracy**2}
+    assert Scores.of(run_data).measures == expected
     untold = replace(run_data.history[-1], measures={})
     earlier = replace(run_data, history=[*run_data.history[:-1], untold])
     assert Scores.of(earlier).measures == run_data.history[1].measures
@@ -64,14 +64,14 @@ def test_measures_of_the_task_are_those_of_the_last_test(tmp_path: Path) -> None
 
 
 def test_first_round_of_a_target(tmp_path: Path) -> None:
-    scores = Scores.of(RunData.read(write_run(tmp_path / "run", FedAvg(), rounds=12)))
+    scores = Scores.of(read_run(tmp_path / "run", FedAvg(), rounds=12))
     reached = [number for number, value in scores.tested if value >= 0.5]
     assert scores.rounds_to(0.5) == reached[0]
     assert scores.rounds_to(0.999) is None
 
 
 def test_what_was_not_measured_is_none(tmp_path: Path) -> None:
-    run_data = RunData.read(write_run(tmp_path / "run", FedAvg(), rounds=3))
+    run_data = read_run(tmp_path / "run", FedAvg(), rounds=3)
     nothing = [replace(untested(record), client_accuracy=None) for record in run_data.history]
     scores = Scores.of(replace(run_data, history=nothing))
     assert (scores.best, scores.last, scores.ten_rounds, scores.amplitude) == (None,) * 4
@@ -81,7 +81,7 @@ def test_what_was_not_measured_is_none(tmp_path: Path) -> None:
 
 def test_ten_rounds_are_rounds_and_not_tests(tmp_path: Path) -> None:
     """With a test every fourth round, three of rounds 3 to 12 have one: 4, 8 and 12."""
-    run_data = RunData.read(write_run(tmp_path / "run", FedAvg(), rounds=14))
+    run_data = read_run(tmp_path / "run", FedAvg(), rounds=14)
     values = [record.accuracy or 0.0 for record in run_data.history]
     tested = [r if r.round % 4 == 0 else untested(r) for r in run_data.history]
     scores = Scores.of(replace(run_data, history=tested))
@@ -95,7 +95,7 @@ def test_ten_rounds_are_rounds_and_not_tests(tmp_path: Path) -> None:
 
 
 def test_clients_that_were_not_tested_count_for_nothing(tmp_path: Path) -> None:
-    run_data = RunData.read(write_run(tmp_path / "run", FedAvg(), rounds=5))
+    run_data = read_run(tmp_path / "run", FedAvg(), rounds=5)
     some: list[float | None] = [None] * 12
     some[3], some[7] = 0.25, 0.75
     history = [*run_data.history[:-1], replace(run_data.history[-1], client_accuracy=some)]
@@ -105,3 +105,38 @@ def test_clients_that_were_not_tested_count_for_nothing(tmp_path: Path) -> None:
     assert list(sampled.client_accuracy[5].values()) == [0.25, 0.75]
     assert sampled.clients_tested == "2 of 12 clients"
     assert run_data.clients_tested == ""
+
+
+def timed_run(path: Path, seconds: float | None, speeds: str = "1:9") -> RunData:
+    """A run of 12 rounds that last so long."""
+
+    def further(record: RoundRecord) -> RoundRecord:
+        return replace(record, clock=None if seconds is None else seconds * record.round)
+
+    return read_run(path, FedAvg(), further=further, speeds=speeds)
+
+
+def test_the_value_at_a_time_is_that_of_the_last_tested_round() -> None:
+    values, clocks = np.array([0.1, nan, 0.3, 0.4]), [2.0, 3.0, 3.0, 8.0]
+    times = np.array([1.0, 2.0, 2.5, 3.0, 7.9, 8.0, 8.1])
+    found = at_times(values, clocks, times)
+    np.testing.assert_array_equal(found, [nan, 0.1, 0.1, 0.3, 0.3, 0.4, nan])
+    assert np.isnan(at_times(np.array([nan]), [1.0], times)).all()
+
+
+def test_only_runs_with_speeds_and_a_whole_clock_have_times(tmp_path: Path) -> None:
+    assert timed_run(tmp_path / "timed", 0.5).clocks[:2] == [0.5, 1.0]
+    assert timed_run(tmp_path / "equal", 0.5, speeds="").clocks == []
+    assert timed_run(tmp_path / "untimed", None).clocks == []
+
+
+@pytest.mark.parametrize(("slow", "far_apart"), [(2.0, False), (40.0, True)])
+def test_the_axis_is_logarithmic_where_runs_end_far_apart(
+    slow: float, far_apart: bool, tmp_path: Path
+) -> None:
+    runs = [timed_run(tmp_path / "fast", 1.0), timed_run(tmp_path / "slow", slow)]
+    times, logarithmic = time_axis(runs)
+    assert logarithmic is far_apart
+    assert (times[0], times[-1]) == (pytest.approx(1.0), pytest.approx(12 * slow))
+    steps = np.diff(np.log(times) if far_apart else times)
+    assert steps.max() == pytest.approx(steps.min())

@@ -4,30 +4,21 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from browser_support import pixels, settled, shown
+from browser_support import label_of, pixels, report_of, settled, shown
 from cadis.algorithm.methods import CADIS
-from cadis.analysis import read_results
-from cadis.experiment import grid_variants, parse_grid
-from cadis.report import write_report
 from cadis.server import RoundRecord
-from cadis.store import Study, StudyFolder
-from fabricated import with_clock, with_measures, write_run, write_study
+from fabricated import with_clock, with_measures, write_run, write_study, write_sweep
 
+LEVELS = {"fedavg": 0.6, "cadis": 0.9}
 CHARTS = ["accuracy", "federation", "matrix", "weights", "flow", "confusion-0", "confusion-1",
           "fairness", "fairness-rounds", "convergence", "time"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Two methods, two seeds, 500 rounds, hostile names."""
+    """Two methods, two seeds, 200 rounds, hostile names."""
     path = tmp_path_factory.mktemp("study")
-    folder = write_study(path, {"fedavg": 0.6, "cadis": 0.9}, 2, rounds=500, clients=40)
-    return write_report(read_results([folder.path]), path / "report.html").as_uri()
-
-
-def overflow(page: Page) -> int:
-    wider: int = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-    return wider
+    return report_of(write_study(path, LEVELS, 2, rounds=200, clients=40))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -39,10 +30,9 @@ def test_every_chart_is_drawn_and_nothing_is_wider_than_the_screen(
         page.evaluate("Cadis.redraw(true)")
         for name in CHARTS:
             assert page.evaluate(f"Cadis.charts['chart-{name}'].getWidth()") > 100
-            label = page.locator(f"#chart-{name}").get_attribute("aria-label") or ""
-            assert len(label) > 20  # for those who do not see it
+            assert len(label_of(page, f"chart-{name}")) > 20
             assert page.locator(f"#chart-{name}").get_attribute("role") == "img"
-        assert overflow(page) <= 0
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
         assert page.locator("h1").inner_text().startswith("digits: 40 clients")
         assert "wins" in page.locator(".sentence").inner_text()
 
@@ -78,9 +68,12 @@ def test_the_slider_changes_the_matrix(browser: Browser, report: str) -> None:
         assert pixels(page, "chart-matrix") != at_the_beginning
 
 
-def test_smoothing_measure_and_legend_change_the_lines(browser: Browser, report: str) -> None:
+def test_smoothing_and_measure_change_the_lines_and_the_axis(browser: Browser, report: str) -> None:
+    axis = "Cadis.charts['chart-accuracy'].getOption()"
     with shown(browser, report) as page:
         smooth = pixels(page, "chart-accuracy")
+        assert page.evaluate(f"{axis}.yAxis[0].name") == "accuracy, mean of 10 rounds"
+        assert page.evaluate(f"{axis}.xAxis[0].min") == 1  # the first that was measured
         page.locator("#smoothing").fill("1")
         settled(page)
         rough = pixels(page, "chart-accuracy")
@@ -88,12 +81,12 @@ def test_smoothing_measure_and_legend_change_the_lines(browser: Browser, report:
         page.select_option("#measure", "rare")
         settled(page)
         assert pixels(page, "chart-accuracy") != rough
+        assert page.evaluate(f"{axis}.yAxis[0].name") == "accuracy on rare classes"
 
 
 def test_measures_of_the_task_can_be_chosen(browser: Browser, tmp_path: Path) -> None:
-    folder = write_study(tmp_path, {"fedavg": 0.6, "cadis": 0.9}, 2, further=with_measures)
-    path = write_report(read_results([folder.path]), tmp_path / "report.html")
-    with shown(browser, path.as_uri()) as page:
+    address = report_of(write_study(tmp_path, LEVELS, 2, further=with_measures))
+    with shown(browser, address) as page:
         accuracy = pixels(page, "chart-accuracy")
         chosen = page.locator("#measure option").all_inner_texts()
         assert chosen == [
@@ -102,46 +95,40 @@ def test_measures_of_the_task_can_be_chosen(browser: Browser, tmp_path: Path) ->
         page.select_option("#measure", "measure-auc")
         settled(page)
         assert pixels(page, "chart-accuracy") != accuracy
-        label = page.locator("#chart-accuracy").get_attribute("aria-label") or ""
+        label = label_of(page, "chart-accuracy")
         assert label.startswith("Measure auc over 12 rounds. At the end: FedAvg 0.")
         assert "Further measures" in page.locator("#tables").inner_text()
 
 
 def test_accuracy_is_shown_over_simulated_time(browser: Browser, tmp_path: Path) -> None:
-    levels = {"fedavg": 0.6, "cadis": 0.9}
-    folder = write_study(tmp_path, levels, 2, further=with_clock, speeds="10:1000")
-    path = write_report(read_results([folder.path]), tmp_path / "report.html")
-    with shown(browser, path.as_uri()) as page:
+    address = report_of(write_study(tmp_path, LEVELS, 2, further=with_clock, speeds="10:1000"))
+    with shown(browser, address) as page:
         over_rounds = pixels(page, "chart-accuracy")
         page.check("#over-time")
         settled(page)
         assert pixels(page, "chart-accuracy") != over_rounds
-        label = page.locator("#chart-accuracy").get_attribute("aria-label") or ""
+        label = label_of(page, "chart-accuracy")
         assert label.startswith("Accuracy on all classes over 120 simulated seconds. At the end: ")
         assert page.locator("#accuracy h2").inner_text() == "Accuracy over simulated time"
         assert page.locator("#over-rounds").is_visible()
 
 
-def test_there_is_no_choice_of_time_without_speeds(browser: Browser, report: str) -> None:
-    with shown(browser, report) as page:
-        assert not page.locator("#over-rounds").is_visible()
-        assert page.locator("#accuracy h2").inner_text() == "Accuracy over rounds"
-
-
-def test_a_method_that_tells_clusters_only_has_its_matrix(browser: Browser, tmp_path: Path) -> None:
+def test_a_single_run_that_tells_clusters_only_has_its_matrix(
+    browser: Browser, tmp_path: Path
+) -> None:
     def further(record: RoundRecord) -> RoundRecord:
         return replace(record, report={"clusters": record.report["clusters"]})
 
-    folder = write_run(tmp_path / "run", CADIS(), rounds=6, further=further)
-    path = write_report(read_results([folder.path]), tmp_path / "report.html")
-    with shown(browser, path.as_uri()) as page:
+    address = report_of(write_run(tmp_path / "run", CADIS(), rounds=6, further=further))
+    with shown(browser, address) as page:
+        assert "CADIS" in page.locator("#answer").inner_text()
         assert pixels(page, "chart-matrix")
         text = page.locator("#grouping").inner_text()
         assert "q of each pair of clients, the part of their common rounds in one cluster" in text
         assert "threshold" not in text
 
 
-def test_scrolling_500_rounds_draws_nothing_again(browser: Browser, report: str) -> None:
+def test_scrolling_many_rounds_draws_nothing_again(browser: Browser, report: str) -> None:
     """Smooth means: each chart is drawn once, and a slider in a hurry skips what nobody sees."""
     with shown(browser, report) as page:
         page.evaluate("Cadis.redraw(true)")
@@ -155,7 +142,7 @@ def test_scrolling_500_rounds_draws_nothing_again(browser: Browser, report: str)
         assert page.evaluate("Cadis.rendered") == drawn
         page.evaluate(
             "() => { const slider = document.querySelector('#round');"
-            " for (let n = 0; n < 300; n++) { slider.value = n; slider.dispatchEvent("
+            " for (let n = 0; n < 200; n++) { slider.value = n; slider.dispatchEvent("
             "new Event('input', { bubbles: true })); } }"
         )
         settled(page)
@@ -179,14 +166,6 @@ def test_it_can_be_walked_through_by_keyboard(browser: Browser, report: str) -> 
         assert unnamed == 0
 
 
-def test_a_single_run_has_a_page_too(browser: Browser, tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run", CADIS(), rounds=3)
-    page = write_report(read_results([folder.path]), tmp_path / "report.html")
-    with shown(browser, page.as_uri()) as opened:
-        assert opened.locator("#answer").inner_text().count("CADIS") >= 1
-        assert opened.locator("#chart-matrix").count() == 1
-
-
 def order_of(page: Page) -> list[str]:
     """The sections that are shown, from top to bottom."""
     found: list[str] = page.evaluate(
@@ -202,26 +181,11 @@ def test_first_come_the_answer_and_one_chart_then_the_tables(browser: Browser, r
         assert page.locator("#tables table").count() > 1
         links = page.locator("#sections li:visible").all_inner_texts()
         assert links[:3] == ["Answer", "Accuracy", "Tables"]
+        assert not page.locator("#over-rounds").is_visible()  # nobody gave speeds
+        assert page.locator("#accuracy h2").inner_text() == "Accuracy over rounds"
 
 
 def test_of_a_sweep_the_one_chart_is_over_its_parameters(browser: Browser, tmp_path: Path) -> None:
-    folder = StudyFolder(tmp_path / "sweep")
-    variants = grid_variants(parse_grid(["threshold=0.6,0.7"]), {}, {"rounds": 2})
-    folder.write(Study("sweep", variants, (0,), "cadis sweep", parameters=("threshold",)))
-    for variant in variants:
-        write_run(folder.run_folder(variant, 0).path, CADIS(), rounds=2)
-    path = write_report(read_results([folder.path]), tmp_path / "report.html")
-    with shown(browser, path.as_uri()) as page:
+    address = report_of(write_sweep(tmp_path / "sweep", "threshold=0.6,0.7", rounds=2))
+    with shown(browser, address) as page:
         assert order_of(page)[:4] == ["answer", "sweep", "tables", "accuracy"]
-
-
-def test_the_axis_says_what_is_measured(browser: Browser, report: str) -> None:
-    axis = "Cadis.charts['chart-accuracy'].getOption()"
-    with shown(browser, report) as page:
-        page.wait_for_selector("#chart-accuracy canvas")
-        assert page.evaluate(f"{axis}.yAxis[0].name") == "accuracy, mean of 10 rounds"
-        assert page.evaluate(f"{axis}.xAxis[0].min") == 1  # the first that was measured
-        page.select_option("#measure", "rare")
-        page.locator("#smoothing").fill("1")
-        settled(page)
-        assert page.evaluate(f"{axis}.yAxis[0].name") == "accuracy on rare classes"

@@ -1,41 +1,31 @@
 """Clients' own data, held out or trained on: the right words, and both measures side by side."""
 
-import csv
-import io
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
 import pytest
-from matplotlib.figure import Figure
 
 from cadis.algorithm.methods import CADIS, FedAvg
-from cadis.analysis import Comparison, RunData, answer, details, read_results
+from cadis.analysis import Comparison, answer, details, read_results
 from cadis.report import draw_figures, summary_text
 from cadis.report.exports import results_csv, runs_csv
-from cadis.report.formats import Sheet, fits_a_terminal, to_latex, to_markdown
+from cadis.report.formats import fits_a_terminal, to_latex, to_markdown
 from cadis.report.page.content import page_data
-from cadis.report.tables import notes, sheets
+from cadis.report.tables import notes
 from cadis.server import RoundRecord
-from fabricated import write_run, write_study
+from fabricated import compare, read_csv, read_run, sheet_of, write_run
+from legibility import saved_figures, texts
 
 LEVELS = {"fedavg": 0.6, "cadis": 0.9, "singleset": 0.99}
+OWN = "Last accuracy on the test"
 WORDS = {0: "own training data", 2: "own test data"}
-
-
-def compared(path: Path, held_out: int) -> Comparison:
-    return Comparison(read_results([write_study(path, LEVELS, 2, held_out=held_out).path]))
-
-
-def own_sheet(comparison: Comparison) -> Sheet:
-    (sheet,) = [s for s in sheets(comparison) if s.caption.startswith("Last accuracy on the test")]
-    return sheet
 
 
 @pytest.mark.parametrize("held_out", [0, 2])
 def test_both_measures_are_side_by_side(held_out: int, tmp_path: Path) -> None:
-    comparison = compared(tmp_path, held_out)
-    sheet, runs = own_sheet(comparison), comparison.groups[1].runs
+    comparison = compare(tmp_path, LEVELS, 2, held_out=held_out)
+    sheet, runs = sheet_of(comparison, OWN), comparison.groups[1].runs
     own, titles = WORDS[held_out], ["test set", "clients' mean", "deviation", "worst client"]
     caption = f"Last accuracy on the test set and on clients' {own}, and clusters"
     assert sheet.caption == caption
@@ -53,7 +43,7 @@ def test_both_measures_are_side_by_side(held_out: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("held_out", [0, 2])
 def test_words_and_files_say_which_data_they_are(held_out: int, tmp_path: Path) -> None:
-    comparison = compared(tmp_path, held_out)
+    comparison = compare(tmp_path, LEVELS, 2, held_out=held_out)
     own, other = WORDS[held_out], WORDS[2 - held_out]
     everything = " ".join([*details(comparison), *notes(comparison)])
     assert own in everything.lower()
@@ -64,10 +54,6 @@ def test_words_and_files_say_which_data_they_are(held_out: int, tmp_path: Path) 
     assert (rows["client_mean"], rows["client_worst"], rows["best"]) == (own, own, "")
 
 
-def read_csv(text: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(text)))
-
-
 def test_the_answer_tells_what_is_best_for_clients(tmp_path: Path) -> None:
     """Not necessarily what is best on the test set."""
 
@@ -75,20 +61,18 @@ def test_the_answer_tells_what_is_best_for_clients(tmp_path: Path) -> None:
         told = record.client_accuracy
         return replace(record, client_accuracy=told and [1 - (a or 0.0) for a in told])
 
-    folder = write_study(tmp_path / "same", LEVELS, 2, held_out=2)
-    ahead = Comparison(read_results([folder.path]))
+    ahead = compare(tmp_path / "same", LEVELS, 2, held_out=2)
     best, baseline = ahead.groups[1].scores, ahead.groups[0].scores
     means = [fmean(s.client_mean or 0.0 for s in scores) for scores in (best, baseline)]
     assert details(ahead)[-1] == (
         "On clients' own test data, mean over the clients, CADIS has an accuracy of "
         f"{means[0]:.3f} in the last round, FedAvg {means[1]:.3f}."
     )
-    folder = write_study(tmp_path / "other", LEVELS, 2, held_out=2, further=swapped)
-    behind = Comparison(read_results([folder.path]))
+    behind = compare(tmp_path / "other", LEVELS, 2, held_out=2, further=swapped)
     assert answer(behind).startswith("CADIS ")
     own = fmean(s.client_mean or 0.0 for s in behind.groups[0].scores)
     assert details(behind)[-1].endswith(f"; the highest there is FedAvg with {own:.3f}.")
-    trained_on = compared(tmp_path / "trained on", 0)
+    trained_on = compare(tmp_path / "trained on", LEVELS, 2)
     assert not any("clients'" in sentence for sentence in details(trained_on))
 
 
@@ -96,7 +80,7 @@ def test_runs_of_both_kinds_are_not_compared_in_silence(tmp_path: Path) -> None:
     write_run(tmp_path / "a", FedAvg(), held_out=2)
     write_run(tmp_path / "b", CADIS())
     mixed = Comparison(read_results([tmp_path / "a", tmp_path / "b"]))
-    assert "on clients' own data, and" in own_sheet(mixed).caption
+    assert "on clients' own data, and" in sheet_of(mixed, OWN).caption
     assert any("do not compare these" in sentence for sentence in notes(mixed))
     assert page_data(mixed.results)["fairness"]["own"] == "own data"
 
@@ -106,7 +90,7 @@ def test_clients_without_test_data_are_not_said_to_be_left_out_by_lot(tmp_path: 
         told = record.client_accuracy
         return replace(record, client_accuracy=told and [None, *told[1:]])
 
-    run_data = RunData.read(write_run(tmp_path / "run", CADIS(), held_out=2, further=some))
+    run_data = read_run(tmp_path / "run", CADIS(), held_out=2, further=some)
     results = read_results([tmp_path / "run"])
     assert any("that of 11 of 12 clients, drawn evenly" in s for s in notes(Comparison(results)))
     run_data.federation["clients"][0]["test_samples"] = [0] * 5
@@ -115,22 +99,11 @@ def test_clients_without_test_data_are_not_said_to_be_left_out_by_lot(tmp_path: 
     assert any("11 of 12 clients, the others have too few samples" in s for s in told)
 
 
-def test_pictures_and_the_page_tell_how_much_is_held_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words, save = list[str](), Figure.savefig
-
-    def listening(self: Figure, *given: object, **named: object) -> None:
-        for axes in self.axes:
-            words.extend([axes.get_xlabel(), axes.get_ylabel(), axes.get_title(loc="left")])
-            words.append(axes.get_title())
-        words.append(self.get_suptitle())
-        save(self, *given, **named)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Figure, "savefig", listening)
+def test_pictures_and_the_page_tell_how_much_is_held_out(tmp_path: Path) -> None:
     results = read_results([write_run(tmp_path / "run", CADIS(), held_out=2).path])
-    draw_figures(results, tmp_path / "figures", pdf=False)
-    text = "\n".join(words)
+    with saved_figures() as found:
+        draw_figures(results, tmp_path / "figures", pdf=False)
+    text = "\n".join(words for drawing in found.values() for words in texts(drawing))
     assert "accuracy of the last global model on a client's own test data" in text
     assert "Accuracy of the global model on clients' own test data" in text
     held = 2 * (6 * 2 + 4 + 2 * 2)  # two of each of the classes that the clusters have

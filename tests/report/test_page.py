@@ -4,24 +4,32 @@ import json
 import re
 import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from cadis.algorithm.methods import CADIS
 from cadis.analysis import RunData, frames, read_results
 from cadis.report import write_report
 from cadis.report.page.assembly import SCRIPTS
 from cadis.report.page.content import page_data
-from cadis.store import agreement, replay
+from cadis.store import RunFolder, StudyFolder, agreement
 from fabricated import with_clock, with_few_tests, with_measures, write_run, write_study
 
 MEGABYTE = 1_000_000
+LEVELS = {"fedavg": 0.6, "cadis": 0.9}
+
+
+def page_of(folder: RunFolder | StudyFolder) -> dict[str, Any]:
+    """What the page shows of a run or a study, which can be written as JSON."""
+    data = page_data(read_results([folder.path]))
+    json.dumps(data, allow_nan=False)
+    return data
 
 
 def test_the_page_is_one_file_that_asks_nobody(tmp_path: Path) -> None:
-    folder = write_study(tmp_path, {"fedavg": 0.6, "cadis": 0.9}, 2)
+    folder = write_study(tmp_path, LEVELS, 2)
     page = write_report(read_results([folder.path]), tmp_path / "report.html").read_text()
     ours = re.sub(r"<script>\s*/\*.*?Apache.*?</script>", "", page, count=1, flags=re.DOTALL)
     assert len(ours) < len(page) - MEGABYTE  # ECharts, whose comments name its home
@@ -47,14 +55,12 @@ def test_five_methods_by_five_seeds_by_500_rounds_stay_below_5_megabytes(tmp_pat
 
 
 def test_sections_follow_the_records(tmp_path: Path) -> None:
-    folder = write_study(tmp_path, {"fedavg": 0.6, "cadis": 0.9, "singleset": 1.0}, 2)
-    results = read_results([folder.path])
-    data = page_data(results)
-    assert [method["name"] for method in data["methods"]] == ["FedAvg", "CADIS", "SingleSet"]
-    assert [method["baseline"] for method in data["methods"]] == [True, False, False]
-    assert [method["reference"] for method in data["methods"]] == [False, False, True]
+    folder = write_study(tmp_path, LEVELS | {"singleset": 1.0}, 2)
+    data, run_data = page_of(folder), read_results([folder.path]).groups[1].runs[0]
+    assert [(m["name"], m["baseline"], m["reference"]) for m in data["methods"]] == [
+        ("FedAvg", True, False), ("CADIS", False, False), ("SingleSet", False, True),
+    ]  # fmt: skip
     run = data["accuracy"]["runs"][2]
-    run_data = results.groups[1].runs[0]
     assert (run["method"], run["seed"]) == (1, 0)
     assert run["all"] == [round(r.accuracy or 0, 4) for r in run_data.history]
     assert data["confusion"]["seeds"][0]["matrices"][1]["counts"] == run_data.summary["confusion"]
@@ -68,28 +74,25 @@ def test_sections_follow_the_records(tmp_path: Path) -> None:
     assert data["time"]["methods"][0]["train"] == 0.5
     assert ["rounds", "12"] in data["setup"]["options"]
     assert data["sweep"] is None
-    json.dumps(data, allow_nan=False)
 
 
 def test_what_was_not_tested_is_not_on_the_page(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", CADIS(), rounds=12, further=with_few_tests)
-    results = read_results([folder.path])
-    page, history = page_data(results), results.runs[0].history
+    page, (run_data,) = page_of(folder), read_results([folder.path]).runs
     shown = page["accuracy"]["runs"][0]["all"]
     assert [n for n, value in enumerate(shown, start=1) if value is not None] == [4, 8, 12]
-    fair, ids = page["fairness"]["runs"][0], results.runs[0].federation["clients"]
-    told = history[9].client_accuracy or []
+    fair, ids = page["fairness"]["runs"][0], run_data.federation["clients"]
+    told = run_data.history[9].client_accuracy or []
     assert fair["clients"] == [str(ids[n]["id"]) for n in (2, 5)]
     assert fair["last"] == pytest.approx([told[2], told[5]], abs=1e-4)
     assert fair["mean"][1] == pytest.approx(((told[2] or 0) + (told[5] or 0)) / 2, abs=1e-5)
     assert fair["tested"] == "2 of 12 clients"
     assert any("that of 2 of 12 clients" in sentence for sentence in page["answer"]["notes"])
-    json.dumps(page, allow_nan=False)
 
 
 def test_measures_of_the_task_are_on_the_page(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", CADIS(), rounds=3, further=with_measures)
-    section = page_data(read_results([folder.path]))["accuracy"]
+    section = page_of(folder)["accuracy"]
     assert section["measures"] == ["auc", "balanced_accuracy"]
     told = [record.measures["auc"] or 0.0 for record in folder.read_history()]
     assert section["runs"][0]["measures"]["auc"] == pytest.approx(told, abs=1e-4)
@@ -97,9 +100,7 @@ def test_measures_of_the_task_are_on_the_page(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("speeds", ["", "10:1000"])
 def test_simulated_time_is_on_the_page_where_speeds_are_given(speeds: str, tmp_path: Path) -> None:
-    levels = {"fedavg": 0.6, "cadis": 0.9}
-    folder = write_study(tmp_path, levels, 2, further=with_clock, speeds=speeds)
-    data = page_data(read_results([folder.path]))
+    data = page_of(write_study(tmp_path, LEVELS, 2, further=with_clock, speeds=speeds))
     clocks = [run["clock"] for run in data["accuracy"]["runs"]]
     captions = [table["caption"] for table in data["answer"]["tables"]]
     assert any("Simulated seconds to reach" in caption for caption in captions) is bool(speeds)
@@ -115,7 +116,7 @@ def test_simulated_time_is_on_the_page_where_speeds_are_given(speeds: str, tmp_p
 def test_the_matrix_of_a_frame_is_the_servers(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", CADIS(), rounds=9)
     run_data = RunData.read(folder)
-    (run,) = page_data(read_results([folder.path]))["grouping"]["runs"]
+    (run,) = page_of(folder)["grouping"]["runs"]
     assert run["rounds"] == list(range(1, 10))
     order = [int(name) for name in run["clients"]]
     for frame in frames(run_data.history, {4, 9}, 0.2):
@@ -136,16 +137,13 @@ def test_the_matrix_of_a_frame_is_the_servers(tmp_path: Path) -> None:
         weights = {order[int(at)]: weight for at, weight, _ in run["weights"][place]}
         told = dict(zip(frame.record.participants, frame.record.weights, strict=True))
         assert weights == pytest.approx(told, abs=1e-4)
-    last = replay(run_data.history)
-    assert last is not None
     assert run["agreement"][-1] == run_data.summary["cluster_agreement"]
 
 
 def test_of_many_clients_an_even_choice_is_shown(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", CADIS(), rounds=90, clients=300)
-    (run,) = page_data(read_results([folder.path]))["grouping"]["runs"]
-    assert len(run["clients"]) == 120
-    assert run["of"] == 300
+    (run,) = page_of(folder)["grouping"]["runs"]
+    assert (len(run["clients"]), run["of"]) == (120, 300)
     assert set(run["true"]) == {0, 1, 2}
     assert len(base64.b64decode(run["q"][0])) == 120 * 119 // 2
 
@@ -163,9 +161,8 @@ def test_of_very_many_clients_some_are_shown_and_the_page_stays_small(tmp_path: 
     for weights, others in zip(run["weights"], run["others"], strict=True):
         assert len(weights) <= 120
         assert len(weights) + others["count"] == 300
-        assert sum(weight for _, weight, _ in weights) + others["weight"] == pytest.approx(
-            1, abs=2e-3
-        )
+        total = sum(weight for _, weight, _ in weights) + others["weight"]
+        assert total == pytest.approx(1, abs=2e-3)
         assert others["clusters"] == 3
     (owned,) = data["federation"]["seeds"]
     assert (len(owned["clients"]), owned["of"], owned["clusters"]) == (120, 600, 3)
@@ -187,9 +184,6 @@ def test_what_is_shown_before_is_forgotten_with_its_run(tmp_path: Path) -> None:
 
 
 def test_what_nobody_measured_has_no_section(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run", CADIS(), rounds=1, finished=False)
-    data = page_data(read_results([folder.path]))
-    assert data["confusion"] is None
-    assert data["fairness"] is None
-    assert data["convergence"] is None
-    assert torch.tensor(data["grouping"]["runs"][0]["threshold"]).tolist() == pytest.approx([0.7])
+    data = page_of(write_run(tmp_path / "run", CADIS(), rounds=1, finished=False))
+    assert {data[name] for name in ("confusion", "fairness", "convergence")} == {None}
+    assert data["grouping"]["runs"][0]["threshold"] == pytest.approx([0.7])

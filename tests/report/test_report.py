@@ -24,20 +24,15 @@ def finished(folder: Path, method: Method, clusters: list[int] | None) -> RunFol
 @pytest.mark.parametrize("method", [CADIS(), CADISPaper(), CADISPaper(transitive="off"), FedAvg()])
 def test_figures_are_drawn(method: Method, clusters: list[int] | None, tmp_path: Path) -> None:
     folder = finished(tmp_path / "run", method, clusters)
-    drawn = draw_figures(read_results([folder.path]), folder.figures)
-    names = {"accuracy.png", "confusion.png", "federation.png", "clients.png", "loss.png"}
-    names |= {"measures.png"}
-    names |= {"voice.png"} if clusters else set()
-    if method.name != "fedavg":
-        names |= {"similarity.png", "clusters.png", "flow.png"}
-    if method.name == "cadis-paper":  # profiles need no estimates
-        names |= {"convergence.png"}
-    assert {path.name for path in drawn} == names
+    drawn = draw_figures(read_results([folder.path]), folder.figures, pdf=False)
+    names = {"accuracy", "confusion", "federation", "clients", "loss", "measures"}
+    names |= {"voice"} if clusters else set()
+    names |= {"similarity", "clusters", "flow"} if method.name != "fedavg" else set()
+    names |= {"convergence"} if method.name == "cadis-paper" else set()  # others estimate nothing
+    assert {path.name for path in drawn} == {f"{name}.png" for name in names}
     for path in drawn:
-        content = path.read_bytes()
-        assert content.startswith(b"\x89PNG")
-        assert len(content) > 8000
-        assert path.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+        assert path.read_bytes().startswith(b"\x89PNG")
+        assert path.stat().st_size > 8000
 
 
 def test_grouped_together_by_hand(tmp_path: Path) -> None:
@@ -60,9 +55,8 @@ def test_summary_table_tells_the_run(tmp_path: Path) -> None:
     console = Console(width=90, record=True)
     console.print(summary_table(folder.read_json("summary.json"), "abcde"))
     text = console.export_text()
-    assert "CADIS after 4 rounds" in text
-    assert "rare classes (c, d, e)" in text
-    assert "adjusted Rand" in text
+    told = ("CADIS after 4 rounds", "rare classes (c, d, e)", "adjusted Rand")
+    assert all(words in text for words in told)
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -74,10 +68,6 @@ def test_progress_tells_rounds_and_accuracy(terminal: bool, tmp_path: Path) -> N
         callbacks.say("Skipped x.")
         run_small(rounds=3, workers=1, on_round=on_round)
     text = console.export_text()
-    assert "reading pictures" in text
-    assert "downloading" in text
-    assert "Skipped x." in text
-    assert "3/3" in text
-    assert "accuracy 0." in text
-    assert "clusters" in text
+    told = ("reading pictures", "downloading", "Skipped x.", "3/3", "accuracy 0.", "clusters")
+    assert [words for words in told if words not in text] == []
     assert not list(tmp_path.iterdir())

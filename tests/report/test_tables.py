@@ -1,5 +1,3 @@
-import csv
-import io
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -8,22 +6,31 @@ import pytest
 from rich.console import Console
 
 from cadis.algorithm.methods import CADIS, FedAvg
-from cadis.analysis import ACCURACY, MEASURES, Comparison, answer, details, read_results
+from cadis.analysis import ACCURACY, MEASURES, Comparison, answer, details
 from cadis.report import summary_text
 from cadis.report.exports import results_csv, runs_csv, write_results
 from cadis.report.formats import Sheet, fits_a_terminal, shown_p, to_latex, to_markdown, to_rich
 from cadis.report.tables import notes, sheets
 from cadis.server import RoundRecord
 from cadis.store import PaperReport
-from fabricated import with_clock, with_measures, with_models, write_run, write_study
+from fabricated import (
+    compare,
+    read_csv,
+    sheet_of,
+    together,
+    with_clock,
+    with_measures,
+    with_models,
+    write_run,
+    write_study,
+)
 
 LEVELS = {"fedavg": 0.6, "cadis": 0.9, "singleset": 0.99}
 
 
 @pytest.fixture(scope="module")
 def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
-    folder = write_study(tmp_path_factory.mktemp("study"), LEVELS, 3)
-    return Comparison(read_results([folder.path]))
+    return compare(tmp_path_factory.mktemp("study"), LEVELS, 3)
 
 
 def test_the_tables_tell_every_measure(comparison: Comparison) -> None:
@@ -40,24 +47,20 @@ def test_the_tables_tell_every_measure(comparison: Comparison) -> None:
         assert all(len(row) == len(sheet.columns) for row in sheet.rows)
 
 
-def test_the_best_federation_is_stressed_and_not_the_reference(comparison: Comparison) -> None:
+def test_cells_are_means_and_the_best_federation_is_stressed(comparison: Comparison) -> None:
     accuracy = sheets(comparison)[0]
     assert accuracy.columns == ["method", "best", "last", "10-round mean", "amplitude", "rare"]
     assert [row[0] for row in accuracy.rows] == ["CADIS", "FedAvg", "SingleSet"]
     assert {row for row, _ in accuracy.best} == {0}
     assert {column for _, column in accuracy.best} == {1, 2, 3, 5}  # amplitude is no merit
-
-
-def test_cells_are_mean_and_deviation(comparison: Comparison) -> None:
     best = [scores.best or 0 for scores in comparison.groups[1].scores]
     mean = sum(best) / 3
     deviation = (sum((value - mean) ** 2 for value in best) / 2) ** 0.5
-    assert sheets(comparison)[0].rows[0][:2] == ["CADIS", f"{mean:.3f}±{deviation:.3f}"]
+    assert accuracy.rows[0][1] == f"{mean:.3f}±{deviation:.3f}"
 
 
 def test_measures_of_the_task_have_a_table_and_columns(tmp_path: Path) -> None:
-    folder = write_study(tmp_path, {"fedavg": 0.6, "cadis": 0.9}, 2, further=with_measures)
-    told = Comparison(read_results([folder.path]))
+    told = compare(tmp_path, {"fedavg": 0.6, "cadis": 0.9}, 2, further=with_measures)
     sheet = sheets(told)[1]
     assert sheet.caption == "Further measures in the last round"
     assert sheet.columns == ["method", "AUC", "balanced accuracy"]
@@ -65,9 +68,9 @@ def test_measures_of_the_task_have_a_table_and_columns(tmp_path: Path) -> None:
     deviation = abs(one - other) / 2**0.5
     assert sheet.rows[0][:2] == ["CADIS", f"{(one + other) / 2:.3f}±{deviation:.3f}"]
     assert sheet.best == [(1, 1), (0, 2)]
-    runs = list(csv.DictReader(io.StringIO(runs_csv(told))))
+    runs = read_csv(runs_csv(told))
     assert float(runs[2]["auc"]) == one
-    rows = csv.DictReader(io.StringIO(results_csv(told)))
+    rows = read_csv(results_csv(told))
     mean = {r["method"]: float(r["mean"]) for r in rows if r["measure"] == "auc"}
     assert mean["CADIS"] == pytest.approx((one + other) / 2)
 
@@ -75,11 +78,9 @@ def test_measures_of_the_task_have_a_table_and_columns(tmp_path: Path) -> None:
 def test_simulated_time_has_a_table_and_columns_where_speeds_are_given(
     comparison: Comparison, tmp_path: Path
 ) -> None:
-    folder = write_study(tmp_path, LEVELS, 2, further=with_clock, speeds="1:9")
-    timed = Comparison(read_results([folder.path]))
-    (rounds,), (seconds,) = (
-        [sheet for sheet in sheets(timed) if sheet.caption.startswith(name)]
-        for name in ("Rounds to reach", "Simulated seconds to reach")
+    timed = compare(tmp_path, LEVELS, 2, further=with_clock, speeds="1:9")
+    rounds, seconds = (
+        sheet_of(timed, f"{unit} to reach") for unit in ("Rounds", "Simulated seconds")
     )
     assert seconds.columns == rounds.columns
     target = timed.targets[0]
@@ -93,8 +94,7 @@ def test_simulated_time_has_a_table_and_columns_where_speeds_are_given(
 
 def test_several_models_have_a_table(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", CADIS(), further=with_models)
-    told = Comparison(read_results([folder.path]))
-    (sheet,) = [sheet for sheet in sheets(told) if sheet.caption.startswith("Models")]
+    sheet = sheet_of(together(folder), "Models")
     accuracy = folder.read_history()[-1].accuracy or 0.0
     assert sheet.columns == ["model", "clients", "accuracy", "loss"]
     assert sheet.rows == [
@@ -120,21 +120,17 @@ def test_the_summary_tells_measures_and_models(tmp_path: Path) -> None:
 
 
 def test_never_reached_is_not_available(tmp_path: Path) -> None:
-    folder = write_study(tmp_path, {"fedavg": 0.3, "cadis": 0.9}, 2)
-    rounds = sheets(Comparison(read_results([folder.path])))[2]
+    rounds = sheets(compare(tmp_path, {"fedavg": 0.3, "cadis": 0.9}, 2))[2]
     assert rounds.rows[1][-1] == "N/A"
     assert re.fullmatch(r"\d+(\.5)?", rounds.rows[0][-1])  # no speed-up over who never got there
 
 
 def test_notes_tell_what_a_reader_must_know(comparison: Comparison, tmp_path: Path) -> None:
     text = " ".join(notes(comparison))
-    assert "3 seeds" in text
-    assert "Holm" in text
-    assert "SingleSet has all data in one place" in text
-    assert "9 updates were left out" in text
-    unfinished = write_run(tmp_path / "run", CADIS(), finished=False)
-    told = " ".join(notes(Comparison(read_results([unfinished.path]))))
-    assert "1 of 1 runs have not ended" in told
+    reference = "SingleSet has all data in one place"
+    assert all(n in text for n in ("3 seeds", "Holm", reference, "9 updates were left out"))
+    unfinished = together(write_run(tmp_path / "run", CADIS(), finished=False))
+    assert "1 of 1 runs have not ended" in " ".join(notes(unfinished))
 
 
 def test_files_for_programs_and_for_people(comparison: Comparison, tmp_path: Path) -> None:
@@ -146,7 +142,7 @@ def test_files_for_programs_and_for_people(comparison: Comparison, tmp_path: Pat
 
 
 def test_csv_can_be_read_back(comparison: Comparison) -> None:
-    runs = list(csv.DictReader(io.StringIO(runs_csv(comparison))))
+    runs = read_csv(runs_csv(comparison))
     assert [(run["method"], run["seed"]) for run in runs[:4]] == [
         ("FedAvg", "0"), ("FedAvg", "1"), ("FedAvg", "2"), ("CADIS", "0"),
     ]  # fmt: skip
@@ -154,7 +150,7 @@ def test_csv_can_be_read_back(comparison: Comparison) -> None:
         for measure in MEASURES:
             value = measure.of(scores)
             assert run[measure.key] == ("" if value is None else str(value))
-    results = list(csv.DictReader(io.StringIO(results_csv(comparison))))
+    results = read_csv(results_csv(comparison))
     row = next(r for r in results if (r["method"], r["measure"]) == ("CADIS", "ten_rounds"))
     test = comparison.test(comparison.groups[1], MEASURES[2])
     assert test is not None
@@ -167,6 +163,7 @@ HOSTILE = Sheet("50% & more_", ["a|b", "<c>"], [["[red]x", "1"], ["$y$ \\", "0.5
 
 
 def test_names_mean_nothing_but_themselves() -> None:
+    assert (shown_p(0.04321), shown_p(0.0002)) == ("0.043", "< 0.001")
     console = Console(width=60, record=True)
     console.print(to_rich(HOSTILE))
     assert "[red]x" in console.export_text()
@@ -176,58 +173,39 @@ def test_names_mean_nothing_but_themselves() -> None:
     latex = to_latex(HOSTILE)
     assert "50\\% \\& more\\_" in latex
     assert "\\$y\\$ \\textbackslash{} & \\textbf{0.5$\\pm$0.1} \\\\" in latex
-
-
-def test_tables_fit_a_terminal_of_80_columns(comparison: Comparison) -> None:
-    console = Console(width=80, record=True)
-    for sheet in sheets(comparison):
-        if fits_a_terminal(sheet):
-            console.print(to_rich(sheet))
-    assert "…" not in console.export_text()
-
-
-def test_a_minus_is_one_in_latex() -> None:
-    sheet = Sheet("x", ["a", "b"], [["cadis-oracle", "-0.1 to +0.2"]], [])
-    assert "cadis-oracle & $-$0.1 to +0.2" in to_latex(sheet)
+    minus = Sheet("x", ["a", "b"], [["cadis-oracle", "-0.1 to +0.2"]], [])
+    assert "cadis-oracle & $-$0.1 to +0.2" in to_latex(minus)
 
 
 def test_nobody_is_stressed_if_all_are_alike(tmp_path: Path) -> None:
-    for name, method in (("a", CADIS()), ("b", CADIS(threshold=0.8))):
-        write_run(tmp_path / name, method)
-    alike = Comparison(read_results([tmp_path / "a", tmp_path / "b"]))
+    methods = {"a": CADIS(), "b": CADIS(threshold=0.8)}
+    alike = together(*(write_run(tmp_path / name, method) for name, method in methods.items()))
     assert sheets(alike)[0].best == []
     assert answer(alike).startswith("One seed: all have accuracy 0.")
 
 
 def test_there_is_no_winner_while_rounds_differ(tmp_path: Path) -> None:
-    write_run(tmp_path / "a", CADIS(), rounds=12)
-    write_run(tmp_path / "b", FedAvg(), rounds=3, finished=False)
-    early = Comparison(read_results([tmp_path / "a", tmp_path / "b"]))
+    early = together(
+        write_run(tmp_path / "a", CADIS(), rounds=12),
+        write_run(tmp_path / "b", FedAvg(), rounds=3, finished=False),
+    )
     assert answer(early).startswith("There is no answer yet")
     assert details(early) == ["Rounds of the runs that are shown: CADIS: 12; FedAvg: 3."]
     assert sheets(early)[0].best == []
-    so_far = write_run(tmp_path / "c", CADIS(), finished=False)
-    assert answer(Comparison(read_results([so_far.path]))).startswith("So far: CADIS reaches")
-
-
-def test_p_values() -> None:
-    assert (shown_p(0.04321), shown_p(0.0002)) == ("0.043", "< 0.001")
+    so_far = together(write_run(tmp_path / "c", CADIS(), finished=False))
+    assert answer(so_far).startswith("So far: CADIS reaches")
 
 
 def test_the_papers_figures_stand_beside_ours(tmp_path: Path) -> None:
     folder = write_study(tmp_path, {"fedavg": 0.6, "cadis": 0.9, "scaffold": 0.7}, 2)
-    report = PaperReport(
-        "Table I", {"fedavg": 93.04, "cadis": 93.45}, ("rounds 12 instead of 500",)
-    )
+    changed = ("rounds 12 instead of 500",)
+    report = PaperReport("Table I", {"fedavg": 93.04, "cadis": 93.45}, changed)
     folder.write(replace(folder.read(), paper=report))
-    comparison = Comparison(read_results([tmp_path]))
+    comparison = together(folder)
     sheet = sheets(comparison)[0]
     assert sheet.columns[:3] == ["method", "best", "paper (Table I)"]
-    assert {row[0]: row[2] for row in sheet.rows} == {
-        "CADIS": "0.934",
-        "SCAFFOLD": "",
-        "FedAvg": "0.930",
-    }
+    figures = {"CADIS": "0.934", "SCAFFOLD": "", "FedAvg": "0.930"}
+    assert {row[0]: row[2] for row in sheet.rows} == figures
     assert {column for _, column in sheet.best} == {1, 3, 4, 6}  # not the paper's, nor amplitude
     assert any("in Table I; here: rounds 12 instead of 500." in note for note in notes(comparison))
     assert "CADIS,best_in_paper,0.9345" in results_csv(comparison)
@@ -235,21 +213,17 @@ def test_the_papers_figures_stand_beside_ours(tmp_path: Path) -> None:
 
 
 def test_where_another_measure_decides_accuracy_is_told_as_such(tmp_path: Path) -> None:
-    folder = write_study(
-        tmp_path, {"fedavg": 0.6, "cadis": 0.9}, 2, further=with_measures, headline="auc"
-    )
-    comparison = Comparison(read_results([folder.path]).judged_by("auc"))
-    (clients,) = [
-        s for s in sheets(comparison) if s.caption.startswith("Last accuracy on the test")
-    ]
-    accuracies = {group.label: group.scores[0].accuracy for group in comparison.groups}
-    for row in clients.rows:
-        own = comparison.spread(next(g for g in comparison.groups if g.label == row[0]), ACCURACY)
+    levels = {"fedavg": 0.6, "cadis": 0.9}
+    told = compare(tmp_path, levels, 2, further=with_measures, headline="auc")
+    comparison = Comparison(told.results.judged_by("auc"))
+    groups = {group.label: group for group in comparison.groups}
+    for label, shown, *_ in sheet_of(comparison, "Last accuracy on the test").rows:
+        own = comparison.spread(groups[label], ACCURACY)
         assert own is not None
-        assert row[1].startswith(f"{own.mean:.3f}")
-    lines = list(csv.DictReader(io.StringIO(runs_csv(comparison))))
-    assert {line["method"]: float(line["accuracy"]) for line in lines if line["seed"] == "0"} == {
-        label: pytest.approx(value) for label, value in accuracies.items()
-    }
-    told = list(csv.DictReader(io.StringIO(results_csv(comparison))))
-    assert {line["measure"] for line in told} >= {"accuracy", "last"}
+        assert shown.startswith(f"{own.mean:.3f}")
+    lines = [line for line in read_csv(runs_csv(comparison)) if line["seed"] == "0"]
+    for line in lines:
+        assert float(line["accuracy"]) == groups[line["method"]].scores[0].accuracy
+    assert {line["method"] for line in lines} == groups.keys()
+    measures = {line["measure"] for line in read_csv(results_csv(comparison))}
+    assert measures >= {"accuracy", "last"}

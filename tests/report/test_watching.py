@@ -4,6 +4,7 @@ import http.client
 import json
 import shutil
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,8 +16,7 @@ import pytest
 
 from cadis.algorithm.methods import CADIS
 from cadis.errors import CadisError
-from cadis.report.page.serving import serving
-from cadis.report.page.watching import Watched
+from cadis.report.page.watching import Watched, serving
 from cadis.store import RunFolder, lock
 from fabricated import write_run, write_study
 
@@ -43,10 +43,14 @@ def ask(
         connection.close()
 
 
+def connect(address: str) -> socket.socket:
+    host, port = address.split("/")[2].split(":")
+    return socket.create_connection((host, int(port)), timeout=20)
+
+
 def raw(address: str, request: bytes) -> bytes:
     """The whole answer to a request that no library would send."""
-    host, port = address.split("/")[2].split(":")
-    with socket.create_connection((host, int(port)), timeout=20) as connection:
+    with connect(address) as connection:
         connection.sendall(request)
         return b"".join(iter(lambda: connection.recv(1 << 16), b""))
 
@@ -146,11 +150,10 @@ def test_damage_is_an_answer_and_no_traceback(
 def test_who_hangs_up_is_passed_over_in_silence(
     address: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    host, port = address.split("/")[2].split(":")
     for _ in range(5):
-        with socket.create_connection((host, int(port))) as connection:
-            request = f"GET / HTTP/1.0\r\nHost: {host}:{port}\r\n\r\n"
-            connection.sendall(request.encode())
+        with connect(address) as connection:
+            host = address.split("/")[2]
+            connection.sendall(f"GET / HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
             linger = b"\x01\x00\x00\x00\x00\x00\x00\x00"  # closing it resets the connection
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     assert ask(address, "/")[0].status == 200
@@ -158,9 +161,8 @@ def test_who_hangs_up_is_passed_over_in_silence(
 
 
 def test_who_keeps_silent_is_hung_up_on(address: str) -> None:
-    host, port = address.split("/")[2].split(":")
     before = threading.active_count()
-    idle = [socket.create_connection((host, int(port)), timeout=20) for _ in range(30)]
+    idle = [connect(address) for _ in range(30)]
     assert ask(address, "/")[0].status == 200  # others are served meanwhile
     assert [connection.recv(1) for connection in idle] == [b""] * 30
     for connection in idle:
@@ -169,10 +171,15 @@ def test_who_keeps_silent_is_hung_up_on(address: str) -> None:
         pass
 
 
-def test_only_short_requests_for_the_page_are_answered(address: str) -> None:
+def test_only_short_requests_of_this_machine_for_the_page_are_answered(address: str) -> None:
     answer, content = ask(address, "/", "HEAD")
     assert (answer.status, content) == (200, b"")
     assert int(answer.headers["Content-Length"]) > 1_000_000
+    answer, content = ask(address, "/data.json")
+    assert b'"state":"idle"' in content
+    unchanged = {"If-None-Match": answer.headers["ETag"]}
+    assert ask(address, "/data.json", **unchanged)[0].status == 304
+    assert ask(address, "/config.toml")[0].status == 404
     assert ask(address, "/", Host="evil.example")[0].status == 403
     for method in ("POST", "PUT", "DELETE", "OPTIONS"):
         answer, content = ask(address, "/data.json", method)
@@ -181,3 +188,5 @@ def test_only_short_requests_for_the_page_are_answered(address: str) -> None:
     assert b" 414 " in raw(address, b"GET /" + 70_000 * b"x" + b" HTTP/1.0\r\n\r\n")[:50]
     many = b"".join(b"X-%d: 1\r\n" % number for number in range(200))
     assert b" 431 " in raw(address, b"GET / HTTP/1.0\r\n" + many + b"\r\n")[:50]
+    listening = Path("/proc/net/tcp").read_text() if sys.platform == "linux" else ""
+    assert f"00000000:{int(address.split(':')[2].strip('/')):04X}" not in listening

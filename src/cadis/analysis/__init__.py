@@ -1,9 +1,5 @@
 """What runs say: measures, statistics, the similarity matrix over time. Reads run folders only."""
 
-from cadis.analysis.client_metrics import OWN_TEST_DATA, OWN_TRAINING_DATA
-from cadis.analysis.clock import at_times, clocks_of, time_axis
-from cadis.analysis.cluster_matching import steady
-from cadis.analysis.comparability import Cell
 from cadis.analysis.comparison import HEADLINE, Comparison, RoundsTo
 from cadis.analysis.consistency import naming
 from cadis.analysis.head_probe import HeadProbe, Panel
@@ -14,22 +10,16 @@ from cadis.analysis.metrics import (
     MEASURES,
     Measure,
     Scores,
+    at_times,
     task_measure,
+    time_axis,
     with_article,
 )
 from cadis.analysis.partition_summary import PartitionSummary, describe_federation
 from cadis.analysis.reading import is_result, read_folder, read_results
 from cadis.analysis.results import Group, Results
-from cadis.analysis.run_data import RunData, headline_of
-from cadis.analysis.similarity import (
-    Frame,
-    convergence,
-    error,
-    frames,
-    growing,
-    some_of,
-    spread_rounds,
-)
+from cadis.analysis.run_data import OWN_TEST_DATA, OWN_TRAINING_DATA, RunData, headline_of
+from cadis.analysis.similarity import Frame, error, frames, growing, some_of, spread_rounds, steady
 from cadis.analysis.statistics import PairedTest, Spread, holm, paired_test
 from cadis.analysis.verdict import answer, details
 
@@ -41,7 +31,6 @@ __all__ = [
     "MEASURES",
     "OWN_TEST_DATA",
     "OWN_TRAINING_DATA",
-    "Cell",
     "Comparison",
     "Frame",
     "Group",
@@ -57,8 +46,6 @@ __all__ = [
     "Spread",
     "answer",
     "at_times",
-    "clocks_of",
-    "convergence",
     "describe_federation",
     "details",
     "error",

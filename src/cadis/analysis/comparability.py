@@ -40,7 +40,7 @@ def cells_of(results: Results) -> list[Cell]:
         varied = ("model",) if results.kind == "sweep" else ()  # who varies it wants the best
         facts = [_facts(group.runs[0], varied) for group in results.groups]
         names = _splitting(facts)
-        keys = [tuple(fact.get(name, "") for name in names) for fact in facts]
+        keys = _keys(facts, names)
     if len(set(keys)) < 2:
         return [Cell({}, results)]
     return [
@@ -102,12 +102,13 @@ def _splitting(facts: Sequence[Mapping[str, str]]) -> list[str]:
     """As few names as tell the same groups apart as all of them do."""
     kept: list[str] = []
     for name in dict.fromkeys(name for fact in facts for name in fact):
-        before, after = (
-            len({tuple(fact.get(n, "") for n in names) for fact in facts})
-            for names in (kept, [*kept, name])
-        )
-        kept += [name] if after > before else []
+        if len(set(_keys(facts, [*kept, name]))) > len(set(_keys(facts, kept))):
+            kept.append(name)
     return kept
+
+
+def _keys(facts: Sequence[Mapping[str, str]], names: Sequence[str]) -> list[tuple[str, ...]]:
+    return [tuple(fact.get(name, "") for name in names) for fact in facts]
 
 
 def _facts(run_data: RunData, but: Sequence[str]) -> dict[str, str]:

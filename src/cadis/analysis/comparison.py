@@ -15,8 +15,7 @@ HEADLINE = MEASURE["ten_rounds"]
 
 SIGNIFICANT = 0.05
 """What is less probable than that is taken for more than chance."""
-_DIGITS = 9
-"""Means that are the same to so many digits differ by rounding only."""
+_DIGITS = 9  # means that are the same to so many digits differ by rounding only
 _ROUND_NUMBERS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.97, 0.98, 0.99)
 
 
@@ -120,11 +119,11 @@ class Comparison:
 
     def test(self, group: Group, measure: Measure) -> PairedTest | None:
         """Whether a group differs from the baseline, over the seeds that both have."""
-        return None if self.baseline is None else self.between(group, self.baseline, measure)
+        return self.between(group, self.baseline, measure)
 
-    def between(self, group: Group, other: Group, measure: Measure) -> PairedTest | None:
+    def between(self, group: Group, other: Group | None, measure: Measure) -> PairedTest | None:
         """Whether a group differs from another, over the seeds that both have."""
-        pairs = _pairs(group, other, measure)
+        pairs = _pairs(group, other, measure.of)
         return paired_test([a for a, _ in pairs], [b for _, b in pairs])
 
     def level_with(self, group: Group, measure: Measure) -> list[Group]:
@@ -136,7 +135,7 @@ class Comparison:
 
     def ratio(self, group: Group, measure: Measure) -> float | None:
         """The group's mean by the baseline's, over the seeds that both have."""
-        pairs = [] if self.baseline is None else _pairs(group, self.baseline, measure)
+        pairs = _pairs(group, self.baseline, measure.of)
         below = sum(b for _, b in pairs)
         return sum(a for a, _ in pairs) / below if below else None
 
@@ -145,11 +144,9 @@ class Comparison:
         """Those asked for; else the highest round numbers that the baseline and the best reach."""
         if self.results.targets:
             return self.results.targets
-        found = []
-        for group in [self.baseline] if self.baseline else []:
-            found += _reached(group)
-        found += max((_reached(g) for g in self.groups if not g.is_reference), default=[])
-        return tuple(sorted(set(found)))
+        reached = [_reached(group) for group in self.groups if not group.is_reference]
+        found = {max(reached, default=0), _reached(self.baseline) if self.baseline else 0}
+        return tuple(sorted(found - {0}))
 
     @property
     def has_clock(self) -> bool:
@@ -165,16 +162,11 @@ class Comparison:
         return self._soonness(group, lambda scores: scores.time_to(target))
 
     def _soonness(self, group: Group, when: Callable[[Scores], float | None]) -> RoundsTo:
-        rounds = {scores.seed: when(scores) for scores in group.scores}
-        reached = [number for number in rounds.values() if number is not None]
-        speed_up = None
-        compared = group is not self.baseline and not group.is_reference
-        if self.baseline is not None and compared:
-            theirs = {scores.seed: when(scores) for scores in self.baseline.scores}
-            both = [s for s in rounds if rounds[s] is not None and theirs.get(s) is not None]
-            own = sum(rounds[seed] or 0 for seed in both)
-            speed_up = sum(theirs[seed] or 0 for seed in both) / own if own else None
-        return RoundsTo(Spread.of(reached), len(reached), len(rounds), speed_up)
+        reached = [number for s in group.scores if (number := when(s)) is not None]
+        pairs = [] if group.is_reference else _pairs(group, self.baseline, when)
+        own = sum(number for number, _ in pairs)
+        speed_up = sum(number for _, number in pairs) / own if own else None
+        return RoundsTo(Spread.of(reached), len(reached), len(group.scores), speed_up)
 
     def corrected(self, measure: Measure) -> dict[str, float]:
         """By label, the p-value of each group against the baseline, all of them looked at."""
@@ -195,16 +187,18 @@ class Comparison:
         return sorted(found, key=lambda pair: -round(pair[1].mean, _DIGITS))
 
 
-def _pairs(group: Group, other: Group, measure: Measure) -> Sequence[tuple[float, float]]:
-    """A measure of two groups in each of the seeds that both have; of one alone there is none."""
-    if group is other:
+def _pairs(
+    group: Group, other: Group | None, value: Callable[[Scores], float | None]
+) -> Sequence[tuple[float, float]]:
+    """A value of two groups in each of the seeds that both have; of one alone there is none."""
+    if other is None or group is other:
         return []
-    theirs = {scores.seed: measure.of(scores) for scores in other.scores}
-    found = [(measure.of(scores), theirs.get(scores.seed)) for scores in group.scores]
+    theirs = {scores.seed: value(scores) for scores in other.scores}
+    found = [(value(scores), theirs.get(scores.seed)) for scores in group.scores]
     return [(a, b) for a, b in found if a is not None and b is not None]
 
 
-def _reached(group: Group) -> list[float]:
-    """The highest round number that all runs of a group reach, if there is one."""
+def _reached(group: Group) -> float:
+    """The highest round number that all runs of a group reach; 0 if there is none."""
     best = min((scores.best or 0 for scores in group.scores), default=0)
-    return [target for target in _ROUND_NUMBERS if target <= best][-1:]
+    return max((target for target in _ROUND_NUMBERS if target <= best), default=0)

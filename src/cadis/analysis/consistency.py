@@ -20,8 +20,7 @@ _DAMAGE = (
     OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError
 )  # fmt: skip
 """What files of the wrong content can end in, too deep nesting among it."""
-_LARGEST = 2**53
-"""The largest count that every program reads as what it is."""
+_LARGEST = 2**53  # the largest count that every program reads as what it is
 
 
 @contextmanager
@@ -30,15 +29,10 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except _DAMAGE as error:
-        if isinstance(error, CadisError) and _is_named(path, error):
-            raise
+        told = str(path) in str(error) or f"folder {path.parent}" in str(error)
+        if isinstance(error, DamagedError) or (isinstance(error, CadisError) and told):
+            raise  # where the damage is
         raise CadisError(f"{path} is missing or damaged: {_reason(error)}.") from None
-
-
-def _is_named(path: Path, error: CadisError) -> bool:
-    """Whether a sentence tells where the damage is already."""
-    named = str(path) in str(error) or f"folder {path.parent}" in str(error)
-    return named or isinstance(error, DamagedError)
 
 
 def _reason(error: Exception) -> str:
@@ -57,13 +51,6 @@ def check_options(options: Mapping[str, Any]) -> None:
             raise CadisError(f"{name} is {value!r}, which is not a whole number")
 
 
-def check_method(options: Mapping[str, Any]) -> None:
-    """Refuse options that name no method; which it is does not matter, nor whether it is there."""
-    method = options["method"]
-    if not isinstance(method, str) or not method:
-        raise CadisError(f"method is {method!r}, which is not a name")
-
-
 def check_federation(federation: Mapping[str, Any]) -> None:
     """Refuse clients that cannot be told apart, or have classes that there are not."""
     clients, classes = federation["clients"], len(federation["classes"])
@@ -71,8 +58,10 @@ def check_federation(federation: Mapping[str, Any]) -> None:
         raise CadisError("two clients have the same id")
     for client in clients:
         told = [client["samples"], client.get("test_samples")]
-        if not all(samples is None or _are_counts(samples, classes) for samples in told):
-            raise CadisError(f"client {client['id']} does not have a count for each class")
+        for counts in told:
+            fits = counts is None or len(counts) == classes
+            if not fits or not all(0 <= count <= _LARGEST for count in counts or ()):
+                raise CadisError(f"client {client['id']} does not have a count for each class")
         if abs(client["cluster"] or 0) > _LARGEST:
             raise CadisError(f"client {client['id']} is in cluster {client['cluster']}")
 
@@ -144,7 +133,3 @@ def _about_numbers(record: RoundRecord, clients: int, classes: int) -> Iterator[
         yield "two models have the same name"
     for unknown in sorted(set(record.client_models) - set(names)):
         yield f"a client trained model {unknown}, which is not one of the models"
-
-
-def _are_counts(numbers: Sequence[int], classes: int) -> bool:
-    return len(numbers) == classes and all(0 <= number <= _LARGEST for number in numbers)

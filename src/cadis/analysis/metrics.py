@@ -1,15 +1,20 @@
 """A run in the measures of the paper's evaluation."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from cadis.analysis.clock import clocks_of
+import numpy as np
+from numpy.typing import NDArray
+
 from cadis.analysis.run_data import RunData
 from cadis.store import client_spread, measured, metric_words
 
 LAST_ROUNDS = 10
 """The paper's 10-round average."""
+_POINTS = 240
+"""Times at which runs are looked at: seeds have clocks of their own, which never agree."""
+_FAR_APART = 5  # runs that end at times so many times apart are seen on a logarithmic axis only
 
 
 @dataclass(frozen=True)
@@ -55,18 +60,13 @@ class Scores:
 
     @classmethod
     def of(cls, run_data: RunData, metric: str = "accuracy") -> "Scores":
-        """The scores of one run, from its records.
-
-        Args:
-            run_data: the run.
-            metric: the measure that decides.
-        """
+        """Score one run by its records; ``metric`` is the measure that decides."""
         told = ((record.round, measured(record, metric)) for record in run_data.history)
         tested = tuple((number, value) for number, value in told if value is not None)
         values = [value for _, value in tested]
         tail = [value for number, value in tested if number > tested[-1][0] - LAST_ROUNDS]
-        tests = list(run_data.client_accuracy.values())
-        clients = client_spread(tests[-1].values() if tests else ())
+        clients = client_spread(run_data.last_client_accuracy.values())
+        measures = next((r.measures for r in reversed(run_data.history) if r.measures), {})
         return cls(
             seed=run_data.seed,
             tested=tested,
@@ -82,8 +82,8 @@ class Scores:
             agreement=run_data.summary.get("round_agreement"),
             server_seconds=fmean(record.seconds.aggregate for record in run_data.history),
             samples_per_second=_samples_per_second(run_data),
-            measures=_measures(run_data),
-            clocks=tuple(clocks_of(run_data)),
+            measures={name: value for name, value in measures.items() if value is not None},
+            clocks=tuple(run_data.clocks),
         )
 
     def rounds_to(self, target: float) -> int | None:
@@ -147,11 +147,6 @@ def task_measure(name: str) -> Measure:
     return Measure(name, title, lambda scores: scores.measures.get(name), _MERITS.get(name))
 
 
-def _measures(run_data: RunData) -> dict[str, float]:
-    told = next((r.measures for r in reversed(run_data.history) if r.measures), {})
-    return {name: value for name, value in told.items() if value is not None}
-
-
 def _samples_per_second(run_data: RunData) -> float | None:
     """Samples trained on, each epoch anew, in a second of one worker."""
     counts = {client["id"]: client["samples"] for client in run_data.federation["clients"]}
@@ -163,3 +158,28 @@ def _samples_per_second(run_data: RunData) -> float | None:
     seen = sum(sizes.get(c, pooled) for record in run_data.history for c in record.participants)
     seconds = sum(record.seconds.train for record in run_data.history)
     return epochs * seen / seconds if seconds else None
+
+
+def time_axis(runs: Sequence[RunData]) -> tuple[NDArray[np.float64], bool]:
+    """Return times from the first end of a round to the last, and whether by equal ratios."""
+    clocks = [run_data.clocks for run_data in runs if run_data.clocks]
+    first, ends = min(own[0] for own in clocks), [own[-1] for own in clocks]
+    far_apart = max(ends) > _FAR_APART * min(ends) and first > 0
+    spaced = np.geomspace if far_apart else np.linspace
+    return spaced(first, max(ends), _POINTS), far_apart
+
+
+def at_times(
+    values: NDArray[np.float64], clocks: Sequence[float], times: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the value of the last tested round that had ended at each time, NaN before and beyond.
+
+    There is a value a round, NaN where nobody tested; ``clocks`` are the ends of the rounds.
+    """
+    tested = ~np.isnan(values)
+    if not tested.any():
+        return np.full(len(times), np.nan)
+    ended, known = np.array(clocks)[tested], values[tested]
+    places = np.searchsorted(ended, times, side="right") - 1
+    inside = (places >= 0) & (times <= clocks[-1])
+    return np.where(inside, known[places], np.nan)

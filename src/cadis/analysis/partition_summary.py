@@ -44,11 +44,7 @@ class PartitionSummary:
 
     @classmethod
     def of(
-        cls,
-        title: str,
-        dataset: Dataset,
-        partition: Partition,
-        own_tests: Sequence[Examples] = (),
+        cls, title: str, dataset: Dataset, partition: Partition, own_tests: Sequence[Examples] = ()
     ) -> "PartitionSummary":
         """Count the samples of each client and class in a partition of a dataset."""
         return cls(

@@ -1,7 +1,7 @@
 """Reading runs and studies that are to be shown together."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -10,10 +10,9 @@ from cadis.analysis.consistency import check_options, naming
 from cadis.analysis.results import Group, Results
 from cadis.analysis.run_data import RunData
 from cadis.errors import CadisError
-from cadis.store import RunFolder, Study, StudyFolder, Variant, cell_label
+from cadis.store import RunFolder, Study, StudyFolder, cell_label
 
-_DEPTH = 3
-"""Folders within folders that are looked into."""
+_DEPTH = 3  # folders within folders that are looked into
 
 
 def is_result(path: Path) -> bool:
@@ -21,18 +20,8 @@ def is_result(path: Path) -> bool:
     return StudyFolder(path).holds_study() or RunFolder(path).holds_run()
 
 
-def find_results(folder: Path) -> list[Path]:
-    """Find the runs and studies in a folder and its folders; runs of a study are not listed.
-
-    Hidden folders and those more than three deep are skipped.
-    """
-    found = list(_search(folder, _DEPTH)) if folder.is_dir() else []
-    if not found:
-        raise CadisError(f"There is no run and no comparison in the folder {folder}.")
-    return found
-
-
 def _search(folder: Path, depth: int) -> Iterator[Path]:
+    """Find runs and studies, but no runs of a study; hidden and very deep folders are skipped."""
     try:
         inside = sorted(folder.iterdir())
     except OSError:  # it is not ours to read
@@ -46,26 +35,6 @@ def _search(folder: Path, depth: int) -> Iterator[Path]:
             yield from _search(path, depth - 1)
 
 
-@dataclass
-class _RunGroups:
-    """Runs as they are found, gathered into groups, and how many there are to be."""
-
-    groups: dict[str, Group] = field(default_factory=dict)
-    planned: int = 0
-    rounds: int = 0
-
-    def plan(self, rounds: int) -> None:
-        self.planned += 1
-        self.rounds += rounds
-
-    def put(self, key: str, group: Group) -> None:
-        """Add a group's runs to those of the same key; a run is there once."""
-        known = self.groups.get(key)
-        runs = {s.path.resolve(): s for s in [*(known.runs if known else []), *group.runs]}
-        by_seed = sorted(runs.values(), key=lambda run_data: run_data.seed)
-        self.groups[key] = replace(known or group, runs=by_seed)
-
-
 def read_folder(folder: Path, say: Callable[[str], None]) -> Results:
     """Read all runs and studies in a folder that is neither; what cannot be read is left out.
 
@@ -73,8 +42,11 @@ def read_folder(folder: Path, say: Callable[[str], None]) -> Results:
         folder: where to look.
         say: called with a sentence about what was found, and about all that is left out.
     """
+    found = list(_search(folder, _DEPTH)) if folder.is_dir() else []
+    if not found:
+        raise CadisError(f"There is no run and no comparison in the folder {folder}.")
     whole, read = [], cache(RunData.read)  # what can be read alone is read together again
-    for path in find_results(folder):
+    for path in found:
         try:
             read_results([path], read)
             whole.append(path)
@@ -83,11 +55,9 @@ def read_folder(folder: Path, say: Callable[[str], None]) -> Results:
     if not whole:
         raise CadisError(f"Nothing in the folder {folder} can be shown.")
     studies = sum(StudyFolder(path).holds_study() for path in whole)
-    runs = len(whole) - studies
-    counts = [
-        f"{n} {what}" for n, what in ((studies, "comparisons or sweeps"), (runs, "runs")) if n
-    ]
-    say(f"Found in {folder}: {' and '.join(counts)}.")
+    counts = {"comparisons or sweeps": studies, "runs": len(whole) - studies}
+    told = " and ".join(f"{number} {what}" for what, number in counts.items() if number)
+    say(f"Found in {folder}: {told}.")
     return read_results(whole, read, say)
 
 
@@ -104,19 +74,27 @@ def read_results(
         say: called with a sentence about each copy of a run that is left out; without it, copies
             are refused.
     """
-    found, studies = _RunGroups(), []
+    found: dict[str, Group] = {}
+    planned: list[int] = []  # the rounds of each run
+    studies: list[Study] = []
     for path in paths:
         with naming(path):
             if StudyFolder(path).holds_study():
-                studies.append(_put_study(found, StudyFolder(path), read))
+                studies.append(study := _read_study(StudyFolder(path)))
+                planned += [v.options["rounds"] for v in study.variants for _ in study.seeds]
+                runs = _study_runs(StudyFolder(path), study, read)
             elif RunFolder(path).holds_run():
-                _put_run(found, read(RunFolder(path)))
+                run_data = read(RunFolder(path))
+                planned.append(run_data.options.get("rounds", len(run_data.history)))
+                group = Group(run_data.name, run_data.label, [run_data], plain=run_data.label)
+                runs = iter([(_identify(run_data), group)])
             else:
                 raise CadisError(f"There is no run and no comparison in the folder {path}.")
-    groups = told_apart(list(found.groups.values()))
-    if not groups:
+            for key, group in runs:
+                found[key] = _join(found.get(key, group), group)
+    if not found:
         raise CadisError(f"The study in {paths[0]} has no finished round yet.")
-    groups = [_without_copies(group, say) for group in groups]
+    groups = [_without_copies(group, say) for group in told_apart(list(found.values()))]
     if len(paths) == 1 and studies:
         results = _results_of(studies[0], groups)
     else:
@@ -125,20 +103,20 @@ def read_results(
         results = Results(kind, groups, commands, baseline_of(groups))
     metrics = {run_data.metric for run_data in results.runs}
     results = results.judged_by(metrics.pop() if len(metrics) == 1 else "accuracy")
-    return replace(results, planned=found.planned, planned_rounds=found.rounds)
+    return replace(results, planned=len(planned), planned_rounds=sum(planned))
 
 
 def _results_of(study: Study, groups: list[Group]) -> Results:
     names = [group.name for group in groups]
-    return Results(
-        kind=study.kind,
-        groups=groups,
-        command=study.command,
-        baseline=names.index(study.baseline) if study.baseline in names else None,
-        targets=study.targets,
-        parameters=study.parameters,
-        paper=study.paper,
-    )
+    baseline = names.index(study.baseline) if study.baseline in names else None
+    told = (study.kind, groups, study.command, baseline, study.targets, study.parameters)
+    return Results(*told, paper=study.paper)
+
+
+def _join(group: Group, other: Group) -> Group:
+    """A group with the runs of another, too; a run is there once."""
+    runs = {run_data.path.resolve(): run_data for run_data in [*group.runs, *other.runs]}
+    return replace(group, runs=sorted(runs.values(), key=lambda run_data: run_data.seed))
 
 
 def _without_copies(group: Group, say: Callable[[str], None] | None) -> Group:
@@ -154,33 +132,31 @@ def _without_copies(group: Group, say: Callable[[str], None] | None) -> Group:
     return replace(group, runs=list(kept.values()))
 
 
-def _put_study(
-    found: _RunGroups, folder: StudyFolder, read: Callable[[RunFolder], RunData]
-) -> Study:
+def _read_study(folder: StudyFolder) -> Study:
     with naming(folder.path / "study.json"):
         study = folder.read()
         for variant in study.variants:
             check_options({"rounds": None, **variant.options})
-    for variant in study.variants:
-        for seed in study.seeds:
-            found.plan(variant.options["rounds"])
-            run = folder.run_folder(variant, seed)
-            if run.has_rounds():
-                group = _group_of(study, variant, read(run))
-                found.put(f"{folder.path} {variant.name}", group)
     return study
 
 
-def _group_of(study: Study, variant: Variant, run_data: RunData) -> Group:
-    """A run of a study; in a grid, the label tells its cell, which rivals do not need."""
-    plain = variant.label
-    if variant.cell:
-        plain = plain.removesuffix(f" ({cell_label(study.parameters, variant.cell)})")
-    return Group(study.contestant(variant), variant.label, [run_data], variant.cell, plain=plain)
+def _study_runs(
+    folder: StudyFolder, study: Study, read: Callable[[RunFolder], RunData]
+) -> Iterator[tuple[str, Group]]:
+    """Yield the runs that have a round; in a grid, the label tells the cell, unlike the plain."""
+    for variant in study.variants:
+        label = plain = variant.label
+        if variant.cell:
+            plain = label.removesuffix(f" ({cell_label(study.parameters, variant.cell)})")
+        for seed in study.seeds:
+            run = folder.run_folder(variant, seed)
+            if run.has_rounds():
+                name, runs = study.contestant(variant), [read(run)]
+                group = Group(name, label, runs, variant.cell, plain=plain)
+                yield f"{folder.path} {variant.name}", group
 
 
-def _put_run(found: _RunGroups, run_data: RunData) -> None:
-    found.plan(run_data.options.get("rounds", len(run_data.history)))
+def _identify(run_data: RunData) -> str:
+    """Return what runs that differ by the seed only have in common."""
     told = telling(run_data.options) | marks(run_data)
-    key = repr(sorted((k, repr(v)) for k, v in told.items()))
-    found.put(key, Group(run_data.name, run_data.label, [run_data], plain=run_data.label))
+    return repr(sorted((k, repr(v)) for k, v in told.items()))

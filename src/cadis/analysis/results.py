@@ -7,8 +7,7 @@ from cadis.analysis.metrics import Scores
 from cadis.analysis.run_data import RunData
 from cadis.store import PaperReport
 
-_MOST_NAMES = 10
-"""Of more classes, only the number is told."""
+_MOST_NAMES = 10  # of more classes, only the number is told
 
 
 @dataclass(frozen=True)
@@ -83,6 +82,11 @@ class Results:
         return [run_data for group in self.groups for run_data in group.runs]
 
     @property
+    def numbered_runs(self) -> list[tuple[int, RunData]]:
+        """All runs, each with the position of its group."""
+        return [(number, run) for number, group in enumerate(self.groups) for run in group.runs]
+
+    @property
     def complete(self) -> bool:
         """Whether all runs are there and have ended."""
         return len(self.runs) == self.planned and all(s.finished for s in self.runs)
@@ -98,10 +102,20 @@ class Results:
         return self.groups[0].metric
 
     @property
+    def longest(self) -> int:
+        """The rounds of the run that has most of them."""
+        return max(len(run_data.history) for run_data in self.runs)
+
+    @property
+    def further_measures(self) -> list[str]:
+        """Measures of the task that any run has, besides accuracy."""
+        found = (name for run in self.runs for record in run.history for name in record.measures)
+        return list(dict.fromkeys(found))
+
+    @property
     def measured(self) -> list[str]:
         """What can decide: accuracy, and the further measures that a run has."""
-        found = (name for run in self.runs for record in run.history for name in record.measures)
-        return list(dict.fromkeys(["accuracy", *found]))
+        return list(dict.fromkeys(["accuracy", *self.further_measures]))
 
     def judged_by(self, metric: str) -> "Results":
         """The same, but another measure decides, of which more is better."""
@@ -143,7 +157,7 @@ class Results:
         """Which classes are rare; empty if none are."""
         if not any(run_data.rare for run_data in self.runs):
             return ""
-        names = self.runs[0].names(self.rare)
+        names = [self.runs[0].classes[number] for number in self.rare]
         if len(names) > _MOST_NAMES:
             return f"{len(names)} classes"
         return ", ".join(names) or "not the same in all runs"

@@ -1,6 +1,6 @@
 """All that a run has to tell, read from its folder."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,16 +13,7 @@ from cadis.algorithm import table_of
 from cadis.algorithm.methods import METHODS, label_of
 from cadis.algorithm.methods.cadis import SimilarityMatrix
 from cadis.algorithm.tasks import TASKS
-from cadis.analysis.client_metrics import accuracy_by_client, in_words, test_sizes
-from cadis.analysis.consistency import (
-    check_agreement,
-    check_federation,
-    check_history,
-    check_method,
-    check_options,
-    check_summary,
-    naming,
-)
+from cadis.analysis import consistency
 from cadis.analysis.similarity import Convergence, convergence, growing, some_of, spread_rounds
 from cadis.errors import CadisError
 from cadis.server import RoundRecord
@@ -42,8 +33,10 @@ from cadis.store import (
 )
 from cadis.types import ClientId
 
-_POINTS = 100
-"""Rounds whose matrix is looked at, at most: each costs what a round costs the server."""
+OWN_TEST_DATA = "own test data"
+OWN_TRAINING_DATA = "own training data"
+"""What clients are tested on, as all that is shown calls it."""
+_POINTS = 100  # rounds whose matrix is looked at, at most: each costs what a round costs the server
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,28 +68,31 @@ class RunData:
             folder.path / name
             for name in ("config.toml", "history.jsonl", "federation.json", "summary.json")
         )
-        with naming(config):
+        with consistency.naming(config):
             options = folder.read_config()
-            check_options(options)
-            check_method(options)
-        with naming(records):
+            consistency.check_options(options)
+            method = options["method"]  # which need not be there any more
+            if not isinstance(method, str) or not method:
+                raise CadisError(f"method is {method!r}, which is not a name")
+        with consistency.naming(records):
             history = folder.read_history()
         if not history:
             raise CadisError(f"The run in {folder.path} has no finished round yet.")
-        with naming(clients):
+        with consistency.naming(clients):
             federation = folder.read_json(clients.name)
-            check_federation(federation)
+            consistency.check_federation(federation)
         summary = None
-        with naming(end):
+        with consistency.naming(end):
             if folder.has_summary():
                 summary = folder.read_json(end.name)
-                check_summary(summary, federation)
-        name = method_name(options) if summary is None else summary["method"]
-        with naming(records):
-            check_history(history, name, federation)
+                consistency.check_summary(summary, federation)
+        class_name = method.rpartition(":")[2] or method  # it may be in a file of the user's
+        name = class_name if summary is None else summary["method"]
+        with consistency.naming(records):
+            consistency.check_history(history, name, federation)
         if summary is not None and summary["rounds"] == len(history):
-            with naming(end):
-                check_agreement(summary, history)
+            with consistency.naming(end):
+                consistency.check_agreement(summary, history)
             return cls(folder.path, options, history, federation, summary, True)
         # It has not ended, or was resumed since.
         headline = headline_of(options)
@@ -106,8 +102,7 @@ class RunData:
     @property
     def name(self) -> str:
         """The method's name, as users type it."""
-        name: str = self.summary["method"]
-        return name
+        return str(self.summary["method"])
 
     @property
     def label(self) -> str:
@@ -122,24 +117,17 @@ class RunData:
     @property
     def seed(self) -> int:
         """The seed of everything random."""
-        seed: int = self.options.get("seed", 0)
-        return seed
+        return int(self.options.get("seed", 0))
 
     @property
     def metric(self) -> str:
         """The measure by which its best round is told."""
-        metric: str = self.summary.get("headline", "accuracy")
-        return metric
+        return str(self.summary.get("headline", "accuracy"))
 
     @property
     def classes(self) -> list[str]:
         """Names of the classes."""
-        names: list[str] = self.federation["classes"]
-        return names
-
-    def names(self, classes: Iterable[int]) -> list[str]:
-        """The names of these classes, by their numbers."""
-        return [self.classes[number] for number in classes]
+        return list(self.federation["classes"])
 
     @cached_property
     def rare(self) -> list[int]:
@@ -194,8 +182,7 @@ class RunData:
         if not self.seen:
             return None
         last = {self.history[-1].round}
-        (matrix,) = growing(self.history, last, self.gamma, self.looked_at)
-        return matrix
+        return next(growing(self.history, last, self.gamma, self.looked_at))
 
     @cached_property
     def found_clusters(self) -> dict[ClientId, int]:
@@ -208,10 +195,8 @@ class RunData:
     @cached_property
     def ordered_clients(self) -> list[ClientId]:
         """Clients looked at, those of a true (else a found) cluster side by side."""
-        true_clusters, found = self.true_clusters, self.found_clusters
-        return sorted(
-            found, key=lambda client: (true_clusters[client] or 0, found[client], natural(client))
-        )
+        true, found = self.true_clusters, self.found_clusters
+        return sorted(found, key=lambda c: (true[c] or 0, found[c], natural(c)))
 
     @cached_property
     def convergence(self) -> Convergence | None:
@@ -228,23 +213,40 @@ class RunData:
 
         Of many clients, a sample is tested. The data are :attr:`own_data`.
         """
-        return accuracy_by_client(self.history, self.federation)
+        by_round = {}
+        for record in self.history:
+            if record.client_accuracy is not None:
+                pairs = zip(self.true_clusters, record.client_accuracy, strict=True)
+                by_round[record.round] = {client: v for client, v in pairs if v is not None}
+        return {number: tested for number, tested in by_round.items() if tested}
+
+    @property
+    def last_client_accuracy(self) -> dict[ClientId, float]:
+        """The last test on clients' own data; empty if there was none."""
+        return next(reversed(self.client_accuracy.values()), {})
 
     @property
     def clients_tested(self) -> str:
         """On how many clients' own data the last such test was made; nothing if on all."""
-        tests = list(self.client_accuracy.values())
-        return some_of(len(tests[-1]), len(self.true_clusters)) if tests else ""
+        tested = len(self.last_client_accuracy)
+        return some_of(tested, len(self.true_clusters)) if tested else ""
 
     @cached_property
     def test_sizes(self) -> list[int]:
         """How many samples each client has held out, of those that have; empty if none has."""
-        return test_sizes(self.federation)
+        counts = (client.get("test_samples") for client in self.federation["clients"])
+        return [sum(own) for own in counts if own and any(own)]
 
     @property
     def own_data(self) -> str:
         """What each client is tested on, in words."""
-        return in_words(self.test_sizes)
+        return OWN_TEST_DATA if self.test_sizes else OWN_TRAINING_DATA
+
+    @cached_property
+    def clocks(self) -> list[float]:
+        """The simulated time at the end of each round; empty where clients have no speeds."""
+        known = [record.clock for record in self.history if record.clock is not None]
+        return known if self.options.get("speeds") and len(known) == len(self.history) else []
 
     @property
     def last_tested(self) -> RoundRecord:
@@ -257,11 +259,9 @@ class RunData:
         In the order of :attr:`ordered_clients`; NaN for two who never met, (n, n).
         """
         row = {client: number for number, client in enumerate(self.ordered_clients)}
-        together = torch.zeros(len(row), len(row))
-        met = torch.zeros(len(row), len(row))
+        together, met = torch.zeros(len(row), len(row)), torch.zeros(len(row), len(row))
         for record in self.history:
-            clusters = clusters_of(record)
-            if clusters is None:
+            if (clusters := clusters_of(record)) is None:
                 continue
             labelled = zip(record.participants, clusters, strict=True)
             shown = [(row[client], label) for client, label in labelled if client in row]
@@ -269,12 +269,6 @@ class RunData:
             together[rows[:, None], rows] += (labels[:, None] == labels).float()
             met[rows[:, None], rows] += 1
         return together / met
-
-
-def method_name(options: Mapping[str, Any]) -> str:
-    """The method of a stored ``config.toml``, whose class may be one in a file of the user's."""
-    name: str = options["method"]
-    return name.rpartition(":")[2] or name
 
 
 def headline_of(options: Mapping[str, Any]) -> str:

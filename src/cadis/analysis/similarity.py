@@ -1,22 +1,17 @@
-"""How the similarity matrix comes to be, round by round."""
+"""How the similarity matrix and the clusters come to be, round by round."""
 
-from collections.abc import Iterator, Sequence, Set
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import count
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from cadis.algorithm.methods.cadis import SimilarityMatrix, rescale
 from cadis.server import RoundRecord
-from cadis.store import (
-    Alikeness,
-    Observations,
-    SeenProfiles,
-    alikeness,
-    grouped,
-    joined,
-    tells_profiles,
-)
+from cadis.store import Observations, SeenProfiles, alikeness, grouped, joined, tells_profiles
 from cadis.types import ClientId
 
 
@@ -36,6 +31,11 @@ class Frame:
     q: Tensor
     found: Tensor
 
+    @property
+    def labels(self) -> dict[ClientId, int]:
+        """The cluster of each client."""
+        return dict(zip(self.clients, self.found.tolist(), strict=True))
+
 
 def growing(
     history: Sequence[RoundRecord],
@@ -43,23 +43,31 @@ def growing(
     gamma: float | None = None,
     clients: Set[ClientId] | None = None,
 ) -> Iterator[SimilarityMatrix]:
-    """The matrix after each round, brought up to date from one to the next.
+    """Yield the matrix after each round, brought up to date from one to the next.
 
     Args:
         history: all rounds.
         rounds: after which of them it is wanted; all unless told.
-        gamma: the largest deviation of a transitive estimate; None estimates nothing.
+        gamma: the largest deviation of a transitive estimate; None estimates nothing. Nothing is
+            ever estimated of clients that are compared by profiles.
         clients: who is in it; everybody unless told. All others help to estimate even so, which
             makes the estimates what they are with everybody in it.
     """
     if tells_profiles(history):
-        yield from _growing_profiles(history, rounds, clients)
+        seen = SeenProfiles()
+        for record in history:
+            seen.add(record)
+            if rounds is None or record.round in rounds:
+                yield seen.matrix(clients)
         return
     matrix, helping, told = SimilarityMatrix(), None, alikeness(history)
     if clients is not None and not clients >= set(joined(history)):
         helping = Observations(history, clients)
     for record in history:
-        matrix = _observe(matrix, record, told, clients)
+        who, similarity = record.participants, told(record)
+        if similarity is not None:
+            kept = [n for n, client in enumerate(who) if clients is None or client in clients]
+            matrix = matrix.observe([who[n] for n in kept], similarity[kept][:, kept])
         if helping is not None:
             helping.add(record)
         if rounds is None or record.round in rounds:
@@ -69,45 +77,13 @@ def growing(
             yield matrix
 
 
-def _growing_profiles(
-    history: Sequence[RoundRecord], rounds: Set[int] | None, clients: Set[ClientId] | None
-) -> Iterator[SimilarityMatrix]:
-    """The same of clients that are compared by profiles, of whom nothing need be estimated."""
-    seen = SeenProfiles()
-    for record in history:
-        seen.add(record)
-        if rounds is None or record.round in rounds:
-            yield seen.matrix(clients)
-
-
-def _observe(
-    matrix: SimilarityMatrix, record: RoundRecord, told: Alikeness, clients: Set[ClientId] | None
-) -> SimilarityMatrix:
-    """Fold in what a round tells of some clients, if it tells anything."""
-    who, similarity = record.participants, told(record)
-    if similarity is None:
-        return matrix
-    if clients is not None:
-        places = [place for place, client in enumerate(who) if client in clients]
-        who, similarity = [who[place] for place in places], similarity[places][:, places]
-    return matrix.observe(who, similarity)
-
-
 def frames(
     history: Sequence[RoundRecord],
     rounds: Set[int],
     gamma: float | None,
     clients: Set[ClientId] | None = None,
 ) -> Iterator[Frame]:
-    """The clients after some of the rounds.
-
-    Args:
-        history: all rounds.
-        rounds: which of them are wanted.
-        gamma: the largest deviation of a transitive estimate; None if pairs that never met are
-            not estimated.
-        clients: who is looked at; everybody unless told.
-    """
+    """Yield some or all clients after some of the rounds; ``gamma`` is that of :func:`growing`."""
     told = alikeness(history)
     wanted = [r for r in history if r.round in rounds and told(r) is not None]
     numbers = {record.round for record in wanted}
@@ -148,7 +124,7 @@ def convergence(
     rounds: Set[int],
     clients: Set[ClientId] | None = None,
 ) -> Convergence:
-    """The paper's figure of transitive learning, from one run's observations.
+    """Return the paper's figure of transitive learning, from one run's observations.
 
     Args:
         history: all rounds.
@@ -170,10 +146,45 @@ def spread_rounds(total: int, limit: int) -> list[int]:
     """At most ``limit`` rounds from 1 to ``total``, both included, evenly spread."""
     if total <= limit:
         return list(range(1, total + 1))
-    places = torch.linspace(1, total, limit).round().int().tolist()
-    return sorted(set(places))
+    return sorted(set(torch.linspace(1, total, limit).round().int().tolist()))
 
 
 def some_of(shown: int, total: int) -> str:
     """How many of all are shown, in words; nothing if all are."""
     return "" if shown >= total else f"{shown} of {total:,} clients"
+
+
+def steady(
+    rounds: Sequence[Mapping[ClientId, int]], true_clusters: Mapping[ClientId, int | None]
+) -> list[dict[ClientId, int]]:
+    """The same clusters, under numbers that a cluster keeps from round to round.
+
+    What a method calls a cluster in a round need not mean anything in another. So clusters are
+    followed back from the last round to the first: of two rounds, those are the same that share
+    most of their clients, all pairs taken together. In the last round a cluster has the number of
+    the true one that it shares most with, where that is known.
+    """
+    known = {client: label for client, label in true_clusters.items() if label is not None}
+    free = count(1 + max(known.values(), default=-1))
+    found: list[dict[ClientId, int]] = []
+    for labels in reversed(rounds):
+        found.append(_rename(labels, found[-1] if found else known, free))
+    return found[::-1]
+
+
+def _rename(
+    labels: Mapping[ClientId, int], model: Mapping[ClientId, int], free: "count[int]"
+) -> dict[ClientId, int]:
+    """The clusters under the names of those in ``model`` that they are, else under free ones."""
+    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415
+
+    own = list(dict.fromkeys(labels.values()))  # in the clients' order, whatever their labels
+    theirs = sorted(set(model.values()))
+    shared = Counter((labels[client], model[client]) for client in labels if client in model)
+    overlap = np.array([[shared[a, b] for b in theirs] for a in own], int)
+    pairs = zip(*linear_sum_assignment(overlap.reshape(len(own), -1), maximize=True), strict=True)
+    name = {own[a]: theirs[b] for a, b in pairs if overlap[a, b]}
+    for label in own:
+        if label not in name:
+            name[label] = next(free)
+    return {client: name[label] for client, label in labels.items()}

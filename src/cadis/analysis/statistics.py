@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-_SAME = 1e-12
-"""Numbers that differ by less are equal but for rounding."""
+import numpy as np
+
+_SAME = 1e-12  # numbers that differ by less are equal but for rounding
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,9 @@ def paired_test(first: Sequence[float], second: Sequence[float]) -> PairedTest |
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's correction: p-values that hold although several are looked at."""
-    order = sorted(range(len(p_values)), key=lambda place: p_values[place])
-    corrected, highest = [0.0] * len(p_values), 0.0
-    for rank, place in enumerate(order):
-        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
-        corrected[place] = highest
-    return corrected
+    values = np.asarray(p_values, float)
+    order = np.argsort(values, kind="stable")
+    factors = len(values) - np.arange(len(values))
+    corrected = np.empty_like(values)
+    corrected[order] = np.minimum(1, np.maximum.accumulate(factors * values[order]))
+    return [float(value) for value in corrected]

@@ -1,18 +1,15 @@
 """Who is better, if anybody is, and how sure that is, in sentences."""
 
 from collections.abc import Sequence
-from itertools import combinations
 
-from cadis.analysis.client_metrics import OWN_TEST_DATA
 from cadis.analysis.comparison import HEADLINE, SIGNIFICANT, Comparison
 from cadis.analysis.metrics import LAST_ROUNDS, MEASURE, Measure, with_article
 from cadis.analysis.results import Group
+from cadis.analysis.run_data import OWN_TEST_DATA
 from cadis.analysis.statistics import Spread
 
-_TIE = 0.0005
-"""Means that differ by less look the same in tables."""
-_MOST_NAMES = 4
-"""Of more, only some are named."""
+_TIE = 0.0005  # means that differ by less look the same in tables
+_MOST_NAMES = 4  # of more, only some are named
 
 
 def answer(comparison: Comparison) -> str:
@@ -45,14 +42,17 @@ def details(comparison: Comparison) -> list[str]:
     if not comparison.rivals:
         return _by_cell(comparison)
     if not comparison.results.comparable:
-        told = [f"{group.label}: {_in_words(group.rounds)}" for group in comparison.groups]
+        told = [f"{g.label}: {' or '.join(map(str, g.rounds))}" for g in comparison.groups]
         return [f"Rounds of the runs that are shown: {'; '.join(told)}."]
     group, spread = ranked[0]
     rounds = group.rounds[-1]
     over = f"the last {LAST_ROUNDS} of {rounds} rounds" if rounds > LAST_ROUNDS else "all rounds"
     seeds = f", over {spread.count} seeds" if spread.count > 1 else ""
     own = f"{comparison.metric_title} is the mean of {over} on the test set{seeds}."
-    return [own, *_exactly_alike(comparison), *_rare(comparison, group), *_clients(comparison)]
+    rare = _in_the_last_round(comparison, group, MEASURE["rare"])
+    who = f"classes of the smallest clusters ({comparison.results.rare_in_words})"
+    on_rare = [f"On the {who}, {rare}."] if rare else []
+    return [own, *_exactly_alike(comparison), *on_rare, *_clients(comparison)]
 
 
 def _alone(comparison: Comparison, group: Group, spread: Spread) -> str:
@@ -73,10 +73,8 @@ def _side_by_side(comparison: Comparison) -> str:
     cells, results = comparison.cells, comparison.results
     names = ", ".join(cells[0].values)
     if results.kind != "compare":
-        return (
-            f"These runs learn different things ({names}): they are shown side by side, not "
-            "compared."
-        )
+        different = f"These runs learn different things ({names})"
+        return f"{different}: they are shown side by side, not compared."
     if len(cells) >= _MOST_NAMES:
         return f"{len(cells)} comparisons ({names}), one below the other."
     return " ".join(f"{cell.label}: {answer(Comparison(cell.results))}" for cell in cells)
@@ -102,7 +100,7 @@ def _only_figures(comparison: Comparison) -> str:
     little = [few] if len(comparison.seeds) < 2 else []
     little += ["one round"] if min(group.rounds[0] for group, _ in ranked) == 1 else []
     prefix = " and ".join(little)
-    if _all_level(ranked):
+    if ranked[0][1].mean - ranked[-1][1].mean < _TIE:
         said = f"all have {_amount(comparison, ranked[0][1])}"
     else:
         (group, spread), *others = ranked
@@ -123,59 +121,43 @@ def _verdict(comparison: Comparison) -> str:
     if len(level) == len(ranked):
         return f"{names} are level: {amount}, over {high.count} seeds."
     alike = [group for group in comparison.level_with(first, HEADLINE) if group not in level]
-    tell = _above_the_lowest if comparison.baseline is None else _above_the_baseline
-    told, significant = tell(comparison, level, alike)
+    if comparison.baseline is None:
+        (group, low), rest = ranked[-1], _names([other.label for other in alike])
+        chance = f"; the difference to {rest} may be chance" if alike else ""
+        told, significant = f"; the lowest is {group.label} with {low.mean:.3f}{chance}", True
+    else:
+        told, significant = _above_the_baseline(comparison, level, alike)
     if len(level) > 1:
         return f"{names} are level: {amount}{told}."
     wins = significant and not alike and comparison.results.complete
     return f"{names} {'wins:' if wins else 'has the highest mean,'} {amount}{told}."
 
 
-def _above_the_lowest(
-    comparison: Comparison, _level: Sequence[Group], alike: Sequence[Group]
-) -> tuple[str, bool]:
-    """How far those at the top are above the lowest, and from whom they cannot be told."""
-    group, low = comparison.ranked()[-1]
-    rest = _names([other.label for other in alike])
-    chance = f"; the difference to {rest} may be chance" if alike else ""
-    return f"; the lowest is {group.label} with {low.mean:.3f}{chance}", True
-
-
 def _above_the_baseline(
     comparison: Comparison, level: Sequence[Group], alike: Sequence[Group]
 ) -> tuple[str, bool]:
-    """How far those at the top are above the baseline, and whether that is more than chance."""
-    high, below = comparison.ranked()[0][1], _below(comparison, level)
-    p_value = _p_value(comparison, level, below)
-    significant = p_value is not None and p_value < SIGNIFICANT
-    rest = _names([group.label for group in alike if group is not below])
-    others = f"; that to {rest} may be chance" if rest and significant else ""
-    return f", {_points(comparison, high, below)}; {_chance(p_value, high)}{others}", significant
+    """How far those at the top are above the baseline, and whether that is more than chance.
 
-
-def _below(comparison: Comparison, level: Sequence[Group]) -> Group:
-    """Whom those at the top are told against: the baseline, or the next if it is among them."""
-    baseline = comparison.baseline
-    if baseline is not None and baseline not in level and comparison.spread(baseline, HEADLINE):
-        return baseline
-    return next(group for group, _ in comparison.ranked() if group not in level)
-
-
-def _p_value(comparison: Comparison, level: Sequence[Group], below: Group) -> float | None:
-    """How probable the smallest of the differences is by chance, as the tables tell it."""
-    corrected = comparison.corrected(HEADLINE)
-    told = [below] if comparison.baseline in level else level
-    found = [corrected[group.label] for group in told if group.label in corrected]
-    return max(found, default=None)
-
-
-def _points(comparison: Comparison, high: Spread, below: Group) -> str:
+    If the baseline is among them, they are told against the next. Of several differences, the
+    smallest counts.
+    """
+    (_, high), *_ = ranked = comparison.ranked()
+    below = comparison.baseline
+    if below is None or below in level or not comparison.spread(below, HEADLINE):
+        below = next(group for group, _ in ranked if group not in level)
     theirs = comparison.spread(below, HEADLINE)
     assert theirs is not None
     lead = high.mean - theirs.mean
     percent = "accuracy" in comparison.results.metric
     shown = f"{100 * lead:.1f} percentage points" if percent else f"{lead:.3f}"
-    return f"{shown} above {below.label}"
+    corrected = comparison.corrected(HEADLINE)
+    tested = [below] if comparison.baseline in level else level
+    found = (corrected[group.label] for group in tested if group.label in corrected)
+    p_value = max(found, default=None)
+    significant = p_value is not None and p_value < SIGNIFICANT
+    rest = _names([group.label for group in alike if group is not below])
+    others = f"; that to {rest} may be chance" if rest and significant else ""
+    return f", {shown} above {below.label}; {_chance(p_value, high)}{others}", significant
 
 
 def _chance(p_value: float | None, spread: Spread) -> str:
@@ -188,33 +170,17 @@ def _chance(p_value: float | None, spread: Spread) -> str:
 
 
 def _exactly_alike(comparison: Comparison) -> list[str]:
-    """Who did the same in every round of every seed, to the last digit."""
-    courses = {group.label: _course(group) for group in comparison.groups}
+    """Who did the same in every round of every seed, to the last digit, if anybody tested."""
     alike: dict[str, list[str]] = {}
-    for one, other in combinations(courses, 2):
-        known = any(other in labels for labels in alike.values())
-        if courses[one] and courses[one] == courses[other] and not known:
-            alike.setdefault(one, []).append(other)
+    for group in comparison.groups:
+        course = {run.seed: [(r.accuracy, r.loss) for r in run.history] for run in group.runs}
+        if any(accuracy is not None for told in course.values() for accuracy, _ in told):
+            alike.setdefault(repr(course), []).append(group.label)
     return [
         f"{_names(others)} gave exactly the same as {first} in every round."
-        for first, others in alike.items()
+        for first, *others in alike.values()
+        if others
     ]
-
-
-def _course(group: Group) -> dict[int, list[tuple[float | None, float | None]]]:
-    """Accuracy and loss of all rounds, by seed; nothing of a group that nobody tested."""
-    told = {
-        run.seed: [(record.accuracy, record.loss) for record in run.history] for run in group.runs
-    }
-    tested = any(accuracy is not None for course in told.values() for accuracy, _ in course)
-    return told if tested else {}
-
-
-def _rare(comparison: Comparison, first: Group) -> list[str]:
-    """A sentence about the rare classes, if there are any."""
-    told = _in_the_last_round(comparison, first, MEASURE["rare"])
-    who = f"classes of the smallest clusters ({comparison.results.rare_in_words})"
-    return [f"On the {who}, {told}."] if told else []
 
 
 def _clients(comparison: Comparison) -> list[str]:
@@ -239,17 +205,12 @@ def _clients(comparison: Comparison) -> list[str]:
 
 def _in_the_last_round(comparison: Comparison, first: Group, measure: Measure) -> str | None:
     """What the first has of a measure, and the baseline; None if it was not measured."""
-    own, baseline = comparison.spread(first, measure), comparison.baseline
+    own, baseline, against = comparison.spread(first, measure), comparison.baseline, ""
     if own is None:
         return None
-    theirs = comparison.spread(baseline, measure) if baseline else None
-    told = theirs is not None and first is not baseline
-    against = f", {baseline.label} {theirs.mean:.3f}" if told and baseline and theirs else ""
+    if baseline and baseline is not first and (theirs := comparison.spread(baseline, measure)):
+        against = f", {baseline.label} {theirs.mean:.3f}"
     return f"{first.label} has an accuracy of {own.mean:.3f} in the last round{against}"
-
-
-def _all_level(ranked: Sequence[tuple[Group, Spread]]) -> bool:
-    return ranked[0][1].mean - ranked[-1][1].mean < _TIE
 
 
 def _amount(comparison: Comparison, spread: Spread) -> str:
@@ -261,7 +222,3 @@ def _names(labels: Sequence[str]) -> str:
     if len(labels) > _MOST_NAMES:
         return f"{len(labels)} of them"
     return " and ".join([", ".join(labels[:-1]), labels[-1]] if len(labels) > 1 else labels)
-
-
-def _in_words(numbers: list[int]) -> str:
-    return " or ".join(map(str, numbers))

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cadis.report.page.serving import serving, wait_for_end
-from cadis.report.page.watching import Watched
+from cadis.report.page.watching import Watched, serving, wait_for_end
 from cadis.report.terminal import tell
 
 

@@ -3,6 +3,8 @@
 import csv
 import io
 from collections.abc import Iterator
+from dataclasses import astuple
+from itertools import product
 from pathlib import Path
 
 from cadis.analysis import ACCURACY, MEASURES, Comparison, Measure, answer, details
@@ -49,28 +51,24 @@ def results_csv(comparison: Comparison) -> str:
 def _result_lines(comparison: Comparison) -> Iterator[list[object]]:
     measures = _measures(comparison)
     corrected = {measure.key: comparison.corrected(measure) for measure in measures}
+    ways = {"rounds": comparison.rounds_to}
+    ways |= {"time": comparison.time_to} if comparison.has_clock else {}
     for group in comparison.groups:
         own = group.runs[0].own_data
         for measure in measures:
             spread, test = comparison.spread(group, measure), comparison.test(group, measure)
             if spread is None:
                 continue
-            told = [spread.mean, spread.deviation, spread.count]
             tested = [test.difference, test.low, test.high, test.p_value] if test else [None] * 4
             adjusted = corrected[measure.key].get(group.label)
             which = own if measure.key.startswith("client_") else None
-            yield [group.label, measure.key, *told, *tested, adjusted, which]
+            yield [group.label, measure.key, *astuple(spread), *tested, adjusted, which]
         if (figure := comparison.results.in_paper(group)) is not None:
             yield [group.label, "best_in_paper", figure, *[None] * 8]
-        ways = [("rounds", comparison.rounds_to)]
-        ways += [("time", comparison.time_to)] if comparison.has_clock else []
-        for name, how in ways:
-            for target in comparison.targets:
-                found = how(group, target)
-                reached = (
-                    [found.rounds.mean, found.rounds.deviation] if found.rounds else [None] * 2
-                )
-                yield [group.label, f"{name}_to_{target:g}", *reached, found.reached, *[None] * 6]
+        for name, target in product(ways, comparison.targets):
+            found = ways[name](group, target)
+            reached = [found.rounds.mean, found.rounds.deviation] if found.rounds else [None] * 2
+            yield [group.label, f"{name}_to_{target:g}", *reached, found.reached, *[None] * 6]
 
 
 def _measures(comparison: Comparison) -> tuple[Measure, ...]:

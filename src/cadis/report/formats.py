@@ -1,15 +1,15 @@
 """Tables for the terminal, as Markdown and as LaTeX."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
-from rich.table import Table
 
 from cadis.analysis import Spread
-from cadis.report.terminal_table import Fitting
+from cadis.report.terminal_table import Fitting, fitting_table
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -22,6 +22,7 @@ _LATEX = {
     "\N{MINUS SIGN}": "$-$",
 }
 
+_Key = TypeVar("_Key")
 _MOST_COLUMNS = 7
 SHOWN_DIGITS = 3
 """Digits of measures that tables show."""
@@ -48,9 +49,15 @@ class Sheet:
     rows: list[list[str]]
     best: list[tuple[int, int]]
 
-    def cells(self, row: int) -> Iterable[tuple[str, bool]]:
-        """The cells of a row, and whether they are stressed."""
-        return ((text, (row, column) in self.best) for column, text in enumerate(self.rows[row]))
+    def format_rows(self, escape: Callable[[str], str], bold: str) -> list[list[str]]:
+        """Return the cells escaped, those to be stressed put into ``bold``."""
+        return [
+            [
+                bold.format(escape(text)) if (row, column) in self.best else escape(text)
+                for column, text in enumerate(cells)
+            ]
+            for row, cells in enumerate(self.rows)
+        ]
 
 
 def fits_a_terminal(sheet: Sheet) -> bool:
@@ -60,61 +67,60 @@ def fits_a_terminal(sheet: Sheet) -> bool:
 
 def to_rich(sheet: Sheet) -> Fitting:
     """The sheet as a table for the terminal."""
-    table = Table(title=escape(sheet.caption), title_justify="left", box=SIMPLE_HEAD)
-    table.pad_edge, table.padding = False, (0, 1, 0, 0)  # to fit 80 columns
-    for number, title in enumerate(sheet.columns):
-        table.add_column(escape(title), justify="right" if number else "left")
-    for row in range(len(sheet.rows)):
-        cells = ((escape(text), best) for text, best in sheet.cells(row))
-        table.add_row(*(f"[bold]{text}[/bold]" if best else text for text, best in cells))
-    return Fitting(table)
+    rows = sheet.format_rows(escape, "[bold]{}[/bold]")
+    look: Any = {
+        "box": SIMPLE_HEAD,
+        "pad_edge": False,
+        "padding": (0, 1, 0, 0),
+    }  # to fit 80 columns
+    return fitting_table(escape(sheet.caption), list(map(escape, sheet.columns)), rows, **look)
 
 
 def to_markdown(sheet: Sheet) -> str:
     """The sheet as Markdown, for a README or an issue."""
-    rows = [
-        [f"**{_markdown(text)}**" if best else _markdown(text) for text, best in sheet.cells(row)]
-        for row in range(len(sheet.rows))
-    ]
     head = [_markdown(title) for title in sheet.columns]
     rule = ["---", *["---:"] * (len(head) - 1)]
-    lines = [f"| {' | '.join(cells)} |" for cells in (head, rule, *rows)]
+    rows = [head, rule, *sheet.format_rows(_markdown, "**{}**")]
+    lines = [f"| {' | '.join(cells)} |" for cells in rows]
     return "\n".join([f"**{_markdown(sheet.caption)}**", "", *lines, ""])
 
 
 def to_latex(sheet: Sheet) -> str:
     """The sheet as LaTeX, for a paper; it wants the package booktabs."""
-    rows = [
-        [f"\\textbf{{{_latex(text)}}}" if best else _latex(text) for text, best in sheet.cells(row)]
-        for row in range(len(sheet.rows))
+    rows = [list(map(_latex, sheet.columns)), *sheet.format_rows(_latex, "\\textbf{{{}}}")]
+    head, *body = [f"    {' & '.join(cells)} \\\\" for cells in rows]
+    lines = [
+        "\\begin{table}",
+        "  \\centering",
+        f"  \\caption{{{_latex(sheet.caption)}}}",
+        f"  \\label{{tab:{re.sub(r'[^a-z]+', '-', sheet.caption.lower()).strip('-')}}}",
+        f"  \\begin{{tabular}}{{l{'r' * (len(sheet.columns) - 1)}}}",
+        *("    \\toprule", head, "    \\midrule", *body, "    \\bottomrule"),
+        "  \\end{tabular}",
+        "\\end{table}\n",
     ]
-    lines = [f"{' & '.join(cells)} \\\\" for cells in rows]
-    head = f"{' & '.join(map(_latex, sheet.columns))} \\\\"
-    return "\n".join(
-        [
-            "\\begin{table}",
-            "  \\centering",
-            f"  \\caption{{{_latex(sheet.caption)}}}",
-            f"  \\label{{tab:{re.sub(r'[^a-z]+', '-', sheet.caption.lower()).strip('-')}}}",
-            f"  \\begin{{tabular}}{{l{'r' * (len(sheet.columns) - 1)}}}",
-            "    \\toprule",
-            f"    {head}",
-            "    \\midrule",
-            *(f"    {line}" for line in lines),
-            "    \\bottomrule",
-            "  \\end{tabular}",
-            "\\end{table}",
-            "",
-        ]
-    )
+    return "\n".join(lines)
+
+
+def shown_number(value: float | None) -> str:
+    """A measure as text, nothing if there is none."""
+    return "" if value is None else f"{value:.{SHOWN_DIGITS}f}"
 
 
 def shown_spread(spread: Spread | None) -> str:
     """Mean and deviation as text, nothing if there is neither."""
     if spread is None:
         return ""
-    deviation = "" if spread.deviation is None else f"±{spread.deviation:.{SHOWN_DIGITS}f}"
-    return f"{spread.mean:.{SHOWN_DIGITS}f}{deviation}"
+    deviation = "" if spread.deviation is None else f"±{shown_number(spread.deviation)}"
+    return f"{shown_number(spread.mean)}{deviation}"
+
+
+def best_of(means: Mapping[_Key, float], higher: bool = True) -> list[_Key]:
+    """Return who has the best mean as tables show it, all that share it; nobody if all do."""
+    rounded = {key: round(mean, SHOWN_DIGITS) for key, mean in means.items()}
+    best = (max if higher else min)(rounded.values(), default=None)
+    leaders = [key for key, mean in rounded.items() if mean == best]
+    return leaders if len(leaders) < len(rounded) else []
 
 
 def shown_p(p_value: float) -> str:

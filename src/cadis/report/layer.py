@@ -13,23 +13,20 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from rich.markup import escape
-from rich.table import Table
 
 from cadis.analysis import HeadProbe, Panel
 from cadis.report.formats import listed
-from cadis.report.style import figure, shown
-from cadis.report.terminal_table import Fitting
+from cadis.report.style import figure_style, new_figure, save_figure, shown
+from cadis.report.terminal_table import Fitting, fitting_table
 
 _COLOURS = "PuOr_r"
 _GREW, _SHRANK = "#b35806", "#542788"
 """The ends of the colour map: orange and purple, which everybody can tell apart."""
 
-_STRETCH = 20
-"""How many times as large as what is drawn to scale the largest change is."""
+_STRETCH = 20  # how many times as large as what is drawn to scale the largest change is
 
 _LABELS = 25
-_FINE = 1000
-"""Rows and columns of a heat map, at least: what is only made smaller stays sharp."""
+_FINE = 1000  # rows and columns of a heat map, at least: what is only made smaller stays sharp
 
 _BIAS_PART = 16
 """The bias is drawn as wide as this part of the features: one column in 500 would not be seen."""
@@ -37,39 +34,35 @@ _BIAS_PART = 16
 
 def layer_table(probe: HeadProbe) -> Fitting:
     """A row for each model: what it was trained on, what its layer betrays, and the cosines."""
-    title = f"{probe.dataset}, {probe.model}: {probe.training}"
-    table = Table(title=escape(title), title_justify="left")
-    for heading in ("model", "samples", "trained\non", "rows that\ngrew"):
-        table.add_column(heading, justify="right" if heading == "samples" else "left")
-    for panel in probe.clients:
-        table.add_column(f"cosine,\n{panel.title}", justify="right")
     alone = [[""] * len(probe.clients)] * len(probe.examples)
     told = [[f"{cosine:.2f}" for cosine in row] for row in probe.cosines.tolist()]
+    rows = []
     for panel, cosines in zip(probe.panels, [*alone, *told], strict=True):
-        true, found = (escape(_names(probe, n)) for n in (panel.trained, panel.grown))
+        true, found = (
+            escape(listed([probe.classes[number] for number in numbers]))
+            for numbers in (panel.trained, panel.grown)
+        )
         as_expected = set(panel.trained) == set(panel.grown)
         betrayed = found if as_expected else f"[yellow]{found or 'none'}[/yellow]"
-        table.add_row(panel.title, str(panel.samples), true, betrayed, *cosines)
-    return Fitting(table)
+        rows.append([panel.title, str(panel.samples), true, betrayed, *cosines])
+    title = escape(f"{probe.dataset}, {probe.model}: {probe.training}")
+    words = ("trained\non", "rows that\ngrew")
+    clients = [f"cosine,\n{panel.title}" for panel in probe.clients]
+    return fitting_table(title, ["model", "samples", *words, *clients], rows, words)
 
 
 def draw_layer(probe: HeadProbe, path: Path) -> Path:
     """A heat map of each update, classes by features, beside the sums of its rows."""
-    with figure(path, *size_of(probe)) as drawing:
-        fill_in(drawing, probe)
-    return path
+    with figure_style():
+        return save_figure(_fill_figure(probe), path)
 
 
-def size_of(probe: HeadProbe) -> tuple[float, float]:
-    """Width and height in inches that give all names room."""
-    longest = max(len(shown(name)) for name in probe.classes)
-    width = len(probe.panels) * (3.1 + 0.06 * longest) + 0.8
-    return width, min(7.5, max(3.6, 2.2 + 0.2 * len(probe.classes)))
-
-
-def fill_in(drawing: Figure, probe: HeadProbe) -> None:
-    """Put all panels on an empty drawing, with one colour bar."""
+def _fill_figure(probe: HeadProbe) -> Figure:
+    """Draw all panels with one colour bar, so large that all names have room."""
     panels, norm = probe.panels, _norm(probe.panels)
+    longest = max(len(shown(name)) for name in probe.classes)
+    width = len(panels) * (3.1 + 0.06 * longest) + 0.8
+    drawing = new_figure(width, min(7.5, max(3.6, 2.2 + 0.2 * len(probe.classes))))
     ratios = [4.0, 1.2] * len(panels)
     axes = drawing.subplots(1, len(ratios), width_ratios=ratios, squeeze=False)[0]
     widest = max(float(panel.row_sums.abs().max()) for panel in panels) or 1.0
@@ -91,7 +84,10 @@ def fill_in(drawing: Figure, probe: HeadProbe) -> None:
         aspect=30,
         pad=0.01,
     ).minorticks_off()
-    drawing.suptitle(_headline(probe), x=0.01, ha="left", size=12)
+    names = f"{shown(probe.dataset)}, {shown(probe.model)}"
+    what = f"change of the classifier layer in local training ({probe.training})"
+    drawing.suptitle(f"{names}: {what}; asinh scales", x=0.01, ha="left", size=12)
+    return drawing
 
 
 def _norm(panels: Sequence[Panel]) -> AsinhNorm:
@@ -112,21 +108,13 @@ def _heat_map(axes: Axes, probe: HeadProbe, panel: Panel, norm: AsinhNorm) -> No
         values = np.concatenate([values[:, :-1], np.repeat(values[:, -1:], wide, axis=1)], axis=1)
         axes.axvline(features - 0.5, color="black", lw=0.8)
         marks[features + (wide - 1) / 2] = "bias"
-    axes.imshow(
-        _enlarged(values),
-        cmap=_COLOURS,
-        norm=norm,
-        aspect="auto",
-        extent=(-0.5, values.shape[1] - 0.5, classes - 0.5, -0.5),
-    )
+    rows, columns = (-(-_FINE // size) for size in values.shape)
+    enlarged = values.repeat(rows, axis=0).repeat(columns, axis=1)
+    extent = (-0.5, values.shape[1] - 0.5, classes - 0.5, -0.5)
+    axes.imshow(enlarged, cmap=_COLOURS, norm=norm, aspect="auto", extent=extent)
     axes.set_xticks(list(marks), list(marks.values()), size=8)
     axes.set_xlabel("feature")
     axes.spines[:].set_visible(False)
-
-
-def _enlarged(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    rows, columns = (-(-_FINE // size) for size in values.shape)
-    return values.repeat(rows, axis=0).repeat(columns, axis=1)
 
 
 def _mark_classes(axes: Axes, probe: HeadProbe, panel: Panel, all_names: bool) -> None:
@@ -168,12 +156,6 @@ def _row_sums(axes: Axes, panel: Panel, widest: float) -> None:
     axes.spines["left"].set_visible(False)
 
 
-def _headline(probe: HeadProbe) -> str:
-    names = f"{shown(probe.dataset)}, {shown(probe.model)}"
-    what = f"change of the classifier layer in local training ({probe.training})"
-    return f"{names}: {what}; asinh scales"
-
-
 def _title(probe: HeadProbe, place: int) -> str:
     """Who it is, and how alike it is to the other clients."""
     panel = probe.panels[place]
@@ -189,7 +171,3 @@ def _one_digit(value: float) -> float:
     """The largest number of one digit that is not above."""
     unit = 10.0 ** floor(log10(value))
     return floor(value / unit) * unit
-
-
-def _names(probe: HeadProbe, numbers: Sequence[int]) -> str:
-    return listed([probe.classes[number] for number in numbers])

@@ -6,8 +6,7 @@ from html import escape
 from importlib import import_module
 from typing import Any
 
-_REFRESH_SECONDS = 0.2
-"""Between two changes, at least: each of them is a message to the browser."""
+_REFRESH_SECONDS = 0.2  # between two changes, at least: each of them is a message to the browser
 
 
 class NotebookBar:

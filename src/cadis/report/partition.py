@@ -6,6 +6,7 @@ from textwrap import fill
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from rich.markup import escape
 from rich.table import Table
@@ -14,29 +15,30 @@ from torch import Tensor
 from cadis._io import natural
 from cadis.analysis import PartitionSummary, Results, RunData, some_of
 from cadis.report.formats import listed
-from cadis.report.style import ALONE, Place, cluster_colour, figure, head, shown
-from cadis.report.terminal_table import Fitting
+from cadis.report.style import (
+    ALONE,
+    cluster_colour,
+    figure_style,
+    head,
+    new_axes,
+    save_figure,
+    shown,
+)
+from cadis.report.terminal_table import Fitting, fitting_table
 from cadis.store import sample
 
 _ROWS = 12
-_NAMES = 40
-"""So many clients are named; of more, every tenth is, or fewer."""
-_MARGIN = 0.9
-"""The widest point, as a part of the distance to the next."""
+_NAMES = 40  # so many clients are named; of more, every tenth is, or fewer
+_MARGIN = 0.9  # the widest point, as a part of the distance to the next
 
 
 def group_table(summary: PartitionSummary) -> Fitting:
     """A row for each cluster, the largest first; or for each client, if there are no clusters."""
-    clustered = summary.true_clusters is not None
-    table = Table(title=escape(summary.title), title_justify="left")
-    for title in ("cluster", "clients", "samples of each") if clustered else ("client", "samples"):
-        table.add_column(title, justify="left" if title.startswith("cl") else "right")
-    if summary.own_tests:
-        table.add_column("to test on", justify="right")
-    table.add_column("classes")
-    if not clustered:
-        table.add_column("most of", justify="right")
-    groups = summary.groups()
+    clustered, groups = summary.true_clusters is not None, summary.groups()
+    columns = ["cluster", "clients", "samples of each"] if clustered else ["client", "samples"]
+    columns += ["to test on"] if summary.own_tests else []
+    columns += ["classes"] if clustered else ["classes", "most of"]
+    rows = []
     for number, group in enumerate(groups[:_ROWS]):
         counts, sizes = summary.counts[group].sum(dim=0), summary.sizes[group]
         who = [str(number), str(len(group))] if clustered else [str(summary.client_ids[group[0]])]
@@ -46,10 +48,10 @@ def group_table(summary: PartitionSummary) -> Fitting:
         if not clustered:
             most = int(counts.argmax())
             cells.append(f"{summary.classes[most]} {counts[most] / counts.sum():.0%}")
-        table.add_row(*map(escape, cells))
+        rows.append(list(map(escape, cells)))
     if len(groups) > _ROWS:
-        table.add_row(f"and {len(groups) - _ROWS} more")
-    return Fitting(table)
+        rows.append([f"and {len(groups) - _ROWS} more"])
+    return fitting_table(escape(summary.title), columns, rows, ("clients", "classes"))
 
 
 def partition_table(summary: PartitionSummary) -> Fitting:
@@ -72,7 +74,18 @@ def partition_table(summary: PartitionSummary) -> Fitting:
 
 
 def draw_partition(summary: PartitionSummary, path: Path) -> Path:
-    """Clients by classes; the area of a point is the number of samples."""
+    """Draw clients by classes into a file; the area of a point is the number of samples."""
+    with figure_style():
+        return save_figure(_draw_counts(summary), path)
+
+
+def draw_federation(results: Results) -> Figure | None:
+    """Draw clients by classes of the first run, if the server knows the numbers."""
+    summary = summarise_partition(results.runs[0])
+    return None if summary is None else _draw_counts(summary)
+
+
+def _draw_counts(summary: PartitionSummary) -> Figure:
     order = _shown(summary)
     counts = summary.counts[order].numpy()  # (clients, classes)
     clients, classes = counts.shape
@@ -80,37 +93,30 @@ def draw_partition(summary: PartitionSummary, path: Path) -> Path:
     longest = max(map(len, names))
     width = min(12.0, max(6.0, 3.2 + 0.28 * clients))
     height = min(9.0, 1.5 + 0.26 * classes + (0.07 * longest if longest > 2 else 0))
-    with figure(path, width, height) as drawing:
-        axes = drawing.subplots()
-        axes.set(xlim=(-0.7, clients - 0.3), ylim=(classes - 0.3, -0.7))
-        step = 1 if clients <= _NAMES else 10 * -(-clients // (10 * _NAMES))
-        places = range(0, clients, step)
-        turned = 90 if max(len(names[n]) for n in places) > 2 and step == 1 else 0
-        axes.set_xticks(places, [names[n] for n in places], size=8, rotation=turned)
-        step = -(-classes // 30)
-        axes.set_yticks(range(0, classes, step), list(map(shown, summary.classes[::step])), size=8)
-        some = some_of(clients, len(summary.client_ids))
-        who = f"client{_order_note(summary)}{some and f'; {some} are shown'}"
-        axes.set(xlabel=fill(who, int(11 * width)), ylabel="class")
-        largest = f"largest point: {counts.max():,} of one class"
-        head(drawing, f"{shown(summary.title, 60)}\n{_amount(summary)}; {largest}")
-        axes.grid(alpha=0.15)
-        axes.set_axisbelow(True)
-        drawing.draw_without_rendering()  # only now it is known how large a cell is
-        frame = axes.get_window_extent()
-        cell = 72 / drawing.dpi * min(frame.width / clients, frame.height / classes)  # points
-        x, y = np.nonzero(counts)
-        area = (_MARGIN * max(cell, 1.5)) ** 2 * counts[x, y] / counts.max()
-        axes.scatter(x, y, s=area, c=_colours(summary, order)[x], linewidths=0)
-    return path if path.suffix else path.with_suffix(".png")
-
-
-def _amount(summary: PartitionSummary) -> str:
-    """How many samples there are in the picture, and how many there are besides."""
-    number = f"{summary.sizes.sum():,}"
-    if not summary.held_out:
-        return f"{number} samples"
-    return f"{number} samples to train on, and {summary.held_out:,} held out"
+    drawing, axes = new_axes(width, height)
+    axes.set(xlim=(-0.7, clients - 0.3), ylim=(classes - 0.3, -0.7))
+    step = 1 if clients <= _NAMES else 10 * -(-clients // (10 * _NAMES))
+    places = range(0, clients, step)
+    turned = 90 if max(len(names[n]) for n in places) > 2 and step == 1 else 0
+    axes.set_xticks(places, [names[n] for n in places], size=8, rotation=turned)
+    step = -(-classes // 30)
+    axes.set_yticks(range(0, classes, step), list(map(shown, summary.classes[::step])), size=8)
+    some = some_of(clients, len(summary.client_ids))
+    who = f"client{_order_note(summary)}{some and f'; {some} are shown'}"
+    axes.set(xlabel=fill(who, int(11 * width)), ylabel="class")
+    largest = f"largest point: {counts.max():,} of one class"
+    held_out = f" to train on, and {summary.held_out:,} held out" if summary.held_out else ""
+    amount = f"{summary.sizes.sum():,} samples{held_out}"
+    head(drawing, f"{shown(summary.title, 60)}\n{amount}; {largest}")
+    axes.grid(alpha=0.15)
+    axes.set_axisbelow(True)
+    drawing.draw_without_rendering()  # only now it is known how large a cell is
+    frame = axes.get_window_extent()
+    cell = 72 / drawing.dpi * min(frame.width / clients, frame.height / classes)  # points
+    x, y = np.nonzero(counts)
+    area = (_MARGIN * max(cell, 1.5)) ** 2 * counts[x, y] / counts.max()
+    axes.scatter(x, y, s=area, c=_colours(summary, order)[x], linewidths=0)
+    return drawing
 
 
 def _range(sizes: Tensor) -> str:
@@ -140,19 +146,10 @@ def _colours(summary: PartitionSummary, order: Sequence[int]) -> NDArray[np.str_
 
 def _shown(summary: PartitionSummary) -> list[int]:
     """Positions of the clients in the picture's order; of very many, an even choice."""
-    ids = summary.client_ids
-    everybody = list(range(len(ids)))
-    groups = [everybody] if summary.true_clusters is None else summary.groups()
+    ids, truth = summary.client_ids, summary.true_clusters
+    groups = [list(range(len(ids)))] if truth is None else summary.groups()
     order = [n for group in groups for n in sorted(group, key=lambda n: natural(ids[n]))]
-    if summary.true_clusters is None:
-        return sample(order, dict.fromkeys(order))
-    return sample(order, dict(enumerate(summary.true_clusters.tolist())))
-
-
-def draw_federation(results: Results, place: Place) -> Path | None:
-    """Clients by classes of the first run; the area of a point is the number of samples."""
-    summary = summarise_partition(results.runs[0])
-    return None if summary is None else draw_partition(summary, place("federation"))
+    return sample(order, dict.fromkeys(order) if truth is None else dict(enumerate(truth.tolist())))
 
 
 def summarise_partition(run_data: RunData) -> PartitionSummary | None:

@@ -20,10 +20,8 @@ from cadis.report.terminal import (
 from cadis.server import OnRound, RoundRecord, RoundResult
 from cadis.store import PlannedRun, StudyCallbacks
 
-_MOST_ROWS = 12
-"""With more variants than that, only the one at work is shown."""
-_SILENCE = 60.0
-"""Seconds without a line where there is no terminal, at most about."""
+_MOST_ROWS = 12  # with more variants than that, only the one at work is shown
+_SILENCE = 60.0  # seconds without a line where there is no terminal, at most about
 
 
 @contextmanager
@@ -52,23 +50,21 @@ class _Bars:
     def __init__(self, bars: Progress, runs: Sequence[PlannedRun]) -> None:
         self.of_run: Callbacks = bar_callbacks(bars)
         self._bars, self._runs, self._ended = bars, len(runs), 0
-        known = {(run.variant.name, run.seed): len(run.done()) for run in runs}
-        total, done = sum(run.rounds for run in runs), sum(known.values())
-        self._all = bars.add_task(
-            "all runs", total=total, completed=done, amount=f"0/{self._runs}", state="", timed=True
-        )
+        self._all = self._add("all runs", runs, f"0/{self._runs}", timed=True)
         names = list(dict.fromkeys(run.variant.name for run in runs))
         self._rows: dict[str, TaskID] = {}
         for name in names if len(names) <= _MOST_ROWS else []:
             own = [run for run in runs if run.variant.name == name]
-            self._rows[name] = bars.add_task(
-                own[0].variant.label,
-                total=sum(run.rounds for run in own),
-                completed=sum(known[name, run.seed] for run in own),
-                amount="",
-                state="",
-            )
+            self._rows[name] = self._add(own[0].variant.label, own)
         bars.refresh()
+
+    def _add(
+        self, name: str, runs: Sequence[PlannedRun], amount: str = "", timed: bool = False
+    ) -> TaskID:
+        total, done = sum(run.rounds for run in runs), sum(len(run.done()) for run in runs)
+        return self._bars.add_task(
+            name, total=total, completed=done, amount=amount, state="", timed=timed
+        )
 
     def begin(self, run: PlannedRun) -> OnRound:
         """Show the run's rounds as they end."""
@@ -76,14 +72,14 @@ class _Bars:
         def on_round(result: RoundResult) -> None:
             amount = f"seed {run.seed}: {result.record.round}/{run.rounds}"
             self._bars.advance(self._all)
-            if run.variant.name in self._rows:
-                row = self._rows[run.variant.name]
-                self._bars.update(row, advance=1, amount=amount)
-                if state := _state(run, result.record):  # not every round need be tested
-                    self._bars.update(row, state=state)
-            else:
-                state = f"{run.variant.label}, {amount}, {_state(run, result.record)}"
+            state, row = _state(run, result.record), self._rows.get(run.variant.name)
+            if row is None:
+                state = f"{run.variant.label}, {amount}, {state}"
                 self._bars.update(self._all, state=state)
+            else:
+                self._bars.update(row, advance=1, amount=amount)
+                if state:  # not every round need be tested
+                    self._bars.update(row, state=state)
             self._bars.refresh()
 
         return on_round
@@ -118,8 +114,8 @@ class _Lines:
         def on_round(result: RoundResult) -> None:
             self._done += 1
             if time.monotonic() > self._told + _SILENCE:
-                number = f"round {result.record.round}/{run.rounds}"
-                self._tell(f"{_name(run)}: {number}, {_state(run, result.record)}{self._left()}")
+                told = f"round {result.record.round}/{run.rounds}, {_state(run, result.record)}"
+                self._tell(f"{_name(run)}: {told}{self._left()}")
 
         return on_round
 

@@ -1,14 +1,14 @@
 """One look for all figures: colour-blind safe, the same colour for the same thing."""
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from colorsys import hls_to_rgb
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from textwrap import fill
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -22,6 +22,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from cadis.algorithm.methods import METHODS
+from cadis.analysis import Group, Results, RunData
 
 OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
 """Colours that everybody can tell apart (Okabe and Ito)."""
@@ -51,14 +52,11 @@ DASHES: Any = {"solid": "-", "dashed": (0, (4, 1.5)), "dotted": (0, (1, 1.3))}
 
 UNKNOWN = "#d9d9d9"
 ALONE = "#777777"
-_LONGEST = 20
-"""A figure has room for so many letters of a name."""
-_LETTER = 0.58
-"""The mean width of a letter, as a part of its height."""
-_LINE = 1.5
-"""The height of a line, as a part of that of its letters."""
-_HANDLE = 44
-"""Points that a legend takes for each entry besides its letters."""
+_LONGEST = 20  # a figure has room for so many letters of a name
+_LONGEST_LABEL = 44  # a legend has room for so many
+_LETTER = 0.58  # the mean width of a letter, as a part of its height
+_LINE = 1.5  # the height of a line, as a part of that of its letters
+_HANDLE = 44  # points that a legend takes for each entry besides its letters
 
 _SIGNATURE, _SIGNED = "drawn by cadis", {".png": "Software"}
 """What tells our pictures from others, and where kinds of files have room for it."""
@@ -82,12 +80,7 @@ def shown(name: object, longest: int = _LONGEST) -> str:
     text = str(name)
     end = longest * 2 // 5
     short = text if len(text) <= longest else f"{text[: longest - 1 - end]}…{text[-end:]}"
-    return shown_text(short)
-
-
-def shown_text(text: str) -> str:
-    """A text for a figure that means nothing but itself."""
-    return text.replace("$", r"\$")
+    return short.replace("$", r"\$")
 
 
 @dataclass(frozen=True)
@@ -96,6 +89,21 @@ class Look:
 
     colour: str
     dash: str = "solid"
+
+
+def styled_groups(results: Results) -> list[tuple[Group, Look]]:
+    """Return all groups, each with its look."""
+    return list(zip(results.groups, looks([group.name for group in results.groups]), strict=True))
+
+
+def label_of(group: Group) -> str:
+    """Return what a legend calls a group; it has room for the values of a sweep."""
+    return shown(group.label, _LONGEST_LABEL)
+
+
+def name_seed(run_data: RunData, results: Results) -> str:
+    """Return the seed of a figure of one run for its title, where there are other runs too."""
+    return f", seed {run_data.seed}" if len(results.runs) > 1 else ""
 
 
 def looks(names: Sequence[str]) -> list[Look]:
@@ -146,35 +154,48 @@ def cluster_colour(number: int) -> str:
     return few[number] if number < len(few) else _made_up(number)
 
 
-Place: TypeAlias = Callable[[str], Path]
-"""Where the figure of a name goes, for :func:`figure`."""
-
-
 @contextmanager
-def figure(
-    path: Path,
-    width: float,
-    height: float,
-    layout: Literal["constrained", "compressed"] = "constrained",
-) -> Iterator[Figure]:
-    """A figure to draw on, saved when done. No screen is needed.
+def figure_style() -> Iterator[None]:
+    """Draw and save in the look of all figures; no font has all the names of the world."""
+    with mpl.rc_context(_STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")
+        yield
 
-    Args:
-        path: where; without a suffix in its name it is saved both as PNG and as PDF.
-        width: in inches.
-        height: likewise.
-        layout: "compressed" puts several panels of a fixed shape next to each other.
+
+def new_figure(
+    width: float, height: float, layout: Literal["constrained", "compressed"] = "constrained"
+) -> Figure:
+    """Return an empty figure, in inches, that needs no screen.
+
+    The layout "compressed" puts several panels of a fixed shape next to each other.
     """
-    with mpl.rc_context(_STYLE):
-        drawing = Figure(figsize=(width, height), layout=layout)
-        FigureCanvasAgg(drawing)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph")  # no font has all the names of the world
-            yield drawing
-            for suffix in [path.suffix] if path.suffix else [".png", ".pdf"]:
-                file = path.with_suffix(suffix)
-                drawing.savefig(file, metadata={_SIGNED.get(suffix, "Creator"): _SIGNATURE})
-                drawing.set_layout_engine("none")  # all is in its place now
+    drawing = Figure(figsize=(width, height), layout=layout)
+    FigureCanvasAgg(drawing)
+    return drawing
+
+
+def new_axes(width: float = 6.4, height: float = 3.2) -> tuple[Figure, Axes]:
+    """Return an empty figure and its only plot."""
+    drawing = new_figure(width, height)
+    return drawing, drawing.subplots()
+
+
+def panel_grid(drawing: Figure, count: int, columns: int) -> list[Axes]:
+    """Return so many panels side by side in as many rows as they need."""
+    panels = list(drawing.subplots(-(-count // columns), columns, squeeze=False).flat)
+    for axes in panels[count:]:
+        axes.set_axis_off()
+    return panels[:count]
+
+
+def save_figure(drawing: Figure, path: Path, pdf: bool = True) -> Path:
+    """Save a figure as its suffix says; without one, as PNG and, if wanted, as PDF too."""
+    suffixes = [path.suffix] if path.suffix else [".png", ".pdf"] if pdf else [".png"]
+    for suffix in suffixes:
+        file = path.with_suffix(suffix)
+        drawing.savefig(file, metadata={_SIGNED.get(suffix, "Creator"): _SIGNATURE})
+        drawing.set_layout_engine("none")  # all is in its place now
+    return path.with_suffix(suffixes[0])
 
 
 def is_picture(path: Path) -> bool:
@@ -188,21 +209,15 @@ def is_picture(path: Path) -> bool:
 def head(drawing: Figure, text: str, size: float = 10) -> None:
     """Say above everything what a figure shows; it becomes higher by what that takes."""
     letters = int((72 * drawing.get_figwidth() - 12) / (_LETTER * size))
-    lines = [fill(line, letters) for line in text.split("\n")]
-    wrapped = "\n".join(lines)
+    wrapped = "\n".join(fill(line, letters) for line in text.split("\n"))
     drawing.suptitle(wrapped, x=0.01, ha="left", size=size)
     _heighten(drawing, size * _LINE * (wrapped.count("\n") + 1))
 
 
 def legend_below(drawing: Figure, handles: Mapping[str, Artist], caption: str = "") -> None:
-    """A legend below everything, where it lies on nothing, in as many columns as there is room.
+    """Put a legend and its caption below everything, in as many columns as there is room.
 
-    The figure becomes higher by what it takes.
-
-    Args:
-        drawing: the figure.
-        handles: by name, something that looks like what is meant.
-        caption: what is explained above the legend.
+    The figure becomes higher by what they take, so that the legend lies on nothing.
     """
     room = 72 * drawing.get_figwidth() - 12
     widest = _HANDLE + 8 * _LETTER * max(map(len, handles))
@@ -220,6 +235,13 @@ def legend_below(drawing: Figure, handles: Mapping[str, Artist], caption: str = 
     )
     lines = -(-len(handles) // columns) + (explained.count("\n") + 1 if explained else 0)
     _heighten(drawing, 8 * _LINE * lines)
+
+
+def legend_of_lines(drawing: Figure) -> None:
+    """Put a legend of all lines that have a label below them."""
+    lines = [line for axes in drawing.axes for line in axes.get_lines()]
+    handles = {str(line.get_label()): line for line in lines}
+    legend_below(drawing, {text: h for text, h in handles.items() if not text.startswith("_child")})
 
 
 def _heighten(drawing: Figure, points: float) -> None:

@@ -1,7 +1,8 @@
 """The answer in tables, for the terminal, files and the page alike."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from statistics import fmean
 
 from cadis.analysis import (
     ACCURACY,
@@ -14,31 +15,25 @@ from cadis.analysis import (
     Measure,
     RoundsTo,
     RunData,
-    Spread,
     with_article,
 )
-from cadis.report.formats import SHOWN_DIGITS, Sheet, shown_p, shown_spread
-from cadis.report.grid_table import cells_sheet
+from cadis.report.formats import Sheet, best_of, shown_number, shown_p, shown_spread
 from cadis.store import metric_words
 
-_MOST_CLASSES = 20
-"""So many classes have a table of their own."""
+_MOST_CLASSES = 20  # so many classes have a table of their own
 
 
 def sheets(comparison: Comparison) -> list[Sheet]:
     """All tables that have anything to say; of groups that are no rivals, those of each cell."""
-    cells = comparison.cells
     if not comparison.several_comparisons:
         return _sheets(comparison)
-    overview = cells_sheet(comparison)
-    return [
-        *([] if overview is None else [overview]),
-        *(
-            replace(sheet, caption=f"{cell.label}: {sheet.caption}")
-            for cell in cells
-            for sheet in _sheets(Comparison(cell.results))
-        ),
+    overview = _cells_sheet(comparison)
+    own = [
+        replace(sheet, caption=f"{cell.label}: {sheet.caption}")
+        for cell in comparison.cells
+        for sheet in _sheets(Comparison(cell.results))
     ]
+    return own if overview is None else [overview, *own]
 
 
 def main_sheets(comparison: Comparison) -> list[Sheet]:
@@ -50,185 +45,204 @@ def main_sheets(comparison: Comparison) -> list[Sheet]:
     return [sheet for sheet in every if any(words in sheet.caption.lower() for words in decides)]
 
 
+def _cells_sheet(comparison: Comparison) -> Sheet | None:
+    """What decides, of each method (a row) in each cell (a column), and the mean over the cells.
+
+    Each cell counts the same in the mean, which only methods in all cells have. None if no method
+    is in two cells.
+    """
+    cells = comparison.cells
+    owns = [Comparison(cell.results) for cell in cells]
+    found = [
+        {g.label: spread for g in own.groups if (spread := own.spread(g, HEADLINE)) is not None}
+        for own in owns
+    ]
+    labels = list(dict.fromkeys(label for spreads in found for label in spreads))
+    if all(sum(label in spreads for spreads in found) < 2 for label in labels):
+        return None
+    means = {
+        label: fmean(spreads[label].mean for spreads in found)
+        for label in labels
+        if all(label in spreads for spreads in found)
+    }
+    last = {group.label for own in owns for group in own.groups if group.is_reference}
+    labels.sort(key=lambda label: (label in last, -round(means.get(label, 0.0), 9)))
+    rows = [
+        [
+            label,
+            *(shown_spread(spreads.get(label)) for spreads in found),
+            shown_number(means.get(label)),
+        ]
+        for label in labels
+    ]
+    best = [
+        (labels.index(label), column)
+        for column, own in enumerate(owns, 1)
+        if own.conclusive
+        for label in best_of({group.label: spread.mean for group, spread in own.ranked()})
+    ]
+    if len({tuple(cell.values) for cell in cells}) == 1 and len(cells[0].values) == 1:
+        titles = [next(iter(cell.values.values())) for cell in cells]
+    else:
+        titles = [cell.label for cell in cells]
+    over = ", ".join(cells[0].values)
+    caption = f"{comparison.metric_title} by {over}: {HEADLINE.title}"
+    return Sheet(caption, ["method", *titles, "mean"], rows, best)
+
+
 def _sheets(comparison: Comparison) -> list[Sheet]:
     """All tables of groups that can stand in one."""
     decides = [MEASURE[key] for key in ("best", "last", "ten_rounds", "amplitude")]
     decides += [] if comparison.results.metric == "accuracy" else [ACCURACY]
     on_test_set = f"{comparison.metric_title} on the test set"
+    groups = comparison.ordered()
+    timed = [group for group in groups if any(scores.clocks for scores in group.scores)]
     made = [
         _beside_the_paper(
-            comparison,
-            _measured(comparison, on_test_set, [*decides, MEASURE["rare"]]),
+            comparison, _measured(comparison, on_test_set, [*decides, MEASURE["rare"]])
         ),
         _measured(comparison, "Further measures in the last round", comparison.task_measures),
         _tested(comparison),
-        _targets(comparison),
-        _times(comparison),
+        _reached(comparison, "Rounds", comparison.rounds_to, groups),
+        _reached(comparison, "Simulated seconds", comparison.time_to, timed),
         _clients(comparison),
         _models(comparison),
         _classes(comparison),
         _costs(comparison),
     ]
-    return [sheet for sheet in made if sheet is not None and len(sheet.columns) > 1]
+    return [s for s in made if s is not None and s.rows and len(s.columns) > 1]
 
 
 def notes(comparison: Comparison) -> list[str]:
     """What a reader of the tables must know."""
-    groups = comparison.groups
-    baseline = Comparison(comparison.cells[0].results).baseline
-    seeds = max(len(group.scores) for group in groups)
-    told = []
-    if seeds > 1:
-        alike = all(len(group.scores) == seeds for group in groups)
-        number = f"{seeds}" if alike else f"up to {seeds}"
-        told.append(f"Mean ± sample standard deviation over {number} seeds.")
-    elif len(used := {scores.seed for group in groups for scores in group.scores}) == 1:
-        told.append(f"All numbers are those of one seed, {used.pop()}.")
+    several = comparison.several_comparisons
+    pages = "A page of each comparison, with all tables and figures, is in the folder cells."
+    told = [*_seed_notes(comparison), *_measure_notes(comparison), *_data_notes(comparison)]
+    return [*told, *([pages] if several else []), *_missing(comparison)]
+
+
+def _seed_notes(comparison: Comparison) -> Iterator[str]:
+    """How many seeds there are, and what that means for differences."""
+    counts = {len(group.scores) for group in comparison.groups}
+    seeds = {scores.seed for group in comparison.groups for scores in group.scores}
+    if max(counts) > 1:
+        number = f"{max(counts)}" if len(counts) == 1 else f"up to {max(counts)}"
+        yield f"Mean ± sample standard deviation over {number} seeds."
+    elif len(seeds) == 1:
+        yield f"All numbers are those of one seed, {seeds.pop()}."
     if any(Comparison(cell.results).conclusive for cell in comparison.cells):
-        told.append("Bold is the best mean; whether that may be chance, p tells.")
-    if baseline is not None and seeds > 1:
-        told.append(
+        yield "Bold is the best mean; whether that may be chance, p tells."
+    baseline = Comparison(comparison.cells[0].results).baseline
+    if baseline is not None and max(counts) > 1:
+        yield (
             f"p: paired t-test on the seeds that a method shares with {baseline.label}; corrected "
             "by Holm for the number of methods."
         )
-    told.append(
+
+
+def _measure_notes(comparison: Comparison) -> Iterator[str]:
+    """What the columns are: of the test set, of the paper, of simulated time."""
+    yield (
         "10-round mean: of the last 10 rounds, or of all if there are fewer; "
         "amplitude: the best of them minus the worst."
     )
-    told += [*_metrics(comparison), *_paper(comparison)]
-    told += [*_clock(comparison), *_sampled(comparison), *_own_data(comparison)]
-    if rare := comparison.results.rare_in_words:
-        told.append(
-            f"Rare: last accuracy on the classes that only the smallest clusters have ({rare})."
-        )
-    if any(group.is_reference for group in groups):
-        told.append("SingleSet has all data in one place: a line to measure by, no contestant.")
-    if comparison.several_comparisons:
-        told.append(
-            "A page of each comparison, with all tables and figures, is in the folder cells."
-        )
-    told += _missing(comparison)
-    return told
-
-
-def _paper(comparison: Comparison) -> list[str]:
-    """What the paper's figures are, and what is different here."""
-    paper = comparison.results.paper
-    if paper is None or all(comparison.results.in_paper(g) is None for g in comparison.groups):
-        return []
-    changed = f"; here: {', '.join(paper.changed)}" if paper.changed else ""
-    return [f"Paper: the best top-1 accuracy that it reports in {paper.place}{changed}."]
-
-
-def _metrics(comparison: Comparison) -> list[str]:
-    """What decides, where that is not what all runs chose their best round by."""
-    chosen = sorted({run_data.metric for run_data in comparison.results.runs})
-    if chosen == [comparison.results.metric]:
-        return []
-    theirs = " or ".join(map(metric_words, chosen))
-    return [f"Here {comparison.metric} decides; the runs kept their best model by {theirs}."]
-
-
-def _clock(comparison: Comparison) -> list[str]:
-    """What simulated time is, and how long the rounds took by it."""
-    ends = {
-        group.label: Spread.of([scores.clocks[-1] for scores in group.scores if scores.clocks])
-        for group in comparison.groups
-    }
-    took = [f"{label} {end.mean:,.4g}" for label, end in ends.items() if end is not None]
-    if not took:
-        return []
-    return [
-        "Simulated seconds: a round ends when its slowest participant does; one of FedAT is that "
-        f"of a tier. All rounds took: {', '.join(took)}."
-    ]
-
-
-def _sampled(comparison: Comparison) -> list[str]:
-    """What was not tested."""
-    runs, told = comparison.results.runs, []
-    if any(record.accuracy is None for run_data in runs for record in run_data.history):
-        told.append("Not every round was tested: means are of those rounds that were.")
-    if sampled := next((run_data for run_data in runs if run_data.clients_tested), None):
-        told.append(_some_clients(sampled))
-    return told
-
-
-def _some_clients(run_data: RunData) -> str:
-    """Not all clients were tested: there are very many, or some have nothing to hold out."""
-    *_, tested = run_data.client_accuracy.values()
-    all_that_could = len(tested) == len(run_data.test_sizes)
-    why = "the others have too few samples" if all_that_could else "drawn evenly"
-    own = run_data.own_data
-    return f"Accuracy on clients' {own} is that of {run_data.clients_tested}, {why}."
-
-
-def _own_data(comparison: Comparison) -> list[str]:
-    """What clients' own data are."""
     results = comparison.results
-    if not any(run_data.client_accuracy for run_data in results.runs):
-        return []
-    if results.own_data == OWN_TEST_DATA:
-        sizes = [size for run_data in results.runs for size in run_data.test_sizes]
+    chosen = sorted({run_data.metric for run_data in results.runs})
+    if chosen != [results.metric]:
+        theirs = " or ".join(map(metric_words, chosen))
+        yield f"Here {comparison.metric} decides; the runs kept their best model by {theirs}."
+    paper = results.paper
+    if paper is not None and any(results.in_paper(g) is not None for g in comparison.groups):
+        changed = f"; here: {', '.join(paper.changed)}" if paper.changed else ""
+        yield f"Paper: the best top-1 accuracy that it reports in {paper.place}{changed}."
+    ends = {g.label: [s.clocks[-1] for s in g.scores if s.clocks] for g in comparison.groups}
+    took = ", ".join(f"{label} {fmean(end):,.4g}" for label, end in ends.items() if end)
+    if took:
+        yield (
+            "Simulated seconds: a round ends when its slowest participant does; one of FedAT is "
+            f"that of a tier. All rounds took: {took}."
+        )
+
+
+def _data_notes(comparison: Comparison) -> Iterator[str]:
+    """What was tested on which data: not every round, not all clients, the rare classes."""
+    runs, own = comparison.results.runs, comparison.results.own_data
+    if any(record.accuracy is None for run_data in runs for record in run_data.history):
+        yield "Not every round was tested: means are of those rounds that were."
+    if sampled := next((run_data for run_data in runs if run_data.clients_tested), None):
+        # There are very many clients, or some have nothing to hold out.
+        all_that_could = len(sampled.last_client_accuracy) == len(sampled.test_sizes)
+        why = "the others have too few samples" if all_that_could else "drawn evenly"
+        of = f"{sampled.clients_tested}, {why}"
+        yield f"Accuracy on clients' {sampled.own_data} is that of {of}."
+    if any(run_data.client_accuracy for run_data in runs):
+        yield _own_data_note(runs, own)
+    if rare := comparison.results.rare_in_words:
+        yield f"Rare: last accuracy on the classes that only the smallest clusters have ({rare})."
+    if any(group.is_reference for group in comparison.groups):
+        yield "SingleSet has all data in one place: a line to measure by, no contestant."
+
+
+def _own_data_note(runs: Sequence[RunData], own: str) -> str:
+    if own == OWN_TEST_DATA:
+        sizes = [size for run_data in runs for size in run_data.test_sizes]
         few = f"{min(sizes)} to {max(sizes)}"
-        return [f"Own test data: {few} samples of each client's that nobody trains on."]
-    if results.own_data == OWN_TRAINING_DATA:
-        return ["Own training data: what each client trains on; --client-test 0.2 holds some out."]
-    return ["Own data are held out in some runs and trained on in others: do not compare these."]
+        return f"Own test data: {few} samples of each client's that nobody trains on."
+    if own == OWN_TRAINING_DATA:
+        return "Own training data: what each client trains on; --client-test 0.2 holds some out."
+    return "Own data are held out in some runs and trained on in others: do not compare these."
 
 
-def _missing(comparison: Comparison) -> list[str]:
-    unfinished = [run_data for run_data in comparison.results.runs if not run_data.finished]
-    told = []
-    lacking = comparison.results.planned - len(comparison.results.runs)
-    if unfinished or lacking:
-        number = len(unfinished) + lacking
-        told.append(f"{number} of {comparison.results.planned} runs have not ended.")
-    rejected = sum(run_data.summary["rejected"] for run_data in comparison.results.runs)
-    if rejected:
-        told.append(f"{rejected} updates were left out; history.jsonl names them.")
-    return told
+def _missing(comparison: Comparison) -> Iterator[str]:
+    results = comparison.results
+    ended = sum(run_data.finished for run_data in results.runs)
+    if ended < results.planned:
+        yield f"{results.planned - ended} of {results.planned} runs have not ended."
+    if rejected := sum(run_data.summary["rejected"] for run_data in results.runs):
+        yield f"{rejected} updates were left out; history.jsonl names them."
 
 
 def _measured(comparison: Comparison, caption: str, measures: Sequence[Measure]) -> Sheet:
     """Means and deviations of some measures; those that nobody has are left out."""
     groups = comparison.ordered()
-    columns: list[tuple[str, list[Spread | None], bool | None]] = []
-    for measure in measures:
-        spreads = [comparison.spread(group, measure) for group in groups]
-        if any(spreads):
-            columns.append((measure.title, spreads, measure.higher_is_better))
+    told = {
+        measure: spreads
+        for measure in measures
+        if any(spreads := [comparison.spread(group, measure) for group in groups])
+    }
     rows = [
-        [group.label, *(shown_spread(spreads[row]) for _, spreads, _ in columns)]
-        for row, group in enumerate(groups)
+        [group.label, *map(shown_spread, spreads)]
+        for group, *spreads in zip(groups, *told.values(), strict=True)
     ]
-    best = [
-        place
-        for number, (_, spreads, higher) in enumerate(columns, 1)
-        for place in _best(groups, spreads, higher, number)
-        if comparison.conclusive
-    ]
-    titles = [_rows_are(comparison), *(title for title, _, _ in columns)]
+    best = []
+    for column, (measure, spreads) in enumerate(told.items(), 1):
+        means = {
+            row: spread.mean
+            for row, (group, spread) in enumerate(zip(groups, spreads, strict=True))
+            if spread is not None and not group.is_reference
+        }
+        if comparison.conclusive and measure.higher_is_better is not None:
+            best += [(row, column) for row in best_of(means, measure.higher_is_better)]
+    titles = [_rows_are(comparison), *(measure.title for measure in told)]
     return Sheet(caption, titles, rows, best)
 
 
 def _beside_the_paper(comparison: Comparison, sheet: Sheet) -> Sheet:
     """With what the paper reports beside the best, of the methods that it has."""
-    results = comparison.results
+    results, column = comparison.results, sheet.columns.index(MEASURE["best"].title) + 1
     figures = [results.in_paper(group) for group in comparison.ordered()]
     if results.paper is None or all(figure is None for figure in figures):
         return sheet
-    told = ["" if figure is None else f"{figure:.{SHOWN_DIGITS}f}" for figure in figures]
-    after = sheet.columns.index(MEASURE["best"].title) + 1
-    rows = [
-        [*row[:after], figure, *row[after:]] for row, figure in zip(sheet.rows, told, strict=True)
-    ]
-    columns = [*sheet.columns[:after], f"paper ({results.paper.place})", *sheet.columns[after:]]
-    best = [(row, column + (column >= after)) for row, column in sheet.best]
+    cells = [f"paper ({results.paper.place})", *map(shown_number, figures)]
+    columns, *rows = (
+        [*row[:column], cell, *row[column:]]
+        for row, cell in zip([sheet.columns, *sheet.rows], cells, strict=True)
+    )
+    best = [(row, place + (place >= column)) for row, place in sheet.best]
     return replace(sheet, columns=columns, rows=rows, best=best)
 
 
-def _clients(comparison: Comparison) -> Sheet | None:
+def _clients(comparison: Comparison) -> Sheet:
     """The last models on the test set and on clients' own data side by side, and the clusters."""
     clients = [MEASURE[key] for key in ("client_mean", "client_deviation", "client_worst")]
     clusters = _measured(comparison, "Clusters", [MEASURE["agreement"]])
@@ -245,60 +259,26 @@ def _rows_are(comparison: Comparison) -> str:
     return "setting" if comparison.results.kind == "sweep" else "method"
 
 
-def _best(
-    groups: Sequence[Group], spreads: Sequence[Spread | None], higher: bool | None, column: int
-) -> list[tuple[int, int]]:
-    """Where the best federations of a column are; nowhere if there is nothing to choose.
-
-    Those that look the same are the same.
-    """
-    means = {
-        row: round(spread.mean, SHOWN_DIGITS)
-        for row, (group, spread) in enumerate(zip(groups, spreads, strict=True))
-        if spread is not None and not group.is_reference
-    }
-    if higher is None or len(set(means.values())) < 2:
-        return []
-    best = max(means.values()) if higher else min(means.values())
-    return [(row, column) for row, mean in means.items() if mean == best]
-
-
 def _tested(comparison: Comparison) -> Sheet | None:
     """Differences from the baseline, and whether they may be chance."""
     if comparison.baseline is None:
         return None
     corrected, rows = comparison.corrected(HEADLINE), []
     for group in comparison.ordered():
-        test = comparison.test(group, HEADLINE)
-        if test is not None:
-            p_values = [
-                test.p_value,
-                *([corrected[group.label]] if group.label in corrected else []),
-            ]
-            cells = [shown_p(p_value) for p_value in p_values]
+        if (test := comparison.test(group, HEADLINE)) is not None:
+            adjusted = shown_p(corrected[group.label]) if group.label in corrected else ""
             between = f"{_signed(test.low)} to {_signed(test.high)}"
-            told = [_signed(test.difference), between, *cells, *[""] * (2 - len(cells))]
+            told = [_signed(test.difference), between, shown_p(test.p_value), adjusted]
             rows.append([group.label, *told, str(test.count)])
     columns = ["method", "difference", "95% interval", "p", "p corrected", "pairs"]
     metric = "" if comparison.results.metric == "accuracy" else f" of {comparison.metric}"
     caption = f"Against {comparison.baseline.label}: {HEADLINE.title}{metric}"
-    return Sheet(caption, columns, rows, []) if rows else None
+    return Sheet(caption, columns, rows, [])
 
 
 def _signed(value: float) -> str:
     """With a sign; what rounds to nothing has none to speak of."""
     return f"{round(value, 3) + 0.0:+.3f}"
-
-
-def _targets(comparison: Comparison) -> Sheet:
-    """Rounds to reach targets, and the speed-up over the baseline."""
-    return _reached(comparison, "Rounds", comparison.rounds_to, comparison.ordered())
-
-
-def _times(comparison: Comparison) -> Sheet | None:
-    """Simulated seconds to reach the same targets, where clients have speeds."""
-    timed = [g for g in comparison.ordered() if any(scores.clocks for scores in g.scores)]
-    return _reached(comparison, "Simulated seconds", comparison.time_to, timed) if timed else None
 
 
 def _reached(
@@ -307,6 +287,7 @@ def _reached(
     when: Callable[[Group, float], RoundsTo],
     groups: Sequence[Group],
 ) -> Sheet:
+    """Rounds or simulated seconds to reach targets, and the speed-up over the baseline."""
     targets = comparison.targets
     rows = [[g.label, *(_shown_rounds(when(g, target)) for target in targets)] for g in groups]
     against = f" (speed-up over {comparison.baseline.label})" if comparison.baseline else ""
@@ -320,51 +301,51 @@ def _target(comparison: Comparison, target: float) -> str:
     return f"{target:.0%}" if comparison.results.metric == "accuracy" else f"{target:g}"
 
 
-def _models(comparison: Comparison) -> Sheet | None:
+def _models(comparison: Comparison) -> Sheet:
     """The global models of methods that have several, in the first of their runs."""
     rows = []
     for group in comparison.ordered():
         run_data = next((run for run in group.runs if run.last_tested.models), None)
         for model in run_data.last_tested.models if run_data else []:
-            numbers = ["" if v is None else f"{v:.3f}" for v in (model.accuracy, model.loss)]
+            numbers = map(shown_number, (model.accuracy, model.loss))
             rows.append([f"{group.label}: {model.name}", str(model.clients), *numbers])
     seeds = {run_data.seed for run_data in comparison.results.runs}
     caption = f"Models after the last round{f' of seed {min(seeds)}' if len(seeds) > 1 else ''}"
-    return Sheet(caption, ["model", "clients", "accuracy", "loss"], rows, []) if rows else None
+    return Sheet(caption, ["model", "clients", "accuracy", "loss"], rows, [])
 
 
 def _classes(comparison: Comparison) -> Sheet | None:
     """The last accuracy on each class, mean over the seeds."""
-    run_data = comparison.groups[0].runs[0]
-    if len(run_data.classes) > _MOST_CLASSES or not comparison.results.same_classes:
+    classes, rare = comparison.groups[0].runs[0].classes, comparison.results.rare
+    if len(classes) > _MOST_CLASSES or not comparison.results.same_classes:
         return None
     rows = []
     for group in comparison.ordered():
-        told = [found for s in group.runs if (found := s.last_tested.class_accuracy)]
-        columns = list(zip(*told, strict=True))
-        if columns:
-            rows.append([group.label, *(_mean_cell(values) for values in columns)])
-    rare = comparison.results.rare
-    names = [f"{name} *" if n in rare else name for n, name in enumerate(run_data.classes)]
-    note = " (* rare)" if rare else ""
-    caption = f"Last accuracy on each class{note}"
-    return Sheet(caption, [_rows_are(comparison), *names], rows, []) if rows else None
+        told = [found for run in group.runs if (found := run.last_tested.class_accuracy)]
+        if told:
+            known = [[v for v in values if v is not None] for values in zip(*told, strict=True)]
+            means = [sum(values) / len(values) if values else None for values in known]
+            rows.append([group.label, *map(shown_number, means)])
+    names = [f"{name} *" if n in rare else name for n, name in enumerate(classes)]
+    caption = f"Last accuracy on each class{' (* rare)' if rare else ''}"
+    return Sheet(caption, [_rows_are(comparison), *names], rows, [])
 
 
 def _costs(comparison: Comparison) -> Sheet:
     """The server's time and the clients' speed, also by the baseline's."""
-    server, client = MEASURE["server_seconds"], MEASURE["samples_per_second"]
     baseline, groups = comparison.baseline, comparison.ordered()
-    titles = ["server ms a round", "client samples/s"]
-    forms: list[Callable[[float], str]] = [lambda v: f"{1000 * v:.2f}", lambda v: f"{v:,.0f}"]
     columns, rows = [_rows_are(comparison)], [[group.label] for group in groups]
-    for measure, title, form in zip((server, client), titles, forms, strict=True):
+    for key, title, form, factor in (
+        ("server_seconds", "server ms a round", ".2f", 1000),
+        ("samples_per_second", "client samples/s", ",.0f", 1),
+    ):
         columns += [title, *([f"/ {baseline.label}"] if baseline else [])]
         for row, group in zip(rows, groups, strict=True):
-            spread = comparison.spread(group, measure)
-            row.append("" if spread is None else form(spread.mean))
+            spread = comparison.spread(group, MEASURE[key])
+            row.append("" if spread is None else f"{factor * spread.mean:{form}}")
             if baseline:
-                row.append(_shown_ratio(comparison, group, measure))
+                ratio = 1.0 if group is baseline else comparison.ratio(group, MEASURE[key])
+                row.append("" if ratio is None else f"{ratio:.2f}x")
     return Sheet("Cost", columns, rows, [])
 
 
@@ -375,15 +356,3 @@ def _shown_rounds(found: RoundsTo) -> str:
     speed_up = "" if found.speed_up is None else f" ({found.speed_up:.1f}x)"
     mean = f"{found.rounds.mean:.1f}".removesuffix(".0")
     return f"{mean}{speed_up}{part}"
-
-
-def _shown_ratio(comparison: Comparison, group: Group, measure: Measure) -> str:
-    if group is comparison.baseline:
-        return "1.00x"
-    ratio = comparison.ratio(group, measure)
-    return "" if ratio is None else f"{ratio:.2f}x"
-
-
-def _mean_cell(values: Sequence[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    return f"{sum(known) / len(known):.3f}" if known else ""

@@ -1,8 +1,9 @@
 """The terminal: a bar while a run works, a table when it ends, and the results of several."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from io import StringIO
 from typing import Any
 
@@ -16,56 +17,48 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
-from rich.table import Column, Table
+from rich.table import Column
 
 from cadis._io import Callbacks
 from cadis.algorithm.methods import label_of
 from cadis.analysis import Comparison, answer, details
-from cadis.report.formats import fits_a_terminal, listed, to_rich
+from cadis.report.formats import fits_a_terminal, listed, shown_number, to_rich
 from cadis.report.notebook import NotebookBar
 from cadis.report.tables import main_sheets, notes
-from cadis.report.terminal_table import Fitting
+from cadis.report.terminal_table import fitting_table
 from cadis.server import OnRound, RoundRecord, RoundResult
 from cadis.store import RunFolder, clusters_of, measured, metric_words
 
+_Describe = Callable[[RoundResult], str]
 _REFRESH_SECONDS = 0.1
 _SHORTEST_BAR, _LONGEST_BAR = 10, 40
-_NUMBERS = 66
-"""Columns of a terminal that words and numbers take beside a bar."""
+_NUMBERS = 66  # columns of a terminal that words and numbers take beside a bar
 
 
 @contextmanager
 def run_progress(
     console: Console, rounds: int, metric: str = "accuracy"
 ) -> Iterator[tuple[OnRound, Callbacks]]:
-    """A live bar for loading and one for the rounds; without a terminal, a line now and then.
+    """Show the rounds of a run, and the measure that decides, as they end.
 
-    Args:
-        console: where to show it.
-        rounds: how many there will be.
-        metric: the measure that decides, which is shown.
+    In a terminal, there is a live bar for loading and one for the rounds; in a notebook, a line
+    that changes; elsewhere, a line for every tenth of the rounds.
     """
-    latest = _Latest(metric)
+    describe = _describe_rounds(metric)
     if console.is_jupyter:
-        yield _notebook(console, rounds, latest)
+        bar = NotebookBar(rounds)
+
+        def on_load(what: str, done: int, total: int) -> None:
+            bar.draw(f"{what} {done / total:.0%}" if total else what)
+
+        say = partial(tell, console)
+        yield lambda r: bar.advance(r.record.round, describe(r)), Callbacks(on_load, say)
         return
     if not console.is_terminal:
-        yield _round_lines(console, rounds, latest), plain_callbacks(console)
+        yield _round_lines(console, rounds, describe), plain_callbacks(console)
         return
     with _bars(console) as bars:
-        yield _round_bar(bars, rounds, latest), bar_callbacks(bars)
-
-
-def _notebook(console: Console, rounds: int, latest: "_Latest") -> tuple[OnRound, Callbacks]:
-    bar = NotebookBar(rounds)
-
-    def on_round(result: RoundResult) -> None:
-        bar.advance(result.record.round, latest.state(result))
-
-    def progress(what: str, done: int, total: int) -> None:
-        bar.draw(f"{what} {done / total:.0%}" if total else what)
-
-    return on_round, Callbacks(progress, lambda sentence: tell(console, sentence))
+        yield _round_bar(bars, rounds, describe), bar_callbacks(bars)
 
 
 @contextmanager
@@ -93,13 +86,13 @@ def bar_columns(console: Console, time_left: TimeRemainingColumn) -> list[Progre
     return [what, amount, *bars, state, time_left]
 
 
-def _round_bar(bars: Progress, rounds: int, latest: "_Latest") -> OnRound:
+def _round_bar(bars: Progress, rounds: int, describe: _Describe) -> OnRound:
     task = bars.add_task("round", total=rounds, amount=f"0/{rounds}", state="starting")
     bars.refresh()
 
     def on_round(result: RoundResult) -> None:
         number = result.record.round
-        amount, state = f"{number}/{rounds}", latest.state(result)
+        amount, state = f"{number}/{rounds}", describe(result)
         bars.update(task, completed=number, amount=amount, state=state, refresh=True)
 
     return on_round
@@ -121,7 +114,7 @@ def bar_callbacks(bars: Progress) -> Callbacks:
         bars.update(tasks[what], completed=done, amount=amount, refresh=due)
         drawn = time.monotonic() if due else drawn
 
-    return Callbacks(progress, lambda sentence: tell(bars.console, sentence))
+    return Callbacks(progress, partial(tell, bars.console))
 
 
 def plain_callbacks(console: Console) -> Callbacks:
@@ -133,87 +126,71 @@ def plain_callbacks(console: Console) -> Callbacks:
             begun.add(what)
             console.print(f"{what} ...", soft_wrap=True)
 
-    return Callbacks(progress, lambda sentence: tell(console, sentence))
+    return Callbacks(progress, partial(tell, console))
 
 
-def summary_table(summary: dict[str, Any], classes: Sequence[str]) -> RenderableType:
+def summary_table(summary: Mapping[str, Any], classes: Sequence[str]) -> RenderableType:
     """A finished run in a few lines, and its models if there are several.
 
     Args:
         summary: what ``summary.json`` holds.
         classes: names of the classes.
     """
-    table = _measures_table(summary, classes)
-    return Group(table, _models_table(summary["models"])) if "models" in summary else table
+    title = f"{escape(label_of(summary['method']))} after {summary['rounds']} round"
+    rows = [*_accuracy_rows(summary, classes), *_cluster_rows(summary)]
+    if summary["rejected"]:
+        left_out = f"[red]{summary['rejected']}[/red]"
+        rows.append(("[red]updates left out (see history.jsonl)[/red]", left_out))
+    rows.append(("seconds", f"{summary['seconds']['total']:.1f}"))
+    table = fitting_table(f"{title}{'s' * (summary['rounds'] != 1)}", ("measure", "value"), rows)
+    if "models" not in summary:
+        return table
+    models = [
+        (escape(m["name"]), str(m["clients"]), shown_number(m["accuracy"]), shown_number(m["loss"]))
+        for m in summary["models"]
+    ]
+    columns = ("model", "clients", "accuracy", "loss")
+    return Group(table, fitting_table("its models", columns, models))
 
 
-def _models_table(models: Sequence[Mapping[str, Any]]) -> Fitting:
-    """A row for each of several global models."""
-    table = Table(title="its models", title_justify="left")
-    for number, title in enumerate(("model", "clients", "accuracy", "loss")):
-        table.add_column(title, justify="right" if number else "left")
-    for model in models:
-        told = ["" if v is None else f"{v:.3f}" for v in (model["accuracy"], model["loss"])]
-        table.add_row(escape(model["name"]), str(model["clients"]), *told)
-    return Fitting(table)
-
-
-def _measures_table(summary: dict[str, Any], classes: Sequence[str]) -> Fitting:
-    name = escape(label_of(summary["method"]))
-    ending = "" if summary["rounds"] == 1 else "s"
-    title = f"{name} after {summary['rounds']} round{ending}"
-    table = Table(title=title, title_justify="left")
-    table.add_column("measure")
-    table.add_column("value", justify="right")
+def _accuracy_rows(summary: Mapping[str, Any], classes: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Accuracy, the task's further measures and the best round; rare classes and own data."""
     if summary["accuracy"] is not None:
-        table.add_row("accuracy", f"{summary['accuracy']:.3f}")
-        _add_measures(table, summary)
+        yield "accuracy", shown_number(summary["accuracy"])
+        for measure, value in summary.get("measures", {}).items():
+            if value is not None:
+                yield escape(metric_words(measure)), shown_number(value)
+        headline = escape(metric_words(summary.get("headline", "")))
+        if (key := f"best_{summary.get('headline')}") in summary:
+            yield f"best {headline}", shown_number(summary[key])
+        if summary["best_accuracy"] is not None:
+            best = f"accuracy where {headline} is best" if headline else "best accuracy"
+            yield best, shown_number(summary["best_accuracy"])
+            yield "  reached in round", str(summary["best_round"])
     if summary["rare_accuracy"] is not None:
         rare = escape(listed([classes[number] for number in summary["rare_classes"]]))
-        label = f"accuracy on the rare classes ({rare})"
-        table.add_row(label, f"{summary['rare_accuracy']:.3f}")
+        yield f"accuracy on the rare classes ({rare})", shown_number(summary["rare_accuracy"])
     if "client_mean" in summary:
-        table.add_row("accuracy on clients' own test data", f"{summary['client_mean']:.3f}")
-        table.add_row("  of the worst client", f"{summary['client_worst']:.3f}")
-    if "clusters_found" in summary:
-        table.add_row("clusters found", str(summary["clusters_found"]))
-        _add_agreement(table, summary)
-    if summary["rejected"]:
-        label = "[red]updates left out (see history.jsonl)[/red]"
-        table.add_row(label, f"[red]{summary['rejected']}[/red]")
-    table.add_row("seconds", f"{summary['seconds']['total']:.1f}")
-    return Fitting(table)
+        yield "accuracy on clients' own test data", shown_number(summary["client_mean"])
+        yield "  of the worst client", shown_number(summary["client_worst"])
 
 
-def _add_agreement(table: Table, summary: dict[str, Any]) -> None:
-    """How well clusters were found, if anybody knows the true ones."""
+def _cluster_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """How many clusters were found, and how well, if anybody knows the true ones."""
+    if "clusters_found" not in summary:
+        return
+    yield "clusters found", str(summary["clusters_found"])
     some = summary.get("clusters_among")
     everybody = "all clients seen" if some is None else f"{some} of the clients seen"
-    told = {
+    agreements = {
         "among a round's participants, mean": summary["round_agreement"],
         f"among {everybody}, at the end": summary["cluster_agreement"],
     }
-    if any(value is not None for value in told.values()):
-        table.add_row("  like the true ones (adjusted Rand index)", "")
+    told = {among: value for among, value in agreements.items() if value is not None}
+    if told:
+        yield "  like the true ones (adjusted Rand index)", ""
     for among, value in told.items():
-        if value is not None:
-            table.add_row(f"    {among}", f"{value:.3f}")
-
-
-def _add_measures(table: Table, summary: dict[str, Any]) -> None:
-    """The task's further measures, and the best round."""
-    for measure, value in summary.get("measures", {}).items():
-        if value is not None:
-            table.add_row(escape(metric_words(measure)), f"{value:.3f}")
-    if f"best_{summary.get('headline')}" in summary:
-        told = summary[f"best_{summary['headline']}"]
-        name = escape(f"best {metric_words(summary['headline'])}")
-        table.add_row(name, "" if told is None else f"{told:.3f}")
-    if summary["best_accuracy"] is not None:
-        headline = metric_words(summary.get("headline", ""))
-        best = f"accuracy where {escape(headline)} is best" if headline else "best accuracy"
-        table.add_row(best, f"{summary['best_accuracy']:.3f}")
-        table.add_row("  reached in round", str(summary["best_round"]))
+        yield f"    {among}", shown_number(value)
 
 
 def summary_text(folder: RunFolder) -> str:
@@ -246,11 +223,11 @@ def tell(console: Console, sentence: str) -> None:
     console.print(sentence, soft_wrap=True, markup=False)
 
 
-def _round_lines(console: Console, rounds: int, latest: "_Latest") -> OnRound:
+def _round_lines(console: Console, rounds: int, describe: _Describe) -> OnRound:
     """A line for every tenth of the rounds."""
 
     def on_round(result: RoundResult) -> None:
-        number, state = result.record.round, latest.state(result)
+        number, state = result.record.round, describe(result)
         if number % max(1, rounds // 10) == 0 or number == rounds:
             console.print(f"round {number}/{rounds}: {state}")
 
@@ -263,18 +240,17 @@ def measured_in_words(record: RoundRecord, metric: str) -> str:
     return "" if value is None else f"{metric_words(metric)} {value:.3f}"
 
 
-class _Latest:
-    """How good a run is, as its last test says: not every round need have one."""
+def _describe_rounds(metric: str) -> _Describe:
+    """Describe rounds by the last measure that is known, as not every round need be tested."""
+    tested = "not tested"
 
-    def __init__(self, metric: str) -> None:
-        self._metric, self._tested = metric, "not tested"
-
-    def state(self, result: RoundResult) -> str:
-        """The last measure that is known, and this round's clusters."""
-        record, clusters = result.record, clusters_of(result.record)
-        number = 0 if clusters is None else len(set(clusters))
+    def describe(result: RoundResult) -> str:
+        nonlocal tested
+        number = len(set(clusters_of(result.record) or ()))
         found = f", {number} cluster{'s' * (number > 1)}" if number else ""
-        if not (shown := measured_in_words(record, self._metric)):
-            return f"{self._tested}{found}"
-        self._tested = f"{shown} in round {record.round}"
+        if not (shown := measured_in_words(result.record, metric)):
+            return f"{tested}{found}"
+        tested = f"{shown} in round {result.record.round}"
         return f"{shown}{found}"
+
+    return describe

@@ -1,6 +1,7 @@
 """Tables that lose no number in a narrow terminal: what does not fit side by side is put below."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement, measure_renderables
@@ -32,6 +33,22 @@ class Fitting:
         for places in _side_by_side([found.minimum + beside for found in ranges], room):
             widths = _shared([ranges[n] for n in places], room - beside * len(places))
             yield _part(table, [table.columns[place] for place in places], widths)
+
+
+def fitting_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    words: Collection[str] = (),
+    **look: Any,
+) -> Fitting:
+    """Return a table; the first column and those of ``words`` are no numbers, and at the left."""
+    table = Table(title=title, title_justify="left", **look)
+    for number, name in enumerate(columns):
+        table.add_column(name, justify="right" if number and name not in words else "left")
+    for row in rows:
+        table.add_row(*row)
+    return Fitting(table)
 
 
 def _range(console: Console, options: ConsoleOptions, column: Column, longest: int) -> Measurement:
@@ -70,10 +87,7 @@ def _shared(ranges: Sequence[Measurement], room: int) -> list[int]:
 def _part(table: Table, columns: Sequence[Column], widths: Sequence[int]) -> Table:
     """A table like another one with some of its columns, so wide."""
     part = Table(
-        box=table.box,
-        show_header=table.show_header,
-        padding=table.padding,
-        pad_edge=table.pad_edge,
+        box=table.box, show_header=table.show_header, padding=table.padding, pad_edge=table.pad_edge
     )
     for column, width in zip(columns, widths, strict=True):
         look = {"justify": column.justify, "style": column.style, "overflow": "fold"}

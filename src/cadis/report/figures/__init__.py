@@ -1,68 +1,50 @@
 """The pictures of runs and studies: one function a figure."""
 
+from collections.abc import Callable
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 from cadis.analysis import Results
-from cadis.report.figures.cluster_weights import draw_cluster_weights
-from cadis.report.figures.clusters import (
-    draw_clusters,
-    draw_convergence,
-    draw_flow,
-    draw_similarity,
-)
-from cadis.report.figures.curves import (
-    draw_accuracy,
-    draw_accuracy_time,
-    draw_loss,
-    draw_measures,
-    draw_method_report,
-    draw_rare,
-    draw_ten_rounds,
-)
-from cadis.report.figures.fairness import draw_client_rounds, draw_clients, draw_confusion
-from cadis.report.figures.models import draw_models
-from cadis.report.figures.studies import draw_sweep, draw_time
+from cadis.report.figures import clusters, curves, fairness, studies
 from cadis.report.partition import draw_federation
+from cadis.report.style import figure_style, save_figure
 from cadis.rng import one_thread
 
-_FIGURES = (
-    draw_accuracy,
-    draw_accuracy_time,
-    draw_ten_rounds,
-    draw_rare,
-    draw_measures,
-    draw_loss,
-    draw_models,
-    draw_method_report,
-    draw_federation,
-    draw_similarity,
-    draw_clusters,
-    draw_flow,
-    draw_cluster_weights,
-    draw_confusion,
-    draw_clients,
-    draw_client_rounds,
-    draw_convergence,
-    draw_time,
-    draw_sweep,
-)
+_FIGURES: dict[str, Callable[[Results], Figure | None]] = {
+    "accuracy": curves.draw_accuracy,
+    "accuracy-time": curves.draw_accuracy_time,
+    "accuracy-10-rounds": curves.draw_ten_rounds,
+    "accuracy-rare": curves.draw_rare,
+    "measures": curves.draw_measures,
+    "loss": curves.draw_loss,
+    "models": curves.draw_models,
+    "method-report": curves.draw_method_report,
+    "federation": draw_federation,
+    "similarity": clusters.draw_similarity,
+    "clusters": clusters.draw_clusters,
+    "flow": clusters.draw_flow,
+    "voice": clusters.draw_cluster_weights,
+    "confusion": fairness.draw_confusion,
+    "clients": fairness.draw_clients,
+    "clients-rounds": fairness.draw_client_rounds,
+    "convergence": clusters.draw_convergence,
+    "time": studies.draw_time,
+    "sweep": studies.draw_sweep,
+}
+"""By the names of their files; a function returns None where there is nothing to see."""
 
 
 @one_thread()
 def draw_figures(results: Results, folder: Path, pdf: bool = True) -> list[Path]:
-    """Draw all that there is to see.
+    """Draw all that there is to see into a folder, and return the PNGs.
 
-    Args:
-        results: what to draw.
-        folder: where.
-        pdf: as PDF too; that takes longer than all the rest.
-
-    Returns:
-        The PNGs.
+    Drawing them as PDF too takes longer than all the rest.
     """
     folder.mkdir(parents=True, exist_ok=True)
-
-    def place(name: str) -> Path:
-        return folder / (name if pdf else f"{name}.png")
-
-    return [path for draw in _FIGURES if (path := draw(results, place)) is not None]
+    drawn = []
+    for name, draw in _FIGURES.items():
+        with figure_style():
+            if (drawing := draw(results)) is not None:
+                drawn.append(save_figure(drawing, folder / name, pdf))
+    return drawn

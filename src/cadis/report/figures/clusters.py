@@ -1,169 +1,162 @@
-"""Clusters: who is like whom, who was grouped with whom, and how that formed."""
+"""Clusters: who is like whom, who was grouped with whom, how that formed, and who had a say."""
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections import Counter, defaultdict
+from collections.abc import Callable
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
+from matplotlib.artist import Artist
 from matplotlib.axis import Axis, XAxis
 from matplotlib.colors import to_rgb
-from matplotlib.patches import Rectangle
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+from torch import Tensor
 
 from cadis.algorithm.methods.cadis import rescale
-from cadis.analysis import Results, RunData, frames, steady
-from cadis.report.figures.labels import label_of, legend_of_lines, seed_named
-from cadis.report.style import (
-    UNKNOWN,
-    Place,
-    cluster_colour,
-    figure,
-    head,
-    heat_map,
-    looks,
-    round_axis,
-    shown,
-)
+from cadis.analysis import Group, Results, RunData, frames, steady
+from cadis.report import style
 from cadis.types import ClientId
 
 _COLUMNS = 60
-_NAMES = 25
-"""So many clients have their names along an axis; of more, the clusters have."""
+_NAMES = 25  # so many clients have their names along an axis; of more, the clusters have
+_LEAST_WIDTH = 6.4
+_BAR = 0.09  # inches that a bar has at least
+_CAPTION = (
+    "An equal share is 1/{}. Bars are means of all rounds: in a round in which nobody of a cluster "
+    "takes part, or all its updates are left out, it has no share. The marks are means of the "
+    "rounds in which somebody does; they differ by the samples n_i of the participants, by which "
+    "all weigh (CADIS: divided by the participants of the cluster)."
+)
 
 
-def draw_similarity(results: Results, place: Place) -> Path | None:
-    """The Q-matrix at the end of a run, clients of one cluster side by side."""
-    run_data, path = similarity_run(results), place("similarity")
+def draw_similarity(results: Results) -> Figure | None:
+    """Draw the Q-matrix at the end of a run, clients of one cluster side by side."""
+    run_data = _first(results, lambda run: run.tells_similarity)
     if run_data is None or run_data.matrix is None:
         return None
     order = run_data.matrix.index_of(run_data.ordered_clients)
     q = rescale(run_data.matrix.mean, run_data.matrix.known)[order[:, None], order]
-    with figure(path, 6.0, 4.8) as drawing:
-        axes = drawing.subplots()
-        image = heat_map(axes, q.numpy())
-        drawing.colorbar(image, ax=axes, label="Q: 1 is alike, 0 is least alike", shrink=0.85)
-        _mark_clients(axes, run_data.ordered_clients, run_data)
-        never = "; grey: unknown" if q.isnan().any() else ""
-        title = f"How alike the clients are{_whose(run_data, results)}"
-        head(drawing, f"{title}\nframes: {_frames(run_data)}{never}")
-    return path.with_suffix(".png")
+    never = "; grey: unknown" if q.isnan().any() else ""
+    title = f"How alike the clients are{_whose(run_data, results)}"
+    title = f"{title}\nframes: {_frames(run_data)}{never}"
+    return _draw_matrix(run_data, q, "Q: 1 is alike, 0 is least alike", title)
 
 
-def draw_clusters(results: Results, place: Place) -> Path | None:
-    """Who was grouped with whom in a run: found below the diagonal, true above it."""
-    run_data, path = clustering_run(results), place("clusters")
+def draw_clusters(results: Results) -> Figure | None:
+    """Draw who was grouped with whom in a run: found below the diagonal, true above it."""
+    run_data = _first(results, lambda run: run.tells_clusters)
     if run_data is None:
         return None
-    clients = run_data.ordered_clients
-    found = run_data.grouped_together()
-    true_clusters = [run_data.true_clusters[client] for client in clients]
-    has_truth = None not in true_clusters
-    if has_truth:
+    found, sides = run_data.grouped_together(), "as found"
+    true_clusters = [run_data.true_clusters[client] for client in run_data.ordered_clients]
+    if None not in true_clusters:
         labels = torch.tensor(true_clusters)
         found = torch.where(torch.ones_like(found).triu(1) > 0, labels[:, None] == labels, found)
-    with figure(path, 6.0, 4.8) as drawing:
-        axes = drawing.subplots()
-        image = heat_map(axes, found.numpy())
-        drawing.colorbar(image, ax=axes, label="part of their common rounds", shrink=0.85)
-        _mark_clients(axes, clients, run_data)
-        never = "; grey: never met" if found.isnan().any() else ""
-        sides = "below the diagonal: found; above it: the truth" if has_truth else "as found"
-        title = f"Who was grouped together{_whose(run_data, results)}"
-        head(drawing, f"{title}\n{sides}{never}")
-    return path.with_suffix(".png")
+        sides = "below the diagonal: found; above it: the truth"
+    never = "; grey: never met" if found.isnan().any() else ""
+    title = f"Who was grouped together{_whose(run_data, results)}\n{sides}{never}"
+    return _draw_matrix(run_data, found, "part of their common rounds", title)
 
 
-def draw_convergence(results: Results, place: Place) -> Path | None:
-    """Mean squared error against the matrix that all observations of a run make."""
-    path, styles = place("convergence"), looks([group.name for group in results.groups])
-    told = [(group, [c for s in group.runs if (c := s.convergence)]) for group in results.groups]
-    if not any(found for _, found in told):
+def draw_convergence(results: Results) -> Figure | None:
+    """Draw the mean squared error against the matrix that all observations of a run make."""
+    drawing, axes = style.new_axes()
+    for group, look in style.styled_groups(results):
+        found = [c for run_data in group.runs if (c := run_data.convergence)]
+        rounds = min((each.rounds for each in found), key=len, default=[])
+        kinds = {
+            "with": ([each.transitive for each in found], "-"),
+            "without": ([each.standard for each in found], (0, (4, 1.5))),
+        }
+        for kind, (errors, ls) in kinds.items():
+            if found and errors[0]:  # else it estimates nothing
+                values = np.mean([own[: len(rounds)] for own in errors], axis=0)
+                text = f"{style.label_of(group)}, {kind} transitive learning"
+                axes.plot(rounds, values, color=look.colour, ls=ls, label=text)
+    if not axes.get_lines():
         return None
-    with figure(path, 6.4, 3.2) as drawing:
-        axes = drawing.subplots()
-        for (group, found), look in zip(told, styles, strict=True):
-            if found:
-                rounds = min((each.rounds for each in found), key=len)
-                for name, ls in (("transitive", "-"), ("standard", (0, (4, 1.5)))):
-                    if not getattr(found[0], name):  # it estimates nothing
-                        continue
-                    values = np.mean([getattr(each, name)[: len(rounds)] for each in found], axis=0)
-                    label = "with" if name == "transitive" else "without"
-                    text = f"{label_of(group)}, {label} transitive learning"
-                    axes.plot(rounds, values, color=look.colour, ls=ls, label=text)
-        round_axis(axes, max(len(run_data.history) for run_data in results.runs))
-        axes.set(ylabel="mean squared error", ylim=(0, None))
-        axes.grid(alpha=0.3)
-        legend_of_lines(drawing)
-        choice = next((s.choice for s in results.runs if s.choice), "")
-        among = f"\namong pairs of {choice}" if choice else ""
-        head(drawing, f"Distance of the similarity matrix to the one at the end{among}")
-    return path.with_suffix(".png")
+    style.round_axis(axes, results.longest)
+    axes.set(ylabel="mean squared error", ylim=(0, None))
+    axes.grid(alpha=0.3)
+    style.legend_of_lines(drawing)
+    choice = next((s.choice for s in results.runs if s.choice), "")
+    among = f"\namong pairs of {choice}" if choice else ""
+    style.head(drawing, f"Distance of the similarity matrix to the one at the end{among}")
+    return drawing
 
 
-def draw_flow(results: Results, place: Place) -> Path | None:
-    """The clusters found in a run, round by round; a cluster keeps its colour."""
-    run_data, path = clustering_run(results), place("flow")
-    if run_data is None or len(run_data.history) < 2:
-        return None
-    rounds, found = flow(run_data)
-    if not rounds:
+def draw_flow(results: Results) -> Figure | None:
+    """Draw the clusters found in a run, round by round; a cluster keeps its colour."""
+    run_data = _first(results, lambda run: run.tells_clusters)
+    rounds, found = ([], []) if run_data is None else flow(run_data)
+    if run_data is None or len(run_data.history) < 2 or not rounds:
         return None
     clients = run_data.ordered_clients
     colours = [
-        [to_rgb(cluster_colour(own[c]) if c in own else UNKNOWN) for own in found] for c in clients
+        [to_rgb(style.cluster_colour(own[c]) if c in own else style.UNKNOWN) for own in found]
+        for c in clients
     ]
-    with figure(path, 6.4, min(8.6, 1.4 + 0.16 * len(clients))) as drawing:
-        axes = drawing.subplots()
-        axes.imshow(np.array(colours), aspect="auto", interpolation="nearest")
-        _name_clients(axes.yaxis, clients, run_data)
-        ticks = range(len(rounds) - 1, -1, -max(1, len(rounds) // 10))
-        numbers = [f"{rounds[tick]}\n{len(set(found[tick].values()))}" for tick in ticks]
-        axes.set_xticks(ticks, numbers)
-        room = "" if len(rounds) == rounds[-1] - rounds[0] + 1 else " (early ones have more room)"
-        axes.set(xlabel=f"round{room}, and the number of clusters after it")
-        title = f"How the clusters formed{_whose(run_data, results)}"
-        head(drawing, f"{title}\na colour is one cluster; grey: not seen yet")
-    return path.with_suffix(".png")
+    drawing, axes = style.new_axes(6.4, min(8.6, 1.4 + 0.16 * len(clients)))
+    axes.imshow(np.array(colours), aspect="auto", interpolation="nearest")
+    _name_clients(axes.yaxis, run_data)
+    ticks = range(len(rounds) - 1, -1, -max(1, len(rounds) // 10))
+    numbers = [f"{rounds[tick]}\n{len(set(found[tick].values()))}" for tick in ticks]
+    axes.set_xticks(ticks, numbers)
+    room = "" if len(rounds) == rounds[-1] - rounds[0] + 1 else " (early ones have more room)"
+    axes.set(xlabel=f"round{room}, and the number of clusters after it")
+    title = f"How the clusters formed{_whose(run_data, results)}"
+    style.head(drawing, f"{title}\na colour is one cluster; grey: not seen yet")
+    return drawing
 
 
 def flow(run_data: RunData) -> tuple[list[int], list[dict[ClientId, int]]]:
-    """Some rounds, and the cluster of each client seen by then, under numbers that stay."""
+    """Return some rounds, and the cluster of each client seen by then, under numbers that stay."""
     wanted = set(np.geomspace(1, len(run_data.history), _COLUMNS).round().astype(int).tolist())
     told = list(frames(run_data.history, wanted, run_data.gamma, run_data.looked_at))
-    labels = [dict(zip(frame.clients, frame.found.tolist(), strict=True)) for frame in told]
-    return [frame.record.round for frame in told], steady(labels, run_data.true_clusters)
+    found = steady([frame.labels for frame in told], run_data.true_clusters)
+    return [frame.record.round for frame in told], found
 
 
-def _mark_clients(axes: Axes, clients: Sequence[ClientId], run_data: RunData) -> None:
-    """Names along both axes, and a frame around each cluster."""
-    _name_clients(axes.xaxis, clients, run_data)
-    _name_clients(axes.yaxis, clients, run_data)
-    for _, start, stop in _blocks(clients, run_data):
+def _first(results: Results, has: Callable[[RunData], bool]) -> RunData | None:
+    return next(filter(has, results.runs), None)
+
+
+def _draw_matrix(run_data: RunData, values: Tensor, label: str, title: str) -> Figure:
+    """Draw shares by pairs of clients, named along both axes, with a frame around each cluster."""
+    drawing, axes = style.new_axes(6.0, 4.8)
+    drawing.colorbar(style.heat_map(axes, values.numpy()), ax=axes, label=label, shrink=0.85)
+    _name_clients(axes.xaxis, run_data)
+    _name_clients(axes.yaxis, run_data)
+    for _, start, stop in _blocks(run_data):
         corner, side = start - 0.5, stop - start
         axes.add_patch(Rectangle((corner, corner), side, side, fill=False, color="white", lw=1.5))
+    style.head(drawing, title)
+    return drawing
 
 
-def _name_clients(axis: Axis, clients: Sequence[ClientId], run_data: RunData) -> None:
+def _name_clients(axis: Axis, run_data: RunData) -> None:
     """Names of clients along an axis; of too many, those of their clusters, if these are fewer."""
-    blocks = _blocks(clients, run_data)
+    clients, blocks = run_data.ordered_clients, _blocks(run_data)
     if len(clients) <= _NAMES:
-        places, names, what = list(range(len(clients))), list(map(shown, clients)), "client"
+        places, names, what = list(range(len(clients))), list(map(style.shown, clients)), "client"
     elif len(blocks) <= _NAMES:
         places = [(start + stop - 1) // 2 for _, start, stop in blocks]
         names = [f"{label} ({stop - start})" for label, start, stop in blocks]
         what = f"{_frames(run_data).removesuffix('s')} (clients)"
     else:
         places = list(range(0, len(clients), -(-len(clients) // _NAMES)))
-        names, what = [shown(clients[place]) for place in places], "client, some named"
+        names, what = [style.shown(clients[place]) for place in places], "client, some named"
     turned = 90 if isinstance(axis, XAxis) and max(map(len, names)) > 3 else 0
     axis.set_ticks(places, names, rotation=turned, size=8)
     axis.set_label_text(what)
 
 
-def _blocks(clients: Sequence[ClientId], run_data: RunData) -> list[tuple[int, int, int]]:
+def _blocks(run_data: RunData) -> list[tuple[int, int, int]]:
     """The clusters that stand side by side: label, first place, and the place after the last."""
-    labels = [_cluster_of(client, run_data) for client in clients]
+    true, found = run_data.true_clusters, run_data.found_clusters
+    clients = run_data.ordered_clients
+    labels = [found[c] if (label := true[c]) is None else label for c in clients]
     borders = [n for n in range(len(labels)) if n == 0 or labels[n] != labels[n - 1]]
     ends = [*borders[1:], len(labels)]
     return [(labels[start], start, stop) for start, stop in zip(borders, ends, strict=True)]
@@ -172,23 +165,77 @@ def _blocks(clients: Sequence[ClientId], run_data: RunData) -> list[tuple[int, i
 def _whose(run_data: RunData, results: Results) -> str:
     """Whose clusters they are, for a title: the method, the seed, and whom of many clients."""
     some = f"; {run_data.choice}" if run_data.choice else ""
-    return f": {shown(run_data.label)}{seed_named(run_data, results)}{some}"
-
-
-def clustering_run(results: Results) -> RunData | None:
-    """The first run whose method told clusters, if any did."""
-    return next((run_data for run_data in results.runs if run_data.tells_clusters), None)
-
-
-def similarity_run(results: Results) -> RunData | None:
-    """The first run whose method told how alike clients are, if any did."""
-    return next((run_data for run_data in results.runs if run_data.tells_similarity), None)
-
-
-def _cluster_of(client: ClientId, run_data: RunData) -> int:
-    expected = run_data.true_clusters[client]
-    return run_data.found_clusters[client] if expected is None else expected
+    return f": {style.shown(run_data.label)}{style.name_seed(run_data, results)}{some}"
 
 
 def _frames(run_data: RunData) -> str:
     return "found clusters" if None in run_data.true_clusters.values() else "true clusters"
+
+
+def draw_cluster_weights(results: Results) -> Figure | None:
+    """Draw the share that each true cluster had in the global model, mean over the rounds."""
+    told = [(group, look) for group, look in style.styled_groups(results) if cluster_weights(group)]
+    if not told:
+        return None
+    sizes = Counter(results.runs[0].true_clusters.values())
+    clusters = sorted({label for group, _ in told for label in cluster_weights(group)})
+    width = max(_LEAST_WIDTH, 1.2 + _BAR * (len(told) + 1) * len(clusters))
+    drawing, axes = style.new_axes(min(24.0, width), 3.0)
+    handles: dict[str, Artist] = {}
+    bar = 0.8 / len(told)
+    for number, (group, look) in enumerate(told):
+        places = np.arange(len(clusters)) + (number - (len(told) - 1) / 2) * bar
+        shares, present = cluster_weights(group), cluster_weights(group, present_only=True)
+        axes.bar(places, [shares[label] for label in clusters], 0.95 * bar, color=look.colour)
+        size = min(14.0, 300.0 * bar / len(clusters))
+        marks = [present[label] for label in clusters]
+        axes.plot(places, marks, "_", color="black", ms=size, mew=1.5)
+        handles[style.label_of(group)] = Patch(color=look.colour)
+    equal = axes.axhline(1 / len(clusters), color="black", lw=0.8, ls=(0, (4, 2)))
+    names = [f"{label}\n{sizes[label]} client{'s' * (sizes[label] != 1)}" for label in clusters]
+    axes.set_xticks(range(len(clusters)), names, rotation=90 if len(clusters) > 8 else 0, size=8)
+    axes.set(xlabel="true cluster", ylabel="share in the global model")
+    handles["when it took part"] = Line2D([], [], marker="_", color="black", ls="", mew=1.5)
+    handles["equal share"] = equal
+    style.legend_below(drawing, handles, _CAPTION.format(len(clusters)))
+    seeds = " and seeds" if max(len(group.runs) for group, _ in told) > 1 else ""
+    style.head(
+        drawing, f"The voice of each cluster: its share in the model, mean over rounds{seeds}"
+    )
+    return drawing
+
+
+def cluster_weights(group: Group, present_only: bool = False) -> dict[int, float]:
+    """Return, by true cluster, the mean of what its participants weighed together.
+
+    Nothing without true clusters, and where there is not one global model to weigh in.
+
+    Args:
+        group: whose runs.
+        present_only: whether only the rounds count in which anybody of the cluster took part.
+    """
+    if group.is_reference or not all(map(_has_cluster_weights, group.runs)):
+        return {}
+    rounds = [shares for run_data in group.runs for shares in _shares(run_data)]
+    labels = sorted({int(label or 0) for run in group.runs for label in run.true_clusters.values()})
+    found: dict[int, float] = {}
+    for label in labels:
+        told = [shares[label] for shares in rounds if label in shares]
+        found[label] = sum(told) / max(1, len(told) if present_only else len(rounds))
+    return found
+
+
+def _has_cluster_weights(run_data: RunData) -> bool:
+    labels = set(run_data.true_clusters.values())
+    return None not in labels and len(labels) > 1 and not run_data.history[-1].models
+
+
+def _shares(run_data: RunData) -> list[dict[int, float]]:
+    """Return what the participants of each true cluster weighed together in each round."""
+    rounds = []
+    for record in run_data.history:
+        shares: dict[int, float] = defaultdict(float)
+        for client, weight in zip(record.participants, record.weights, strict=True):
+            shares[int(run_data.true_clusters[client] or 0)] += weight
+        rounds.append(shares)
+    return rounds

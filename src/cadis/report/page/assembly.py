@@ -12,28 +12,11 @@ from cadis.store import replace_text
 
 _ASSETS = files("cadis.report.page") / "assets"
 SCRIPTS = (
-    "echarts.min.js",
-    "tools.js",
-    "numbers.js",
-    "theme.js",
-    "charts.js",
-    "legend.js",
-    "lines.js",
-    "answer.js",
-    "sweep.js",
-    "accuracy.js",
-    "federation.js",
-    "matrix.js",
-    "weights.js",
-    "grouping.js",
-    "flow.js",
-    "confusion.js",
-    "fairness.js",
-    "convergence.js",
-    "time.js",
-    "setup.js",
-    "main.js",
-)
+    "echarts.min.js", "tools.js", "numbers.js", "theme.js", "charts.js", "legend.js", "lines.js",
+    "answer.js", "sweep.js", "accuracy.js", "federation.js", "matrix.js", "weights.js",
+    "grouping.js", "flow.js", "confusion.js", "fairness.js", "convergence.js", "time.js",
+    "setup.js", "main.js",
+)  # fmt: skip
 """In the order in which they need each other; the last one draws."""
 
 _MARK, _HEAD = "<title>cadis report</title>", 2000
@@ -49,7 +32,9 @@ def write_report(results: Results, path: Path, of: Sequence[Path] = ()) -> Path:
         of: the folders that these were read from, by which the page is known again.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = static_page(results)
+    data = json.dumps(page_data(results), allow_nan=False, separators=(",", ":"))
+    safe = data.replace("<", "\\u003c")  # so that no name can end the script
+    text = _page(f'<script type="application/json" id="data">{safe}</script>')
     replace_text(path, text.replace(_MARK, f"{_MARK}{_of(of)}", 1) if of else text)
     return path
 
@@ -78,13 +63,6 @@ def _head_of(path: Path) -> str:
 def is_report(path: Path) -> bool:
     """Whether there is a page that was written here before."""
     return _MARK in _head_of(path)
-
-
-def static_page(results: Results) -> str:
-    """The page with its data in it, which needs no server."""
-    data = json.dumps(page_data(results), allow_nan=False, separators=(",", ":"))
-    safe = data.replace("<", "\\u003c")  # so that no name can end the script
-    return _page(f'<script type="application/json" id="data">{safe}</script>')
 
 
 def live_page() -> str:

@@ -12,10 +12,8 @@ from cadis.analysis import Frame, Results, RunData, frames, spread_rounds, stead
 from cadis.store import SHOWN, agreement, clusters_of, confidence_of, threshold_of
 from cadis.types import ClientId
 
-_BUDGET = 1_600_000
-"""Bytes for the matrices of all runs together."""
-_FLOW = 7
-"""Rounds in the picture of the flow, at most."""
+_BUDGET = 1_600_000  # bytes for the matrices of all runs together
+_FLOW = 7  # rounds in the picture of the flow, at most
 _FRAME = ("rounds", "q", "found", "threshold", "confidence", "weights", "others")
 """What there is a list of, with an entry for each frame."""
 _MADE: WeakKeyDictionary[RunData, tuple[tuple[int, int], dict[str, Any]]] = WeakKeyDictionary()
@@ -23,42 +21,36 @@ _MADE: WeakKeyDictionary[RunData, tuple[tuple[int, int], dict[str, Any]]] = Weak
 
 
 def grouping(results: Results) -> dict[str, Any] | None:
-    """The runs that looked for clusters."""
-    telling = [
-        (place, run_data)
-        for place, group in enumerate(results.groups)
-        for run_data in group.runs
-        if run_data.found_clusters
-    ]
-    if not telling:
-        return None
-    return {"runs": [_run(place, run_data, _BUDGET // len(telling)) for place, run_data in telling]}
+    """The runs that looked for clusters; of one that has not changed since, what was made then."""
+    telling = [(place, run) for place, run in results.numbered_runs if run.found_clusters]
+    runs = []
+    for place, run_data in telling:
+        asked, known = (place, _BUDGET // len(telling)), _MADE.get(run_data)
+        if known is None or known[0] != asked:
+            known = _MADE[run_data] = asked, _make_run(run_data, *asked)
+        runs.append(known[1])
+    return {"runs": runs} if runs else None
 
 
-def _run(place: int, run_data: RunData, budget: int) -> dict[str, Any]:
-    """A run; of one that was shown before and has not changed since, what was shown then."""
-    asked, known = (place, budget), _MADE.get(run_data)
-    if known is None or known[0] != asked:
-        known = _MADE[run_data] = asked, _make_run(place, run_data, budget)
-    return known[1]
-
-
-def _make_run(place: int, run_data: RunData, budget: int) -> dict[str, Any]:
-    clients = _shown_clients(run_data)
+def _make_run(run_data: RunData, place: int, budget: int) -> dict[str, Any]:
+    ordered = run_data.ordered_clients
+    shown = min(SHOWN, len(ordered))  # all clients that were seen, or an even choice of them
+    clients = [ordered[n * len(ordered) // shown] for n in range(shown)]
     pairs = len(clients) * (len(clients) - 1) // 2
     total = len(run_data.history)
     kept = spread_rounds(total, max(2, budget // max(1, pairs)))
-    flow = _flow_rounds(total)
-    every = frames(run_data.history, {*kept, *flow}, run_data.gamma, run_data.looked_at)
-    told = list(every)
-    labels = [dict(zip(frame.clients, frame.found.tolist(), strict=True)) for frame in told]
+    # The first rounds and the last: the clusters change most at the beginning.
+    flow = sorted(set(np.geomspace(1, total, _FLOW).round().astype(int).tolist()))
+    told = list(frames(run_data.history, {*kept, *flow}, run_data.gamma, run_data.looked_at))
+    found = steady([frame.labels for frame in told], run_data.true_clusters)
     by_round = {
-        frame.record.round: _shown(frame, found, run_data, clients)
-        for frame, found in zip(told, steady(labels, run_data.true_clusters), strict=True)
+        frame.record.round: _shown(frame, labels, run_data, clients)
+        for frame, labels in zip(told, found, strict=True)
     }
     chosen = [by_round[number] for number in kept if number in by_round]
     flowing = [by_round[number] for number in flow if number in by_round]
     true_clusters = [run_data.true_clusters[client] for client in clients]
+    has_truth = None not in true_clusters
     return {
         "method": place,
         "seed": run_data.seed,
@@ -66,13 +58,10 @@ def _make_run(place: int, run_data: RunData, budget: int) -> dict[str, Any]:
         "sampled": bool(run_data.choice),
         "measured": run_data.tells_similarity,
         "clients": [str(client) for client in clients],
-        "true": None if None in true_clusters else true_clusters,
+        "true": true_clusters if has_truth else None,
         **{key: [frame[key] for frame in chosen] for key in _FRAME},
-        "agreement": None if None in true_clusters else [f["agreement"] for f in chosen],
-        "flow": {
-            "rounds": [frame["rounds"] for frame in flowing],
-            "found": [frame["found"] for frame in flowing],
-        },
+        "agreement": [frame["agreement"] for frame in chosen] if has_truth else None,
+        "flow": {key: [frame[key] for frame in flowing] for key in ("rounds", "found")},
     }
 
 
@@ -82,30 +71,17 @@ def _shown(
     """What the page shows of a frame, by the names of the lists that it is an entry of."""
     weights, others = _weights(frame, clients)
     threshold, confidence = threshold_of(frame.record), confidence_of(frame.record)
+    expected = [run_data.true_clusters[client] or 0 for client in frame.clients]
     return {
         "rounds": frame.record.round,
         "q": _packed(frame, clients),
         "found": [found.get(client, -1) for client in clients],  # -1: not seen yet
         "threshold": None if threshold is None else round(threshold, 4),
         "confidence": None if confidence is None else round(confidence, 4),
-        "agreement": _agreement(frame, run_data.true_clusters),
+        "agreement": round(agreement(expected, frame.found.tolist()), 4),
         "weights": weights,
         "others": others,
     }
-
-
-def _shown_clients(run_data: RunData) -> list[ClientId]:
-    """All clients that were seen, or an even choice of them."""
-    ordered = run_data.ordered_clients
-    if len(ordered) <= SHOWN:
-        return ordered
-    return [ordered[n * len(ordered) // SHOWN] for n in range(SHOWN)]
-
-
-def _flow_rounds(total: int) -> list[int]:
-    """The first rounds and the last: the clusters change most at the beginning."""
-    places = np.geomspace(1, total, _FLOW).round().astype(int).tolist()
-    return sorted(set(places))
 
 
 def _packed(frame: Frame, clients: Sequence[ClientId]) -> str:
@@ -118,11 +94,6 @@ def _packed(frame: Frame, clients: Sequence[ClientId]) -> str:
     values = padded[rows[upper[0]], rows[upper[1]]]
     quantised = (values * 254).round().nan_to_num(nan=255).to(torch.uint8)
     return base64.b64encode(quantised.numpy().tobytes()).decode("ascii")
-
-
-def _agreement(frame: Frame, true_clusters: Mapping[ClientId, int | None]) -> float:
-    expected = [true_clusters[client] or 0 for client in frame.clients]
-    return round(agreement(expected, frame.found.tolist()), 4)
 
 
 def _weights(
