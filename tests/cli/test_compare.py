@@ -232,7 +232,7 @@ def test_the_classifier_layer_is_drawn(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_commands_do_not_wait_for_what_they_may_not_need() -> None:
     check = (
-        "import sys, cadis.cli.compare, cadis.cli.partition; "
+        "import sys, cadis.cli.compare, cadis.cli.figures; "
         "print([m for m in ('sklearn', 'scipy', 'wandb', 'mlflow', 'tensorboard', 'flwr')"
         " if m in sys.modules])"
     )

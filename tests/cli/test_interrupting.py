@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cadis.cli.interrupting import interruptible
+from cadis.cli.guard import interruptible
 from processes import processes, wait_until
 
 MOMENTS = [

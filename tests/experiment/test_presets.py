@@ -17,9 +17,9 @@ from cadis.experiment import (
     preset_text,
     read_paper,
     read_preset,
-    reported,
     resolve,
 )
+from cadis.experiment.presets import reported
 
 ROWS = {
     *(f"{dataset}-mc-{k}" for dataset in ("mnist", "cifar100") for k in (10, 20, 30, 40, 50)),

@@ -17,7 +17,7 @@ from cadis.analysis import PartitionSummary
 from cadis.data import Examples, Subsets
 from cadis.engine import Federation
 from cadis.errors import CadisError
-from cadis.experiment.rejection_log import RejectionLog
+from cadis.experiment.execution import RejectionLog
 from cadis.report.notebook import NotebookBar
 from cadis.server import Rejection, RoundResult
 from cadis.store import RunFolder

@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 
 from cadis.errors import CadisError
-from cadis.experiment import ABLATIONS, grid_variants, method_variants, parse_grid
-from cadis.experiment.variants import choose_baseline, classes_by_name
+from cadis.experiment import grid_variants, method_variants, parse_grid
+from cadis.experiment.variants import ABLATIONS, choose_baseline, classes_by_name
 
 
 def test_parameters_go_to_whom_they_belong() -> None:

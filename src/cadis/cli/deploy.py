@@ -15,7 +15,9 @@ _WARNING = (
 )
 
 
-def init(folder: Path, names: Sequence[str], number: int | None, host: str, port: int) -> int:
+def init(
+    folder: Path, names: Sequence[str], host: str, port: int, number: int | None = None
+) -> int:
     """Write the folder, and tell what to type next."""
     if any(find_spec(package) is None for package in ("flwr", "cryptography")):
         raise CadisError("Install Flower first: pip install 'cadis[flower]'.")

@@ -14,8 +14,7 @@ from cadis.data import TABLES, Dataset, Examples, Subsets, TableColumns, load
 from cadis.data.partition import MultiCluster, Partition, given_by_data, read_partition
 from cadis.engine import Federation
 from cadis.errors import CadisError
-from cadis.experiment.config import ExperimentConfig
-from cadis.experiment.settings import Settings
+from cadis.experiment.config import ExperimentConfig, Settings
 from cadis.models import build_network
 from cadis.options import DatasetOptions
 from cadis.rng import derive_seed, generator_for

@@ -16,8 +16,7 @@ from cadis.data import Dataset, Subsets
 from cadis.engine import Engine, Federation
 from cadis.errors import CadisError, RunError
 from cadis.experiment.build import build_model, load_dataset, shape_of
-from cadis.experiment.config import ExperimentConfig
-from cadis.experiment.settings import Settings
+from cadis.experiment.config import ExperimentConfig, Settings
 from cadis.rng import generator_for
 from cadis.types import ClientUpdate
 

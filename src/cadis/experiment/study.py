@@ -1,6 +1,7 @@
 """Running a study: many runs, each reused, resumed or begun."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,6 +14,7 @@ from cadis.experiment.build import LOADED_BY, load_dataset
 from cadis.experiment.config import resolve
 from cadis.experiment.execution import run_experiment
 from cadis.experiment.presets import reported
+from cadis.experiment.tracking import Tracking
 from cadis.experiment.variants import choose_baseline, gridded_methods, method_variants
 from cadis.server import OnRound
 from cadis.store import DamagedError, PlannedRun, Study, StudyCallbacks, StudyFolder, planned_runs
@@ -69,6 +71,7 @@ def run_study(
     study: Study,
     callbacks: StudyCallbacks,
     run_planned: RunPlanned | None = None,
+    track: str | None = None,
 ) -> list[str]:
     """Run what is missing: finished runs are reused, and unfinished ones are resumed.
 
@@ -79,6 +82,7 @@ def run_study(
         study: what.
         callbacks: called as it goes on.
         run_planned: begins or resumes one run; by default from the options of its variant.
+        track: a tracker to log each run to.
 
     Returns:
         A sentence for each run that could not go on.
@@ -87,9 +91,12 @@ def run_study(
     for run in planned_runs(folder, study):
         try:
             reused = run.finished()
-            if not reused:
-                execute(run, callbacks.begin(run), callbacks.of_run)
-            callbacks.end(run, reused)
+            with closing(Tracking(track, run.folder, folder.path.name)) as tracking:
+                if not reused:
+                    on_round = tracking.listening(callbacks.begin(run))
+                    execute(run, on_round, callbacks.of_run)
+                callbacks.end(run, reused)
+                tracking.finish()
         except (RunError, DamagedError) as error:
             anew = f" If {run.folder.path} is deleted, it is run anew."
             hint = anew if isinstance(error, DamagedError) else ""

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -131,18 +131,21 @@ def grid_variants(
     grid: Mapping[str, Sequence[str]], file: Mapping[str, Any], given: Mapping[str, Any]
 ) -> tuple[Variant, ...]:
     """Every combination of the values of some options."""
-    check_runs(prod(len(values) for values in grid.values()))
-    variants = []
-    for values in itertools.product(*grid.values()):
-        config = resolve(file, {**given, **dict(zip(grid, values, strict=True))})
-        options = plain_options(config.to_dict())
-        name, label = cell_name(list(grid), values), cell_label(list(grid), values)
-        variants.append(Variant(name, label, options, tuple(values)))
-    return tuple(variants)
+    check_runs(prod(map(len, grid.values())))
+    names = list(grid)
+    return tuple(
+        Variant(
+            cell_name(names, values),
+            cell_label(names, values),
+            plain_options(resolve(file, options).to_dict()),
+            values,
+        )
+        for values, options in _cells(grid, given)
+    )
 
 
 def gridded_methods(
-    names: Iterable[str],
+    names: Sequence[str],
     grid: Mapping[str, Sequence[str]],
     file: Mapping[str, Any],
     given: Mapping[str, Any],
@@ -150,8 +153,7 @@ def gridded_methods(
     """Methods as in :func:`method_variants`, in every combination of the values of some options."""
     if "method" in grid:
         raise CadisError("Name the methods by --methods; a grid varies other options.")
-    wanted = list(names)
-    check_runs(prod(len(values) for values in grid.values()) * len(wanted))
+    check_runs(prod(map(len, grid.values())) * len(names))
     return tuple(
         replace(
             variant,
@@ -159,11 +161,17 @@ def gridded_methods(
             label=f"{variant.label} ({cell_label(list(grid), values)})",
             cell=values,
         )
-        for values in itertools.product(*grid.values())
-        for variant in method_variants(
-            wanted, file, {**given, **dict(zip(grid, values, strict=True))}
-        )
+        for values, options in _cells(grid, given)
+        for variant in method_variants(names, file, options)
     )
+
+
+def _cells(
+    grid: Mapping[str, Sequence[str]], given: Mapping[str, Any]
+) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """Yield every combination of the values of a grid, and the options with it."""
+    for values in itertools.product(*grid.values()):
+        yield values, {**given, **dict(zip(grid, values, strict=True))}
 
 
 def check_runs(number: int) -> None:
