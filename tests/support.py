@@ -1,11 +1,12 @@
 """Small federations and models that several tests use."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from PIL import Image
 from torch import Tensor, nn
@@ -15,8 +16,9 @@ import cadis
 from cadis.algorithm import Algorithm, ClientOutput, Method, ModelOutputs, ServerState, Step
 from cadis.algorithm.methods import METHODS
 from cadis.algorithm.tasks import Classification
-from cadis.data import Examples
+from cadis.data import Examples, digits
 from cadis.engine import Engine, EngineSettings, Federation
+from cadis.errors import CadisError
 from cadis.models import FlatModel
 from cadis.rng import generator_for
 from cadis.server import RoundResult, RunState
@@ -217,6 +219,14 @@ def check_like_plain_loop(method: Method, expected: nn.Module, folder: Path) -> 
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
 
 
+def refused(function: Callable[..., object], *arguments: Any) -> str:
+    """Call what must be refused in one sentence, and return the sentence."""
+    with pytest.raises(CadisError) as caught:
+        function(*arguments)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
 def same(first: Tensor, second: Tensor) -> bool:
     """Bit for bit; NaN equals NaN."""
     return first.dtype == second.dtype and torch.equal(first.nan_to_num(), second.nan_to_num())
@@ -228,6 +238,17 @@ def draw_picture(path: Path, colour: int, seed: int, size: int = 24) -> None:
     pixels[:, :, colour % 3] += 120
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(pixels).save(path)
+
+
+def draw_digits(folder: Path, count: int) -> None:
+    """Draw digits of the test set in folders of their classes; the first of each is called 0."""
+    test = digits().test.take(slice(0, count))
+    shades = (test.inputs - test.inputs.min()) / (test.inputs.max() - test.inputs.min())
+    for number, label in enumerate(test.labels.tolist()):
+        own = folder / str(label)
+        own.mkdir(parents=True, exist_ok=True)
+        picture = Image.fromarray((shades[number, 0] * 255).round().byte().numpy())
+        picture.save(own / f"{len(list(own.iterdir()))}.png")
 
 
 def draw_pills(folder: Path, clients: int, beside: bool) -> None:

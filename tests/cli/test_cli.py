@@ -5,14 +5,10 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from cadis.algorithm.methods import METHODS
-from cadis.cli import commands
 from cli_support import refuse, succeed
 
 QUICK = ["--rounds", "3", "--epochs", "1", "--per-round", "4", "--workers", "1"]
@@ -98,68 +94,9 @@ def test_killed_and_resumed_it_ends_the_same(stop: signal.Signals, tmp_path: Pat
     assert (whole / "model.safetensors").read_bytes() == (cut / "model.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--method", "magic"], "There is no method 'magic'"),
-        (["--clients", "5", "--per-round", "9"], "9 clients cannot take part in a round"),
-        (["--rounds", "0"], "rounds should be greater than 0"),
-        (["--clients", "4", "--partition", "mc"], "4 clients cannot form 5 clusters"),
-        (["--clients", "2000"], "2000 clients of at least 2 samples are too many"),
-        (["--method", "fedavg", "--mu", "1"], "'mu' is a parameter of fedprox"),
-        (["--resume"], "--resume wants the folder"),
-        (["no.toml"], "no.toml cannot be read"),
-        (["--device", "cuda"], "no 'cuda' device"),
-        (["--track", "paper"], "There is no tracker 'paper'"),
-        (["--gamma", "inf"], "gamma should be a finite number, not inf."),
-        (["--gamma", "1e400"], "gamma should be a finite number"),
-        (["--lr", "nan"], "lr should be greater than 0, not 'nan'."),
-        (["--workers", "1000000"], "workers should be less than or equal to 1024"),
-        (["--rounds", f"1{'0' * 30}"], "rounds should be an integer of at most 64 bits"),
-        (["--clients", "1000000000"], "1000000000 clients of at least 2 samples are too many"),
-        (["--partition", "pa", "--exponent", "inf"], "exponent should be a finite number"),
-        (["--partition", "dirichlet", "--concentration", "inf"], "concentration should be"),
-        (["--ratio", "0:0"], "ratio should be greater than 0"),
-        (["--head", "\udcff"], "head should be text that UTF-8 can hold"),
-        (["--model", "sys:exit"], "sys:exit could not make a model: SystemExit"),
-    ],
-)
-def test_wrong_input_is_a_sentence_and_leaves_nothing(
-    arguments: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert sentence in refuse("run", *arguments)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "problem"),
-    [("", "the name is empty"), ("a\udcff", "is not UTF-8"), ("a\0b", "cannot be a name")],
-)
-@pytest.mark.parametrize("command", ["run", "compare", "sweep", "partition", "report"])
-def test_names_that_nothing_can_have_are_refused(
-    command: str, name: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An empty one would mean the current folder."""
-    monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(commands, [command, "--out", name, "x"])
-    assert result.exit_code == 2
-    assert problem in result.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_an_unwritable_folder_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "cannot be written" in refuse("run", *QUICK, "--out", str(tmp_path / "file" / "run"))
-    assert "no run in the folder" in refuse("run", "--resume", "--out", str(tmp_path / "none"))
-
-
-def test_help_lists_every_method_and_parameter() -> None:
-    text = succeed("run", "--help")
-    for method in METHODS.values():
-        assert method.name in text
-        for parameter in fields(method):  # type: ignore[arg-type]
-            assert f"--{parameter.name.replace('_', '-')} " in text
 
 
 def test_top_help_does_not_wait_for_torch() -> None:

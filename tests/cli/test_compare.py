@@ -191,39 +191,6 @@ def test_a_comparison_is_tracked_even_afterwards(tmp_path: Path) -> None:
         assert rounds_tracked(out / method / "seed-0", "tensorboard") == (2, 2)
 
 
-@pytest.mark.parametrize(
-    ("typed", "sentence"),
-    [
-        (["compare", "--methods", "fedavg,magic"], "There is no method 'magic'"),
-        (["compare", "--methods", "fedavg", "--mu", "1"], "'mu' is a parameter of fedprox"),
-        (["compare", "--targets", "high"], "A target is an accuracy such as 0.9 or 90%"),
-        (["compare", "--seed", "x"], "seed should be a valid integer"),
-        (["compare", "--track", "paper"], "There is no tracker 'paper'"),
-        (["compare", "--preset", "nothing"], "There is no preset 'nothing'"),
-        (["sweep"], "Say what to vary"),
-        (["sweep", "--grid", "treshold=1"], "did you mean 'threshold'?"),
-        (["sweep", "--grid", "lr=0.1", "--lr", "1"], "'lr' is varied by the grid"),
-        (["report", "nowhere"], "There is no run and no comparison in the folder nowhere."),
-        (["report", "nowhere", "--out", "page.pdf"], "call it page.html"),
-        (["watch", "nowhere"], "There is no run and no comparison in the folder nowhere."),
-        (["layer", "--classes", "0,1,12"], "12"),
-        (["compare", "--seeds", "1000000000"], "6000000000 runs, and 1000 are the most"),
-        (["compare", "--seed", "inf"], "seed should be a valid integer"),
-        (["compare", "--seed", str(2**63 - 1)], "seed should be an integer of at most 64 bits"),
-        (["compare", "--targets", "nan"], "A target is an accuracy such as 0.9"),
-        (["compare", "--targets", "1e400"], "A target is an accuracy such as 0.9"),
-        (["sweep", "--grid", f"lr={','.join(map(str, range(1, 2000)))}"], "These are 1999 runs"),
-        (["sweep", "--grid", "gamma=0.1,inf"], "gamma should be a finite number, not inf"),
-    ],
-)
-def test_wrong_input_is_a_sentence_and_leaves_nothing(
-    typed: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert sentence in refuse(*typed)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_the_classifier_layer_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert "client 3" in succeed("layer", "--epochs", "1", "--workers", "1")
@@ -265,13 +232,6 @@ def test_a_grid_is_one_comparison_for_each_value(tmp_path: Path) -> None:
     assert [study.contestant(variant) for variant in study.variants] == ["fedavg", "fedprox"] * 2
     again = call(*typed)
     assert again.output.count("(there already)") == 8
-
-
-def test_a_grid_does_not_vary_methods() -> None:
-    result = refuse("compare", *QUICK, "--grid", "method=fedavg,cadis")
-    assert "Name the methods by --methods" in result
-    result = refuse("compare", *QUICK, "--grid", "rounds=1,2", "--rounds", "3")
-    assert "'rounds' is varied by the grid" in result
 
 
 def test_another_measure_decides(tmp_path: Path) -> None:

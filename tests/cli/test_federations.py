@@ -65,42 +65,6 @@ def test_data_verify_names_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Mon
     assert call("data", "fetch", "toy", *where).exit_code == 2  # it tries, and there is no mirror
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["data", "fetch", "mnits"], "no dataset to fetch 'mnits'; did you mean 'mnist'?"),
-        (["data", "verify", "digits"], "no dataset to verify 'digits'"),
-        (["run", "--dataset", "mnist", "--offline"], "mnist is missing: it is not in"),
-        (
-            ["run", "--dataset", "images:none"],
-            "There is no folder none; name that of your pictures",
-        ),
-        (["run", "--preset", "mnist"], "There is no preset 'mnist'"),
-        (["run", "some.toml", "--preset", "mnist-mc-10"], "either a file or a preset"),
-        (["run", "--partition", "none.json"], "none.json cannot be read"),
-        (["run", "--model", "nowhere:net"], "The module nowhere could not be imported"),
-        (["run", "--head", "top"], "no linear layer 'top'; it has: 7, 9"),
-        (["presets", "mnist"], "There is no preset 'mnist'"),
-        (["partition", "--clients", "1000"], "1000 clients of at least 2 samples are too many"),
-        (["partition", "--out", "mc.txt"], "call the file mc.json"),
-        (["partition", "--out", "mc.clusters.json"], "call the file mc.json"),
-        (["partition", "--figure", "p.xyz"], "call it p.png"),
-        (["run", "--dataset", "images:"], "as in images:FOLDER"),
-    ],
-)
-def test_wrong_input_is_a_sentence(arguments: list[str], sentence: str) -> None:
-    assert sentence in refuse(*arguments)
-    assert list(Path().iterdir()) == []
-
-
-def test_an_option_of_another_command_is_refused() -> None:
-    result = call("partition", "--rounds", "3")
-    assert result.exit_code == 2
-    assert "No such option" in result.stderr
-    assert "Traceback" not in result.output
-    assert list(Path().iterdir()) == []
-
-
 def test_presets_are_listed_and_shown() -> None:
     text = succeed("presets")
     assert "cifar100-uc-10" in text

@@ -17,7 +17,7 @@ from cadis.cli import commands
 from cadis.cli.options import parts_in
 from cadis.experiment import PARTITION, qualified
 from cadis.store import RunFolder, StudyFolder
-from cli_support import call, refuse, succeed
+from cli_support import call, succeed
 from own_parts import write_parts
 
 QUICK = ["--rounds", "2", "--epochs", "1", "--clients", "8", "--per-round", "4", "--workers", "1"]
@@ -123,47 +123,6 @@ def test_parameters_of_a_users_own_part_are_options(
     assert (given["parameter"], given["mine_levels"], given["quick"]) == ("3", "4:5", False)
     with pytest.raises(click.NoSuchOption):
         parsed(command, "--parameter", "3")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (
-            ["run", "--method", "none.py:Mine", "--x", "3"],
-            "There is no file none.py; give its path",
-        ),
-        (["run", "--method", "none.py:Mine", "--help"], "There is no file none.py; give its path"),
-        (["run", "--method", "own.py:Yours"], "The file own.py has no function or class 'Yours'."),
-        (["run", "--method", "own.py:Halve"], "Halve lacks pools_clients, "),
-        (
-            ["run", "--sampler", "own.py:Mine"],
-            "Mine lacks needs_clusters, needs_head, choose and learn; derive it from cadis.",
-        ),
-        (
-            ["run", "--method", "own.py:Mine", "--parameter", "x"],
-            "parameter should be a valid integ",
-        ),
-        (
-            ["run", "--method", "own.py:Mine", "--mine-parameter", "-3"],
-            "parameter should be greater",
-        ),
-        (
-            ["run", "--method", "own.py:Mine", "--momentum", "1"],
-            "write --mine-momentum or --sgd-mo",
-        ),
-        (["run", "--sampler", "uniformly"], "There is no sampler 'uniformly'; did you mean 'uni"),
-        (["run", "--augment", "flop"], "There is no augmentation 'flop'; did you mean 'flip'?"),
-        (["compare", "--alpha", "0.3"], "write --fedfa-alpha or --feddyn-alpha."),
-        (["compare", "--methods", "none.py:Mine"], "There is no file none.py"),
-        (["compare", "--methods", "own.py:Mine,./own.py:Mine"], "Two methods are called 'mine'"),
-        (["sweep", "--grid", "mine-parameter=1,2"], "There is no option 'mine_parameter'"),
-    ],
-)
-def test_mistakes_are_one_sentence_and_leave_nothing(
-    arguments: list[str], sentence: str, here: Path
-) -> None:
-    assert sentence in refuse(*arguments)
-    assert not (here / "runs").exists()
 
 
 def test_a_run_of_a_users_own_parts(here: Path) -> None:

@@ -41,19 +41,7 @@ def compare(
     track: str | None = None,
     **given: Any,
 ) -> int:
-    """Run methods on the same federations, and say who wins.
-
-    Args:
-        methods: names with commas.
-        grid: options and their values, as ``name=value,value``.
-        seeds: number of runs of each.
-        targets: accuracies to be reached, with commas.
-        experiment: a file of options.
-        preset: or the name of a preset.
-        out: where to keep everything.
-        track: a tracker to log to.
-        given: all other options.
-    """
+    """Run methods on the same federations, and say who wins; arguments are as they are typed."""
     file = file_options(experiment, preset)
     first = given.pop("seed", file.get("seed", 0))
     varied = _grid(grid, file, given)
@@ -71,7 +59,7 @@ def sweep(
     track: str | None = None,
     **given: Any,
 ) -> int:
-    """Run a method with every combination of values of some options; arguments as above."""
+    """Run a method with every combination of values of some options."""
     file = file_options(experiment, preset)
     first = given.pop("seed", file.get("seed", 0))
     if not grid:

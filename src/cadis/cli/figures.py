@@ -58,10 +58,7 @@ def partition(
 def layer(preset: str | None = None, figure: Path | None = None, **given: Any) -> int:
     """Train a few models on few classes, show and draw what became of their classifier layer.
 
-    Args:
-        preset: options to start from.
-        figure: where to draw.
-        given: options of a run; and ``classes``, names of the classes with commas.
+    Besides options of a run, ``classes`` may be given: names of the classes with commas.
     """
     options = {name: value for name, value in given.items() if name != "classes"}
     config, console = resolve(file_options(preset=preset), options), Console()

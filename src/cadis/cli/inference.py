@@ -30,15 +30,9 @@ from cadis.report.terminal import loading, tell
 def predict(
     run: Path, inputs: Path, out: Path, overwrite: bool, label: str | None = None, **asked: Any
 ) -> int:
-    """Predict, write the file, and show what came out; 1 if any input was left out.
+    """Predict, write the file, and show what came out; return 1 if any input was left out.
 
-    Args:
-        run: the folder of a run, or a model's file.
-        inputs: what to predict for.
-        out: the file to write.
-        overwrite: whether to replace it.
-        label: the column that has the true classes, if a table has one.
-        asked: which model, as :func:`cadis.load` takes it.
+    Which model is ``asked`` for as of :func:`cadis.load`.
     """
     check_free(out, overwrite)
     predictor, console = load(run, **asked), Console()
@@ -65,22 +59,21 @@ def predict(
 
 
 def export(run: Path, to: str, overwrite: bool, out: Path | None = None, **asked: Any) -> int:
-    """Write the model for other programs, and say how it was checked; arguments as above."""
+    """Write the model for other programs, and say how it was checked."""
     path = out or _beside(run, to, asked["which"], asked.get("name"))
     check_free(path, overwrite)
     predictor, console = load(run, **asked), Console()
     with console.status("Exporting ..."):
         written = export_model(predictor, to, path, overwrite)
     tell(console, f"{predictor!r} is now {shown(written.path)}.")
-    if to == "state-dict":
-        tell(console, "It holds the numbers alone: load_state_dict(torch.load(FILE)) takes them.")
-        return 0
-    tell(
-        console,
-        f"It makes 'probabilities' of '{input_name(predictor)}', in batches of any size. Compared "
-        f"with the model on {written.inputs} inputs: the same classes; the largest difference of a "
-        f"probability is {written.difference:.1e}.",
-    )
+    sentence = "It holds the numbers alone: load_state_dict(torch.load(FILE)) takes them."
+    if to != "state-dict":
+        sentence = (
+            f"It makes 'probabilities' of '{input_name(predictor)}', in batches of any size. "
+            f"Compared with the model on {written.inputs} inputs: the same classes; the largest "
+            f"difference of a probability is {written.difference:.1e}."
+        )
+    tell(console, sentence)
     return 0
 
 

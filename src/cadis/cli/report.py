@@ -19,13 +19,7 @@ from cadis.store import RunFolder, StudyFolder, cell_name
 
 
 def report(runs: Sequence[Path], out: Path | None = None, metric: str | None = None) -> int:
-    """Show what there is in these folders.
-
-    Args:
-        runs: folders of runs and studies.
-        out: where to write the page.
-        metric: what decides, a measure of which more is better; that of the runs unless told.
-    """
+    """Show what there is in these folders; the metric, of which more must be better, decides."""
     console = Console()
     inside = len(runs) == 1 and runs[0].is_dir() and not is_result(runs[0])
     page = _page_of([runs[0] / "report"] if inside else runs, out)
@@ -51,14 +45,10 @@ def show_results(
     failures: Sequence[str] = (),
     of: Sequence[Path] = (),
 ) -> None:
-    """Tables in the terminal, the page, files and figures beside it, and the answer.
+    """Show tables and the answer in the terminal; write the page, and files and figures beside it.
 
-    Args:
-        results: what to show.
-        page: where to write the page.
-        console: the terminal.
-        failures: sentences about runs that are missing.
-        of: the folders that are shown; unless told, that of the page.
+    ``failures`` are sentences about runs that are missing, ``of`` the folders that are shown:
+    unless told, that of the page.
     """
     comparison = Comparison(results)
     show_tables(console, comparison)

@@ -26,13 +26,7 @@ LOADED_BY = tuple(names_of(DatasetOptions))
 
 @dataclass(frozen=True)
 class Experiment:
-    """All that options describe.
-
-    Attributes:
-        config: the options, with nothing left to be chosen.
-        federation: who has what.
-        model: the initial global model.
-    """
+    """All that options describe; of the options themselves, none is left to be chosen."""
 
     config: ExperimentConfig
     federation: Federation
@@ -143,13 +137,7 @@ def choose_partition(config: ExperimentConfig, dataset: Dataset) -> ExperimentCo
 
 
 def build_federation(dataset: Dataset, partition: Partition, own_tests: bool = False) -> Federation:
-    """A dataset in the hands of its clients.
-
-    Args:
-        dataset: what there is.
-        partition: who has which training examples.
-        own_tests: whether clients are tested on those test examples that are their own.
-    """
+    """Return a dataset in the hands of its clients, who may have test examples of their own."""
     return Federation(
         clients=Subsets(dataset.train, partition.indices),
         test=dataset.test,
@@ -174,12 +162,10 @@ def own_tests_of(dataset: Dataset, client_ids: Sequence[ClientId]) -> Sequence[E
 
 
 def build_model(settings: Settings, shape: tuple[int, ...], num_outputs: int) -> nn.Module:
-    """The initial global model of settings without "auto".
+    """Return the initial global model of settings without "auto".
 
-    Args:
-        settings: the model's name, and the seed.
-        shape: of an input: channels, height and width of a picture, or the numbers in a row.
-        num_outputs: as many as the task wants: with most, one for each class.
+    The shape is that of an input: channels, height and width of a picture, or numbers in a row.
+    The task says how many outputs it wants: with most, one for each class.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(settings.seed, "model"))

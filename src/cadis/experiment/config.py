@@ -54,12 +54,7 @@ class Settings(RunOptions):
         return _DEFAULT_CLIENTS if self.clients == "auto" else self.clients
 
     def resolve_auto(self, num_clients: int, shape: tuple[int, ...]) -> "Settings":
-        """Without "auto", once the data are known.
-
-        Args:
-            num_clients: how many there are.
-            shape: of an input: channels, height and width of a picture, or the numbers in a row.
-        """
+        """Return the settings without "auto", once the data and the shape of an input are known."""
         model = _fitting_model(shape) if self.model == "auto" else self.model
         return replace(
             self,
@@ -116,7 +111,7 @@ class ExperimentConfig:
 
 
 def resolve(file: Mapping[str, Any], given: Mapping[str, Any]) -> ExperimentConfig:
-    """The experiment that a file's options and given options describe; given ones win.
+    """Return the experiment that a file's options and given options describe; given ones win.
 
     Args:
         file: a TOML file's content: names of parts, settings, and a table for each part or

@@ -49,12 +49,8 @@ def comparison_of(
 ) -> Study:
     """Plan a comparison of methods, as yet without seeds, targets and a command.
 
-    Args:
-        methods: as users type them.
-        grid: options and the values that each is to have; nothing if nothing is varied.
-        preset: the experiment of the paper that it starts from, if any.
-        file: a TOML file's content, or the preset's.
-        given: options as a user types them.
+    ``file`` holds the content of a TOML file, or of the preset if one is named; ``methods``, the
+    values of the ``grid`` and the ``given`` options are as users type them.
     """
     names, start = list(methods), {name: values[0] for name, values in grid.items()}
     plain = variants = method_variants(names, file, {**given, **start})
@@ -75,17 +71,8 @@ def run_study(
 ) -> list[str]:
     """Run what is missing: finished runs are reused, and unfinished ones are resumed.
 
-    A run that diverges does not stop the others.
-
-    Args:
-        folder: where.
-        study: what.
-        callbacks: called as it goes on.
-        run_planned: begins or resumes one run; by default from the options of its variant.
-        track: a tracker to log each run to.
-
-    Returns:
-        A sentence for each run that could not go on.
+    By default, a run is begun or resumed from the options of its variant. A run that diverges does
+    not stop the others; the result has a sentence for each that could not go on.
     """
     failures, execute = [], run_planned or RunFromOptions()
     for run in planned_runs(folder, study):
