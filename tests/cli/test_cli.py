@@ -54,14 +54,6 @@ def test_default_folders_are_numbered(tmp_path: Path, monkeypatch: pytest.Monkey
     }
 
 
-def test_one_and_two_workers_leave_the_same_model(tmp_path: Path) -> None:
-    for workers in ("1", "2"):
-        out = str(tmp_path / workers)
-        succeed("run", *QUICK[:-1], workers, "--out", out)
-    models = [(tmp_path / workers / "model.safetensors").read_bytes() for workers in ("1", "2")]
-    assert models[0] == models[1]
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 @pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
 def test_killed_and_resumed_it_ends_the_same(stop: signal.Signals, tmp_path: Path) -> None:

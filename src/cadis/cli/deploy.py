@@ -25,7 +25,10 @@ def init(
     from cadis.flower.deployment import write_deployment  # noqa: PLC0415
     from cadis.flower.deployment_plan import DeploymentPlan  # noqa: PLC0415
 
-    plan = DeploymentPlan(_sites(names, number), host, port)
+    if names and number is not None:
+        raise CadisError("Give either --site, once for each site, or --sites, not both.")
+    sites = tuple(names) or tuple(f"site-{n}" for n in range(1, (number or _DEFAULT_SITES) + 1))
+    plan = DeploymentPlan(sites, host, port)
     place = write_deployment(folder, plan)
     lines = (
         f"{place} has the app, and keys and scripts for: {', '.join(plan.sites)}. Next:",
@@ -39,12 +42,3 @@ def init(
     for line in lines:
         Console().print(line, soft_wrap=True, markup=False, highlight=False)
     return 0
-
-
-def _sites(names: Sequence[str], number: int | None) -> tuple[str, ...]:
-    if names and number is not None:
-        raise CadisError("Give either --site, once for each site, or --sites, not both.")
-    if names:
-        return tuple(names)
-    count = _DEFAULT_SITES if number is None else number
-    return tuple(f"site-{index}" for index in range(1, count + 1))
