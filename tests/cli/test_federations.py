@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from cadis.data.published import CATALOGUE
+from cadis.experiment import resolve, run_experiment
 from cli_support import call, refuse, succeed
 from support import draw_picture, draw_pills
 from toy import TOY, put
@@ -179,8 +180,9 @@ def test_a_model_of_ones_own() -> None:
 def test_a_run_goes_on_where_its_data_are_now() -> None:
     for n in range(24):
         draw_picture(Path("album") / "abc"[n % 3] / f"{n}.png", colour=n, seed=n)
-    options = ["--dataset", "images:album", "--image-size", "16", "--clients", "4"]
-    succeed("run", *QUICK, *options, "--ratio", "1:1", "--out", "run")
+    options = {"dataset": "images:album", "image_size": 16, "clients": 4, "ratio": "1:1"}
+    options |= {"rounds": 1, "epochs": 1, "workers": 1}
+    run_experiment(resolve({}, options), Path("run"))
     text = succeed("run", "--resume", "--rounds", "2", "--out", "run", "--data-dir", "elsewhere")
     assert "round 2/2" in text
     Path("album").rename("moved")
