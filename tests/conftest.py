@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from cadis.data.published import CATALOGUE, find
+from own_parts import write_parts
 
 torch.set_num_threads(1)
 
@@ -19,6 +20,15 @@ hypothesis.settings.load_profile("project")
 
 _BESIDE = Path(__file__).parents[2] / "shared" / "data"
 """A folder of datasets beside the checkout, which may have a program that unpacks some of them."""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the current folder, an empty one but for ``own.py``, a file of a user's own parts."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    write_parts(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture(scope="session")

@@ -177,8 +177,7 @@ def check_same_end(
     for stop in (split - 1, split, split + 1):
         run(f"part-{stop}", stop)
         again = run(f"part-{stop}", rounds, resume=True)
-        stored = [folder / name / "model.safetensors" for name in ("whole", f"part-{stop}")]
-        assert stored[0].read_bytes() == stored[1].read_bytes()
+        assert same_models(folder / "whole", folder / f"part-{stop}")
         assert [r.client_models for r in again.history] == [r.client_models for r in whole.history]
 
 
@@ -230,6 +229,12 @@ def refused(function: Callable[..., object], *arguments: Any) -> str:
 def same(first: Tensor, second: Tensor) -> bool:
     """Bit for bit; NaN equals NaN."""
     return first.dtype == second.dtype and torch.equal(first.nan_to_num(), second.nan_to_num())
+
+
+def same_models(first: Path, second: Path) -> bool:
+    """Return whether two runs left the same models, bit for bit: the last and the best."""
+    names = ("model.safetensors", "best.safetensors")
+    return all((first / name).read_bytes() == (second / name).read_bytes() for name in names)
 
 
 def draw_picture(path: Path, colour: int, seed: int, size: int = 24) -> None:

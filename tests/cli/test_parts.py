@@ -1,7 +1,6 @@
 """Parts of an algorithm on the command line, those of a user's own file included."""
 
 import re
-import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -18,17 +17,11 @@ from cadis.cli.options import parts_in
 from cadis.experiment import PARTITION, qualified
 from cadis.store import RunFolder, StudyFolder
 from cli_support import call, succeed
-from own_parts import write_parts
 
 QUICK = ["--rounds", "2", "--epochs", "1", "--clients", "8", "--per-round", "4", "--workers", "1"]
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    write_parts(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def parsed(command: str, *arguments: str) -> dict[str, Any]:

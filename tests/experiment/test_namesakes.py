@@ -1,6 +1,5 @@
 """Two chosen parts of different kinds may share a name: here, a local and a server optimiser."""
 
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -42,11 +41,8 @@ TYPED = ["--method", "fedavg", "--local-optimizer", "mine.py:LocalAdam", "--serv
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    (tmp_path / "mine.py").write_text(TEXT)
-    return tmp_path
+def _local_adam(here: Path) -> None:
+    (here / "mine.py").write_text(TEXT)
 
 
 def parameters(given: dict[str, Any], file: dict[str, Any] | None = None) -> tuple[Any, Any]:

@@ -1,6 +1,5 @@
 """Parts and their parameters among the options of an experiment."""
 
-import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,6 @@ from cadis.algorithm.transforms import TRANSFORMS, TransformRound
 from cadis.errors import CadisError
 from cadis.experiment import grid_variants, method_variants, parse_grid, resolve
 from cadis.types import Message
-from own_parts import write_parts
 from support import refused
 
 
@@ -42,14 +40,13 @@ class Blur(Shrink):
     depth: int = 3
 
 
+pytestmark = pytest.mark.usefixtures("here")
+
+
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
+def _transforms(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TRANSFORMS, "shrink-it", Shrink)
     monkeypatch.setitem(TRANSFORMS, "blur", Blur)
-    write_parts(tmp_path)
-    return tmp_path
 
 
 def again(given: dict[str, Any]) -> dict[str, Any]:

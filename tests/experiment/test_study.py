@@ -10,7 +10,7 @@ from cadis.errors import CadisError
 from cadis.experiment import method_variants, run_study, study_folder
 from cadis.server import OnRound, RoundResult
 from cadis.store import PlannedRun, RunFolder, Study, StudyFolder, is_locked, planned_runs
-from support import refused
+from support import refused, same_models
 
 QUICK = {"rounds": "3", "clients": "8", "per_round": "4", "epochs": "1", "workers": "1"}
 
@@ -71,9 +71,7 @@ def test_stopped_anywhere_it_goes_on_and_ends_the_same(tmp_path: Path) -> None:
     assert len(heard.rounds) == 4 * 3 - 5  # none of them twice
     assert heard.reused == [True, False, False, False]
     for run in planned_runs(whole, study):
-        mine, theirs = (run.folder.path, folder.run_folder(run.variant, run.seed).path)
-        name = "model.safetensors"
-        assert (mine / name).read_bytes() == (theirs / name).read_bytes()
+        assert same_models(run.folder.path, folder.run_folder(run.variant, run.seed).path)
 
 
 def test_runs_that_exist_are_reused_by_a_larger_study(tmp_path: Path) -> None:
