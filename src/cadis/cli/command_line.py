@@ -114,7 +114,7 @@ def sweep(**arguments: Any) -> None:
 
     For example: cadis sweep --grid threshold=0.6,0.7,0.8 --grid distillation=0,0.1,1
     """
-    call("compare", "sweep", **arguments)
+    call("compare", "compare", **arguments)
 
 
 @commands.command()

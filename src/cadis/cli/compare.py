@@ -31,9 +31,9 @@ from cadis.store import RunFolder, Study, StudyFolder, planned_runs
 
 
 def compare(
-    methods: str,
     grid: Sequence[str],
     seeds: int,
+    methods: str | None = None,
     targets: str = "",
     experiment: Path | None = None,
     preset: str | None = None,
@@ -41,33 +41,22 @@ def compare(
     track: str | None = None,
     **given: Any,
 ) -> int:
-    """Run methods on the same federations, and say who wins; arguments are as they are typed."""
+    """Run methods on the same federations, and say who wins; arguments are as they are typed.
+
+    Without methods, run one with every combination of values of the options in the grid.
+    """
     file = file_options(experiment, preset)
     first = given.pop("seed", file.get("seed", 0))
-    varied = _grid(grid, file, given)
-    study = comparison_of(methods.split(","), varied, preset, file, given)
-    study = replace(study, seeds=_seeds(first, seeds, study), targets=_targets(targets))
-    return _run(study, preset, out, track)
-
-
-def sweep(
-    grid: Sequence[str],
-    seeds: int,
-    experiment: Path | None = None,
-    preset: str | None = None,
-    out: Path | None = None,
-    track: str | None = None,
-    **given: Any,
-) -> int:
-    """Run a method with every combination of values of some options."""
-    file = file_options(experiment, preset)
-    first = given.pop("seed", file.get("seed", 0))
-    if not grid:
+    if methods is None and not grid:
         raise CadisError("Say what to vary, such as --grid threshold=0.6,0.7,0.8.")
     varied = _grid(grid, file, given)
-    variants = grid_variants(varied, file, given)
-    study = Study("sweep", variants, (), "", parameters=tuple(varied))
-    return _run(replace(study, seeds=_seeds(first, seeds, study)), preset, out, track)
+    if methods is None:
+        variants = grid_variants(varied, file, given)
+        study = Study("sweep", variants, (), "", parameters=tuple(varied))
+    else:
+        study = comparison_of(methods.split(","), varied, preset, file, given)
+    study = replace(study, seeds=_seeds(first, seeds, study), targets=_targets(targets))
+    return _run(study, preset, out, track)
 
 
 def _run(study: Study, preset: str | None, out: Path | None, track: str | None) -> int:
