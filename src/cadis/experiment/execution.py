@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -153,32 +153,25 @@ def run_experiment(
     return run.execute(RunFolder(out), resume, on_round, callbacks)
 
 
-@dataclass
 class RejectionLog:
-    """Tell whose updates are left out: every client once, and the sum at the end.
+    """Tell whose updates are left out: every client once, and the sum at the end."""
 
-    Attributes:
-        say: called with a sentence.
-        updates: how many were left out so far.
-        clients: whose they were.
-    """
-
-    say: Callable[[str], None]
-    updates: int = 0
-    clients: set[ClientId] = field(default_factory=set)
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say, self._updates, self._clients = say, 0, set[ClientId]()
 
     def hear(self, record: RoundRecord) -> None:
         """Tell of clients that are left out for the first time."""
         for rejection in record.rejected:
-            self.updates += 1
-            if rejection.client not in self.clients:
-                self.clients.add(rejection.client)
-                if len(self.clients) <= _MOST_NAMED:
+            self._updates += 1
+            if rejection.client not in self._clients:
+                self._clients.add(rejection.client)
+                if len(self._clients) <= _MOST_NAMED:
                     who = f"client {rejection.client}"
-                    self.say(f"Round {record.round} is without {who}: {rejection.reason}.")
+                    self._say(f"Round {record.round} is without {who}: {rejection.reason}.")
 
     def finish(self) -> None:
         """Tell how many it were, if not all of them have been told."""
-        if self.updates > min(len(self.clients), _MOST_NAMED):
-            whose = "one client" if len(self.clients) == 1 else f"{len(self.clients)} clients"
-            self.say(f"{self.updates} updates of {whose} were left out; the records name them.")
+        number = len(self._clients)
+        if self._updates > min(number, _MOST_NAMED):
+            whose = "one client" if number == 1 else f"{number} clients"
+            self._say(f"{self._updates} updates of {whose} were left out; the records name them.")
