@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from cadis._io import NO_CALLBACKS, Callbacks
-from cadis.algorithm import names_of
 from cadis.algorithm.tasks import Task
 from cadis.data import TABLES, Dataset, Examples, Subsets, TableColumns, load
 from cadis.data.partition import MultiCluster, Partition, given_by_data, read_partition
@@ -19,9 +18,6 @@ from cadis.models import build_network
 from cadis.options import DatasetOptions
 from cadis.rng import derive_seed, generator_for
 from cadis.types import ClientId
-
-LOADED_BY = tuple(names_of(DatasetOptions))
-"""The settings that a dataset depends on."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,15 @@ def build_experiment(
         _check_numbers(dataset.train)
     settings = config.settings.resolve_auto(len(partition.indices), shape_of(dataset))
     own = settings.own_tests and settings.partition == "clients"
-    federation = build_federation(dataset, partition, own)
+    federation = Federation(
+        clients=Subsets(dataset.train, partition.indices),
+        test=dataset.test,
+        client_ids=partition.client_ids,
+        true_clusters=partition.true_clusters,
+        classes=dataset.classes,
+        client_tests=own_tests_of(dataset, partition.client_ids) if own else (),
+        preprocessing=dataset.preprocessing,
+    )
     model = build_model(settings, shape_of(dataset), num_outputs)
     return Experiment(replace(config, settings=settings), federation, model)
 
@@ -134,19 +138,6 @@ def choose_partition(config: ExperimentConfig, dataset: Dataset) -> ExperimentCo
         dealer = MultiCluster(ratio=tuple(range(few, 0, -1)))
     name = "clients" if dataset.owners else dealer.name
     return replace(config, settings=replace(config.settings, partition=name), partitioner=dealer)
-
-
-def build_federation(dataset: Dataset, partition: Partition, own_tests: bool = False) -> Federation:
-    """Return a dataset in the hands of its clients, who may have test examples of their own."""
-    return Federation(
-        clients=Subsets(dataset.train, partition.indices),
-        test=dataset.test,
-        client_ids=partition.client_ids,
-        true_clusters=partition.true_clusters,
-        classes=dataset.classes,
-        client_tests=own_tests_of(dataset, partition.client_ids) if own_tests else (),
-        preprocessing=dataset.preprocessing,
-    )
 
 
 def own_tests_of(dataset: Dataset, client_ids: Sequence[ClientId]) -> Sequence[Examples]:

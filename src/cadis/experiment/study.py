@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from cadis._io import Callbacks
-from cadis.algorithm import KINDS, part_class
+from cadis.algorithm import KINDS, names_of, part_class
 from cadis.data import Dataset
 from cadis.errors import RunError
-from cadis.experiment.build import LOADED_BY, load_dataset
+from cadis.experiment.build import load_dataset
 from cadis.experiment.config import resolve
 from cadis.experiment.execution import run_experiment
 from cadis.experiment.presets import reported
 from cadis.experiment.tracking import Tracking
 from cadis.experiment.variants import choose_baseline, gridded_methods, method_variants
+from cadis.options import DatasetOptions
 from cadis.server import OnRound
 from cadis.store import DamagedError, PlannedRun, Study, StudyCallbacks, StudyFolder, planned_runs
 
@@ -33,7 +34,7 @@ class RunFromOptions:
     def __call__(self, run: PlannedRun, on_round: OnRound, callbacks: Callbacks) -> None:
         """Begin or resume one run."""
         config = resolve({**run.variant.options, "seed": run.seed}, {})
-        key = tuple(getattr(config.settings, name) for name in LOADED_BY)
+        key = tuple(getattr(config.settings, name) for name in names_of(DatasetOptions))
         if self._dataset is None or key != self._key:
             self._key, self._dataset = key, load_dataset(config.settings, callbacks)
         resume = run.folder.holds_run()
