@@ -60,7 +60,9 @@ def predict(
 
 def export(run: Path, to: str, overwrite: bool, out: Path | None = None, **asked: Any) -> int:
     """Write the model for other programs, and say how it was checked."""
-    path = out or _beside(run, to, asked["which"], asked.get("name"))
+    model = run if run.is_file() else run / ("best" if asked["which"] == "best" else "model")
+    name = f"-{asked['name']}" if asked.get("name") else ""
+    path = out or model.with_name(f"{model.stem}{name}{SUFFIXES[to]}")
     check_free(path, overwrite)
     predictor, console = load(run, **asked), Console()
     with console.status("Exporting ..."):
@@ -75,12 +77,6 @@ def export(run: Path, to: str, overwrite: bool, out: Path | None = None, **asked
         )
     tell(console, sentence)
     return 0
-
-
-def _beside(run: Path, to: str, which: str, name: str | None) -> Path:
-    """Where an exported model goes if nobody says: beside the one that it is made of."""
-    model = run if run.is_file() else run / ("best" if which == "best" else "model")
-    return model.with_name(f"{model.stem}{f'-{name}' if name else ''}{SUFFIXES[to]}")
 
 
 def _table(predictor: Predictor, found: Sequence[Prediction]) -> Table:

@@ -189,7 +189,9 @@ def _described(kind: type, name: str) -> str:
     default = _default(kind, name)
     if default is MISSING or default is None or default is False or default in ("", (), []):
         return text
-    return f"{text}  [default: {_written(default, hints_of(kind)[name])}]"
+    if isinstance(default, list | tuple):
+        default = ("," if is_list_of_names(hints_of(kind)[name]) else ":").join(map(str, default))
+    return f"{text}  [default: {default}]"
 
 
 def described_attributes(kind: type) -> dict[str, str]:
@@ -199,12 +201,6 @@ def described_attributes(kind: type) -> dict[str, str]:
         joined = re.sub(r"\n {8,}", " ", inspect.cleandoc(ancestor.__doc__ or ""))
         described |= dict(re.findall(r"^ {4}(\w+): (.+)$", joined, re.MULTILINE))
     return described
-
-
-def _written(value: Any, hint: Any) -> str:
-    """A default as a user would type it."""
-    mark = "," if is_list_of_names(hint) else ":"
-    return mark.join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _metavar(hint: Any) -> str:

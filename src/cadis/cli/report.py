@@ -114,10 +114,7 @@ def _page_of(paths: Sequence[Path], out: Path | None) -> Path:
         return out
     if out is not None and out.suffix and not out.is_dir():
         raise CadisError(f"The page is written as HTML; call it {out.stem}.html.")
-    return (out or (paths[0] if len(paths) == 1 else _common_folder(paths))) / "report.html"
-
-
-def _common_folder(paths: Sequence[Path]) -> Path:
-    """Where the report of several goes: its name tells of which, so that no other has it."""
-    names = (re.sub(r"[^\w.-]+", "-", str(path)).strip("-.") for path in paths)
-    return Path("runs") / short_name("-".join(["report", *names]))
+    if out is None and len(paths) > 1:  # the name tells of which runs, so that no other has it
+        names = (re.sub(r"[^\w.-]+", "-", str(path)).strip("-.") for path in paths)
+        out = Path("runs") / short_name("-".join(["report", *names]))
+    return (out or paths[0]) / "report.html"

@@ -51,7 +51,10 @@ class Tracking:
             figures: files of the figures; None to draw them.
         """
         if self._tracker is not None:
-            figures = _draw_figures(self._folder) if figures is None else figures
+            if figures is None:  # matplotlib is imported only now, since it takes long
+                results = read_results([self._folder.path])
+                draw = import_module("cadis.report").draw_figures
+                figures = list[Path](draw(results, self._folder.figures, pdf=False))
             self._log(self._tracker, self._folder.read_history())  # it may not have been tracked
             self._tracker.finish(self._folder.read_json("summary.json"), figures)
 
@@ -64,13 +67,6 @@ class Tracking:
         self._federation = self._federation or self._folder.read_json("federation.json")
         for record in records:
             tracker.log(record, rare_classes(self._federation), self._federation["classes"])
-
-
-def _draw_figures(folder: RunFolder) -> list[Path]:
-    """Draw the figures of a run; matplotlib is imported only now, since it takes long."""
-    draw = import_module("cadis.report").draw_figures
-    figures: list[Path] = draw(read_results([folder.path]), folder.figures, pdf=False)
-    return figures
 
 
 def check_tracker(name: str | None) -> None:
