@@ -1,5 +1,7 @@
 """The command as a user types it, in this process."""
 
+from collections.abc import Mapping
+
 from click.testing import CliRunner, Result
 
 from cadis.cli import commands
@@ -8,6 +10,11 @@ from cadis.cli import commands
 def call(*arguments: object) -> Result:
     """Run ``cadis`` with these arguments."""
     return CliRunner().invoke(commands, [str(argument) for argument in arguments])
+
+
+def to_options(options: Mapping[str, object]) -> list[str]:
+    """Return options by their Python names as a user types them."""
+    return [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
 
 
 def succeed(*arguments: object) -> str:

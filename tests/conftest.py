@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from cadis.data.published import CATALOGUE, find
+from own_parts import write_parts
 
 torch.set_num_threads(1)
 
@@ -26,6 +27,15 @@ def _shared_folder(factory: pytest.TempPathFactory) -> Path:
     """Return a temporary folder that all worker processes of this test run share."""
     base = factory.getbasetemp()
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the current folder, an empty one but for ``own.py``, a file of a user's own parts."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    write_parts(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture(scope="session")

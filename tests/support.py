@@ -1,11 +1,12 @@
 """Small federations and models that several tests use."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from PIL import Image
 from torch import Tensor, nn
@@ -15,8 +16,9 @@ import cadis
 from cadis.algorithm import Algorithm, ClientOutput, Method, ModelOutputs, ServerState, Step
 from cadis.algorithm.methods import METHODS
 from cadis.algorithm.tasks import Classification
-from cadis.data import Examples
+from cadis.data import Examples, digits
 from cadis.engine import Engine, EngineSettings, Federation
+from cadis.errors import CadisError
 from cadis.models import FlatModel
 from cadis.rng import generator_for
 from cadis.server import RoundResult, RunState
@@ -175,8 +177,7 @@ def check_same_end(
     for stop in (split - 1, split, split + 1):
         run(f"part-{stop}", stop)
         again = run(f"part-{stop}", rounds, resume=True)
-        stored = [folder / name / "model.safetensors" for name in ("whole", f"part-{stop}")]
-        assert stored[0].read_bytes() == stored[1].read_bytes()
+        assert same_models(folder / "whole", folder / f"part-{stop}")
         assert [r.client_models for r in again.history] == [r.client_models for r in whole.history]
 
 
@@ -217,9 +218,23 @@ def check_like_plain_loop(method: Method, expected: nn.Module, folder: Path) -> 
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
 
 
+def refused(function: Callable[..., object], *arguments: Any) -> str:
+    """Call what must be refused in one sentence, and return the sentence."""
+    with pytest.raises(CadisError) as caught:
+        function(*arguments)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
 def same(first: Tensor, second: Tensor) -> bool:
     """Bit for bit; NaN equals NaN."""
     return first.dtype == second.dtype and torch.equal(first.nan_to_num(), second.nan_to_num())
+
+
+def same_models(first: Path, second: Path) -> bool:
+    """Return whether two runs left the same models, bit for bit: the last and the best."""
+    names = ("model.safetensors", "best.safetensors")
+    return all((first / name).read_bytes() == (second / name).read_bytes() for name in names)
 
 
 def draw_picture(path: Path, colour: int, seed: int, size: int = 24) -> None:
@@ -228,6 +243,17 @@ def draw_picture(path: Path, colour: int, seed: int, size: int = 24) -> None:
     pixels[:, :, colour % 3] += 120
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(pixels).save(path)
+
+
+def draw_digits(folder: Path, count: int) -> None:
+    """Draw digits of the test set in folders of their classes; the first of each is called 0."""
+    test = digits().test.take(slice(0, count))
+    shades = (test.inputs - test.inputs.min()) / (test.inputs.max() - test.inputs.min())
+    for number, label in enumerate(test.labels.tolist()):
+        own = folder / str(label)
+        own.mkdir(parents=True, exist_ok=True)
+        picture = Image.fromarray((shades[number, 0] * 255).round().byte().numpy())
+        picture.save(own / f"{len(list(own.iterdir()))}.png")
 
 
 def draw_pills(folder: Path, clients: int, beside: bool) -> None:

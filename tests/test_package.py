@@ -19,11 +19,6 @@ def test_every_package_is_found_on_first_use(name: str) -> None:
     assert cadis.__getattr__(name).__name__ == f"cadis.{name}"  # type: ignore[attr-defined]
 
 
-def test_analysis_is_there_without_a_further_import() -> None:
-    code = "import cadis; assert cadis.analysis.read_results and cadis.CADIS"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_names_are_there_and_others_are_not() -> None:
     assert {*cadis.__all__, *PACKAGES} <= set(dir(cadis))
     assert all(getattr(cadis, name).__name__ == name for name in cadis.__all__)

@@ -86,19 +86,13 @@ __all__ = [
     "run",
 ]
 
-_HOMES = dict.fromkeys(__all__, "algorithm.methods") | {
-    "Algorithm": "algorithm",
-    "CadisError": "errors",
-    "ComparisonResult": "experiment",
-    "Prediction": "inference",
-    "Predictor": "inference",
-    "compare": "experiment",
-    "RunError": "errors",
-    "RunResult": "experiment",
-    "load": "inference",
-    "run": "experiment",
+_HOMES = {
+    "algorithm": ("Algorithm",),
+    "errors": ("CadisError", "RunError"),
+    "experiment": ("ComparisonResult", "RunResult", "compare", "run"),
+    "inference": ("Prediction", "Predictor", "load"),
 }
-"""Where each name is from."""
+"""Where names are from that are no methods."""
 
 __version__: str
 
@@ -111,8 +105,9 @@ def __getattr__(name: str) -> object:
     """Import on first use: ``cadis --help`` need not wait for torch."""
     if name == "__version__":
         return str(import_module("importlib.metadata").version("cadis"))
-    if name in _HOMES:
-        return getattr(import_module(f"cadis.{_HOMES[name]}"), name)
+    if name in __all__:
+        home = next((home for home, names in _HOMES.items() if name in names), "algorithm.methods")
+        return getattr(import_module(f"cadis.{home}"), name)
     if name not in _modules():
         raise AttributeError(f"module 'cadis' has no attribute '{name}'")
     return import_module(f"cadis.{name}")

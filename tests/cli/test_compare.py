@@ -8,16 +8,19 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import cadis
 from cadis.algorithm.methods import CADIS, FedAvg
 from cadis.store import RunFolder, StudyFolder
-from cli_support import call, refuse, succeed
+from cli_support import call, refuse, succeed, to_options
 from fabricated import write_run
 from tracker_support import skip_without
 
-QUICK = ["--rounds", "2", "--epochs", "1", "--clients", "8", "--per-round", "4", "--workers", "1"]
+TINY: dict[str, Any] = {"rounds": 2, "epochs": 1, "clients": 8, "per_round": 4, "workers": 1}
+QUICK = to_options(TINY)
 
 
 def test_a_comparison_ends_with_tables_files_figures_and_a_page(
@@ -38,10 +41,6 @@ def test_a_comparison_ends_with_tables_files_figures_and_a_page(
     assert rows[4]["agreement"] == "1.0"  # an oracle
     options = StudyFolder(folder).read().variants[1].options
     assert options["cadis"]["threshold"] == 0.6
-    again = succeed(*typed, "--threshold", "0.6")
-    assert again.count("(there already)") == 6
-    succeed(*typed[:-4], "--methods", "fedavg", "--seeds", "1", "--lr", "0.01")
-    assert (tmp_path / "runs" / "compare-digits-2" / "report.html").exists()
 
 
 def test_a_sweep_varies_options(tmp_path: Path) -> None:
@@ -184,44 +183,11 @@ def test_a_run_is_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_comparison_is_tracked_even_afterwards(tmp_path: Path) -> None:
     skip_without("tensorboard")
     out = tmp_path / "both"
-    typed = ["compare", *QUICK, "--seeds", "1", "--out", str(out)]
-    succeed(*typed, "--methods", "fedavg")  # not tracked at first
-    succeed(*typed, "--methods", "fedavg,cadis", "--track", "tensorboard")
+    cadis.compare(["fedavg"], seeds=1, out=out, **TINY)  # not tracked at first
+    typed = ["--methods", "fedavg,cadis", "--seeds", "1", "--track", "tensorboard"]
+    succeed("compare", *QUICK, *typed, "--out", out)
     for method in ("fedavg", "cadis"):
         assert rounds_tracked(out / method / "seed-0", "tensorboard") == (2, 2)
-
-
-@pytest.mark.parametrize(
-    ("typed", "sentence"),
-    [
-        (["compare", "--methods", "fedavg,magic"], "There is no method 'magic'"),
-        (["compare", "--methods", "fedavg", "--mu", "1"], "'mu' is a parameter of fedprox"),
-        (["compare", "--targets", "high"], "A target is an accuracy such as 0.9 or 90%"),
-        (["compare", "--seed", "x"], "seed should be a valid integer"),
-        (["compare", "--track", "paper"], "There is no tracker 'paper'"),
-        (["compare", "--preset", "nothing"], "There is no preset 'nothing'"),
-        (["sweep"], "Say what to vary"),
-        (["sweep", "--grid", "treshold=1"], "did you mean 'threshold'?"),
-        (["sweep", "--grid", "lr=0.1", "--lr", "1"], "'lr' is varied by the grid"),
-        (["report", "nowhere"], "There is no run and no comparison in the folder nowhere."),
-        (["report", "nowhere", "--out", "page.pdf"], "call it page.html"),
-        (["watch", "nowhere"], "There is no run and no comparison in the folder nowhere."),
-        (["layer", "--classes", "0,1,12"], "12"),
-        (["compare", "--seeds", "1000000000"], "6000000000 runs, and 1000 are the most"),
-        (["compare", "--seed", "inf"], "seed should be a valid integer"),
-        (["compare", "--seed", str(2**63 - 1)], "seed should be an integer of at most 64 bits"),
-        (["compare", "--targets", "nan"], "A target is an accuracy such as 0.9"),
-        (["compare", "--targets", "1e400"], "A target is an accuracy such as 0.9"),
-        (["sweep", "--grid", f"lr={','.join(map(str, range(1, 2000)))}"], "These are 1999 runs"),
-        (["sweep", "--grid", "gamma=0.1,inf"], "gamma should be a finite number, not inf"),
-    ],
-)
-def test_wrong_input_is_a_sentence_and_leaves_nothing(
-    typed: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert sentence in refuse(*typed)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_classifier_layer_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +198,7 @@ def test_the_classifier_layer_is_drawn(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_commands_do_not_wait_for_what_they_may_not_need() -> None:
     check = (
-        "import sys, cadis.cli.compare, cadis.cli.partition; "
+        "import sys, cadis.cli.compare, cadis.cli.figures; "
         "print([m for m in ('sklearn', 'scipy', 'wandb', 'mlflow', 'tensorboard', 'flwr')"
         " if m in sys.modules])"
     )
@@ -265,13 +231,6 @@ def test_a_grid_is_one_comparison_for_each_value(tmp_path: Path) -> None:
     assert [study.contestant(variant) for variant in study.variants] == ["fedavg", "fedprox"] * 2
     again = call(*typed)
     assert again.output.count("(there already)") == 8
-
-
-def test_a_grid_does_not_vary_methods() -> None:
-    result = refuse("compare", *QUICK, "--grid", "method=fedavg,cadis")
-    assert "Name the methods by --methods" in result
-    result = refuse("compare", *QUICK, "--grid", "rounds=1,2", "--rounds", "3")
-    assert "'rounds' is varied by the grid" in result
 
 
 def test_another_measure_decides(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from cadis.data.published import CATALOGUE
+from cadis.experiment import resolve, run_experiment
 from cli_support import call, refuse, succeed
 from support import draw_picture, draw_pills
 from toy import TOY, put
@@ -63,42 +64,6 @@ def test_data_verify_names_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Mon
     assert result.exit_code == 1
     assert f"toy: {damaged} does not contain what was published" in result.output
     assert call("data", "fetch", "toy", *where).exit_code == 2  # it tries, and there is no mirror
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["data", "fetch", "mnits"], "no dataset to fetch 'mnits'; did you mean 'mnist'?"),
-        (["data", "verify", "digits"], "no dataset to verify 'digits'"),
-        (["run", "--dataset", "mnist", "--offline"], "mnist is missing: it is not in"),
-        (
-            ["run", "--dataset", "images:none"],
-            "There is no folder none; name that of your pictures",
-        ),
-        (["run", "--preset", "mnist"], "There is no preset 'mnist'"),
-        (["run", "some.toml", "--preset", "mnist-mc-10"], "either a file or a preset"),
-        (["run", "--partition", "none.json"], "none.json cannot be read"),
-        (["run", "--model", "nowhere:net"], "The module nowhere could not be imported"),
-        (["run", "--head", "top"], "no linear layer 'top'; it has: 7, 9"),
-        (["presets", "mnist"], "There is no preset 'mnist'"),
-        (["partition", "--clients", "1000"], "1000 clients of at least 2 samples are too many"),
-        (["partition", "--out", "mc.txt"], "call the file mc.json"),
-        (["partition", "--out", "mc.clusters.json"], "call the file mc.json"),
-        (["partition", "--figure", "p.xyz"], "call it p.png"),
-        (["run", "--dataset", "images:"], "as in images:FOLDER"),
-    ],
-)
-def test_wrong_input_is_a_sentence(arguments: list[str], sentence: str) -> None:
-    assert sentence in refuse(*arguments)
-    assert list(Path().iterdir()) == []
-
-
-def test_an_option_of_another_command_is_refused() -> None:
-    result = call("partition", "--rounds", "3")
-    assert result.exit_code == 2
-    assert "No such option" in result.stderr
-    assert "Traceback" not in result.output
-    assert list(Path().iterdir()) == []
 
 
 def test_presets_are_listed_and_shown() -> None:
@@ -215,8 +180,9 @@ def test_a_model_of_ones_own() -> None:
 def test_a_run_goes_on_where_its_data_are_now() -> None:
     for n in range(24):
         draw_picture(Path("album") / "abc"[n % 3] / f"{n}.png", colour=n, seed=n)
-    options = ["--dataset", "images:album", "--image-size", "16", "--clients", "4"]
-    succeed("run", *QUICK, *options, "--ratio", "1:1", "--out", "run")
+    options = {"dataset": "images:album", "image_size": 16, "clients": 4, "ratio": "1:1"}
+    options |= {"rounds": 1, "epochs": 1, "workers": 1}
+    run_experiment(resolve({}, options), Path("run"))
     text = succeed("run", "--resume", "--rounds", "2", "--out", "run", "--data-dir", "elsewhere")
     assert "round 2/2" in text
     Path("album").rename("moved")

@@ -4,12 +4,11 @@ import csv
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 import cadis
-from cadis.data import digits
 from cadis.experiment import resolve, run_experiment
 from cli_support import call, refuse, succeed
+from support import draw_digits
 
 QUICK = {"rounds": 1, "epochs": 2, "workers": 1, "clients": 4, "method": "fedavg"}
 
@@ -25,12 +24,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Thirty digits in folders that are named as their classes."""
     monkeypatch.chdir(tmp_path)
-    test = digits().test.take(slice(0, 30))
-    shades = (test.inputs - test.inputs.min()) / (test.inputs.max() - test.inputs.min())
-    for number, label in enumerate(test.labels.tolist()):
-        path = tmp_path / "pictures" / str(label) / f"{number}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray((shades[number, 0] * 255).round().byte().numpy()).save(path)
+    draw_digits(tmp_path / "pictures", 30)
     return tmp_path / "pictures"
 
 

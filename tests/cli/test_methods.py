@@ -8,7 +8,6 @@ from cadis.algorithm.catalogue import KINDS_OF_METHODS, Entry
 from cadis.algorithm.methods import METHODS
 from cadis.algorithm.samplers import SAMPLERS
 from cadis.cli import commands
-from cli_support import refuse
 
 ENTRIES = [entry for entries in catalogue().values() for entry in entries]
 
@@ -50,7 +49,3 @@ def test_sixty_columns_lose_nothing() -> None:
     output = shown(columns=60)
     assert all(entry.name in output for entry in ENTRIES)
     assert max(map(len, output.splitlines())) <= 60
-
-
-def test_a_name_that_there_is_not() -> None:
-    assert "did you mean 'scaffold'?" in refuse("methods", "scafold")

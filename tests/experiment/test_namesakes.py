@@ -1,6 +1,5 @@
 """Two chosen parts of different kinds may share a name: here, a local and a server optimiser."""
 
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,10 @@ import pytest
 from cadis._io import to_toml
 from cadis.algorithm import own_classes
 from cadis.algorithm.server_optimizers import Adam
-from cadis.errors import CadisError
 from cadis.experiment import grid_variants, method_variants, parse_grid, resolve
 from cadis.store import RunFolder
 from cli_support import call, refuse, succeed
+from support import refused
 
 TEXT = '''
 from dataclasses import dataclass
@@ -42,11 +41,8 @@ TYPED = ["--method", "fedavg", "--local-optimizer", "mine.py:LocalAdam", "--serv
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    (tmp_path / "mine.py").write_text(TEXT)
-    return tmp_path
+def _local_adam(here: Path) -> None:
+    (here / "mine.py").write_text(TEXT)
 
 
 def parameters(given: dict[str, Any], file: dict[str, Any] | None = None) -> tuple[Any, Any]:
@@ -65,9 +61,7 @@ def test_parameters_are_typed_with_the_kind_if_the_name_is_not_enough() -> None:
         Adam(beta1=0.5)
     )
     for name in ("tau", "adam_tau"):
-        with pytest.raises(CadisError) as caught:
-            resolve({}, BOTH | {name: "0.25"})
-        assert str(caught.value) == (
+        assert refused(resolve, {}, BOTH | {name: "0.25"}) == (
             f"'{name}' is a parameter of the server optimizer adam and the local optimizer adam; "
             "write --server-optimizer-adam-tau or --local-optimizer-adam-tau."
         )
@@ -93,18 +87,18 @@ def test_tables_of_a_file() -> None:
     one = {"adam": {"tau": 0.25}}
     assert parameters(LOCAL, one) == (0.25, None)
     assert parameters({"server_optimizer": "adam"}, one) == (None, 0.25)
-    with pytest.raises(CadisError) as caught:
-        resolve(one, BOTH)
-    assert str(caught.value) == (
+    assert refused(resolve, one, BOTH) == (
         "Two chosen parts are called 'adam'; name their tables "
         '["server_optimizer.adam"] and ["local_optimizer.adam"].'
     )
     nested = tomllib.loads("[local_optimizer.adam]\ntau = 0.25\n[server_optimizer.adam]\ntau = 4")
     assert parameters(BOTH, nested) == (0.25, 4)
-    with pytest.raises(CadisError, match=r"There is no parameter of server_optimizer.adam 'warmup"):
-        resolve(BOTH | {"server_optimizer.adam": {"warmup": 3}}, {})
-    with pytest.raises(CadisError, match=r"There is no part 'sampler.adam'"):
-        resolve(BOTH | {"sampler.adam": {"warmup": 3}}, {})
+    for table, what in (
+        ("server_optimizer", "parameter of server_optimizer.adam 'warmup"),
+        ("sampler", "part 'sampler.adam'"),
+    ):
+        file = BOTH | {f"{table}.adam": {"warmup": 3}}
+        assert f"There is no {what}" in refused(resolve, file, {})
 
 
 def test_grids_and_comparisons() -> None:

@@ -2,7 +2,6 @@
 
 import json
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from cadis.engine import Federation
 from cadis.errors import CadisError
 from cadis.models import MODELS
 from cadis.store import RunFolder
-from own_parts import write_parts
 from support import blobs, small_federation, small_model
 
 CLIENTS = [(blobs(9, [0, 1], seed=n).inputs, blobs(9, [0, 1], seed=n).labels) for n in range(3)]
@@ -204,12 +202,7 @@ def test_options_are_kept_as_they_were_understood(tmp_path: Path) -> None:
     run(lr=0.05, seed=4, workers=1, out=tmp_path / "run", resume=True, rounds=2)
 
 
-def test_parts_are_given_as_they_are_by_name_or_by_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    write_parts(tmp_path)
+def test_parts_are_given_as_they_are_by_name_or_by_file(here: Path) -> None:
     parts = {
         "method": "own.py:Mine",
         "sampler": "own.py:Everybody",
@@ -219,20 +212,16 @@ def test_parts_are_given_as_they_are_by_name_or_by_file(
         "local_optimizer": SGD(momentum=0.5),
         "augment": ["flip", "crop"],
     }
-    found = run(**parts, out=tmp_path / "run")
-    kept = read_toml(tmp_path / "run" / "config.toml")
+    found = run(**parts, out=here / "run")
+    kept = read_toml(here / "run" / "config.toml")
     assert (kept["method"], kept["sampler"]) == ("own.py:Mine", "own.py:Everybody")
     assert (kept["server_optimizer"], kept["transforms"]) == ("momentum", ["clip", "own.py:Halve"])
     assert (kept["clip"], kept["sgd"]["momentum"]) == ({"clip": 0.5}, 0.5)
     assert kept["augment"] == ["flip", "crop"]
-    again = run(**parts, out=tmp_path / "run", resume=True, rounds=2)
+    again = run(**parts, out=here / "run", resume=True, rounds=2)
     assert again.history[0] == found.history[0]
     with pytest.raises(CadisError, match=r"has clip\.clip = 0\.5, not 0\.6"):
-        run(
-            **{**parts, "transforms": [Clip(0.6), "own.py:Halve"]},
-            out=tmp_path / "run",
-            resume=True,
-        )
+        run(**parts | {"transforms": [Clip(0.6), "own.py:Halve"]}, out=here / "run", resume=True)
 
 
 def test_the_learning_rate_is_that_of_the_command_line(tmp_path: Path) -> None:

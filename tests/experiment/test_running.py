@@ -4,7 +4,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import Tensor
 
 import cadis
 from cadis.algorithm import Method
@@ -14,7 +13,7 @@ from cadis.errors import CadisError
 from cadis.experiment import RunResult
 from cadis.server import RoundResult
 from cadis.store import RunFolder, rare_classes
-from support import small_federation, small_model
+from support import same_models, small_federation, small_model
 
 
 def own_run(out: Path | None = None, rounds: int = 4, **options: object) -> RunResult:
@@ -34,23 +33,12 @@ def stopping_after(rounds: int) -> "object":
     return on_round
 
 
-def files_of(folder: Path) -> dict[str, Tensor]:
-    return load_file(folder / "model.safetensors")
-
-
 def test_a_run_leaves_everything(tmp_path: Path) -> None:
     result = own_run(tmp_path / "run", true_clusters=[0, 0, 0, 1, 2])
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert names == {
-        ".cadis-run",
-        "config.toml",
-        "federation.json",
-        "history.jsonl",
-        "summary.json",
-        "model.safetensors",
-        "best.safetensors",
-        "MODEL_CARD.md",
-        "checkpoint",
+        *(".cadis-run", "config.toml", "federation.json", "history.jsonl", "summary.json"),
+        *("model.safetensors", "best.safetensors", "MODEL_CARD.md", "checkpoint"),
     }
     folder = RunFolder(tmp_path / "run")
     assert folder.read_history() == result.history
@@ -86,8 +74,7 @@ def test_an_interrupted_run_goes_on_bit_for_bit(method: Method, stop: int, tmp_p
         file.write('{"round": 99, "acc')  # killed while writing
     own_run(tmp_path / "cut", method=method, resume=True, workers=2)
     whole, cut = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "cut")
-    for name in ("model.safetensors", "best.safetensors"):
-        assert (whole.path / name).read_bytes() == (cut.path / name).read_bytes()
+    assert same_models(whole.path, cut.path)
     for mine, theirs in zip(whole.read_history(), cut.read_history(), strict=True):
         assert mine.accuracy == theirs.accuracy
         assert mine.loss == theirs.loss
@@ -104,9 +91,7 @@ def test_damage_is_told_and_the_end_is_the_same(tmp_path: Path) -> None:
     damaged.write_bytes(content)
     with pytest.warns(UserWarning, match=r"round-3.safetensors is damaged.* from round 2"):
         own_run(tmp_path / "cut", method=FedDyn(), resume=True)
-    for name in ("model.safetensors", "best.safetensors"):
-        mine, theirs = (tmp_path / folder / name for folder in ("whole", "cut"))
-        assert mine.read_bytes() == theirs.read_bytes()
+    assert same_models(tmp_path / "whole", tmp_path / "cut")
 
 
 def test_a_finished_run_can_be_prolonged(tmp_path: Path) -> None:
@@ -114,7 +99,7 @@ def test_a_finished_run_can_be_prolonged(tmp_path: Path) -> None:
     own_run(tmp_path / "short", rounds=2)
     result = own_run(tmp_path / "short", rounds=5, resume=True)
     assert [record.round for record in result.history] == [1, 2, 3, 4, 5]
-    first, second = files_of(tmp_path / "long"), files_of(tmp_path / "short")
+    first, second = (load_file(tmp_path / n / "model.safetensors") for n in ("long", "short"))
     assert all(torch.equal(first[name], second[name]) for name in first)
     again = own_run(tmp_path / "short", rounds=5, resume=True)  # nothing left to do
     assert again.summary["confusion"] == result.summary["confusion"]

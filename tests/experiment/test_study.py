@@ -10,6 +10,7 @@ from cadis.errors import CadisError
 from cadis.experiment import method_variants, run_study, study_folder
 from cadis.server import OnRound, RoundResult
 from cadis.store import PlannedRun, RunFolder, Study, StudyFolder, is_locked, planned_runs
+from support import refused, same_models
 
 QUICK = {"rounds": "3", "clients": "8", "per_round": "4", "epochs": "1", "workers": "1"}
 
@@ -70,9 +71,7 @@ def test_stopped_anywhere_it_goes_on_and_ends_the_same(tmp_path: Path) -> None:
     assert len(heard.rounds) == 4 * 3 - 5  # none of them twice
     assert heard.reused == [True, False, False, False]
     for run in planned_runs(whole, study):
-        mine, theirs = (run.folder.path, folder.run_folder(run.variant, run.seed).path)
-        name = "model.safetensors"
-        assert (mine / name).read_bytes() == (theirs / name).read_bytes()
+        assert same_models(run.folder.path, folder.run_folder(run.variant, run.seed).path)
 
 
 def test_runs_that_exist_are_reused_by_a_larger_study(tmp_path: Path) -> None:
@@ -107,10 +106,9 @@ def test_a_folder_with_other_options_is_refused(
 ) -> None:
     folder = StudyFolder(tmp_path / "study")
     folder.join(quick_study())
-    with pytest.raises(CadisError) as error:
-        folder.join(quick_study(methods, 2, **changed))
-    assert sentence in str(error.value)
-    assert "choose another folder by --out" in str(error.value)
+    told = refused(folder.join, quick_study(methods, 2, **changed))
+    assert sentence in told
+    assert "choose another folder by --out" in told
 
 
 def test_without_being_told_the_same_study_goes_to_the_same_folder(tmp_path: Path) -> None:

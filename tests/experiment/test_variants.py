@@ -1,10 +1,9 @@
-from typing import Any
-
 import pytest
 
 from cadis.errors import CadisError
-from cadis.experiment import ABLATIONS, grid_variants, method_variants, parse_grid
-from cadis.experiment.variants import choose_baseline, classes_by_name
+from cadis.experiment import grid_variants, method_variants, parse_grid
+from cadis.experiment.variants import ABLATIONS, choose_baseline, classes_by_name
+from support import refused
 
 
 def test_parameters_go_to_whom_they_belong() -> None:
@@ -36,12 +35,8 @@ def test_each_method_has_the_parts_that_it_goes_with() -> None:
         (v.options["sampler"], v.options["server_optimizer"])
         for v in method_variants(names, {}, {})
     ]
-    assert parts == [
-        ("uniform", "plain"),
-        ("uniform", "momentum"),
-        ("uniform", "plain"),
-        ("clusters", "momentum"),
-    ]
+    assert [sampler for sampler, _ in parts] == [*["uniform"] * 3, "clusters"]
+    assert [optimizer for _, optimizer in parts] == ["plain", "momentum", "plain", "momentum"]
     chosen = method_variants(names, {}, {"sampler": "uniform", "server_optimizer": "adam"})
     assert [v.options["server_optimizer"] for v in chosen] == ["adam", "momentum", "adam", "adam"]
     assert {v.options["sampler"] for v in chosen} == {"uniform"}
@@ -50,14 +45,10 @@ def test_each_method_has_the_parts_that_it_goes_with() -> None:
 def test_samplers_with_plain_averaging_have_names_of_their_own() -> None:
     names = ["power-of-choice", "fedcluster", "hics"]
     variants = method_variants(names, {}, {})
-    assert [(v.options["method"], v.options["sampler"]) for v in variants] == [
-        ("fedavg", name) for name in names
-    ]
-    assert [v.label for v in variants] == [
-        "FedAvg, power of choice",
-        "FedAvg, FedCluster",
-        "FedAvg, HiCS-FL",
-    ]
+    assert {v.options["method"] for v in variants} == {"fedavg"}
+    assert [v.options["sampler"] for v in variants] == names
+    labels = [v.label.removeprefix("FedAvg, ") for v in variants]
+    assert labels == ["power of choice", "FedCluster", "HiCS-FL"]
 
 
 def test_the_papers_method_has_parameters_of_its_own() -> None:
@@ -68,10 +59,8 @@ def test_the_papers_method_has_parameters_of_its_own() -> None:
     with pytest.raises(CadisError, match="write --cadis-paper-threshold or --cadis-threshold"):
         method_variants(["cadis-paper", "cadis"], {}, {"threshold": "0.8"})
     paper, now = method_variants(["cadis-paper", "cadis"], {}, {"cadis_paper_threshold": "0.8"})
-    assert (paper.options["cadis-paper"]["threshold"], now.options["cadis"]["threshold"]) == (
-        0.8,
-        "auto",
-    )
+    assert paper.options["cadis-paper"]["threshold"] == 0.8
+    assert now.options["cadis"]["threshold"] == "auto"
 
 
 def test_the_baseline_is_a_federation() -> None:
@@ -83,21 +72,6 @@ def test_the_baseline_is_a_federation() -> None:
 def test_the_same_twice_is_compared_once() -> None:
     names = [variant.name for variant in method_variants(["cadis", "ablations", "cadis"], {}, {})]
     assert names == ["cadis", *ABLATIONS]
-
-
-@pytest.mark.parametrize(
-    ("names", "given", "sentence"),
-    [
-        (["fedavgg"], {}, "There is no method 'fedavgg'; did you mean 'fedavg'?"),
-        (["fedavg"], {"tiers": "1"}, "'tiers' is a parameter of fedat, which is not compared."),
-        (["fedavg", "cadis"], {"threshold": "2"}, "threshold should be less than"),
-        (["fedavg"], {"colour": "red"}, "There is no option 'colour'"),
-    ],
-)
-def test_wrong_input_is_a_sentence(names: list[str], given: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(CadisError) as error:
-        method_variants(names, {}, given)
-    assert sentence in str(error.value)
 
 
 def test_a_grid_is_every_combination() -> None:
@@ -125,6 +99,4 @@ def test_a_grid_is_every_combination() -> None:
     ],
 )
 def test_wrong_grids_are_sentences(texts: list[str], sentence: str) -> None:
-    with pytest.raises(CadisError, match=None) as error:
-        parse_grid(texts)
-    assert sentence in str(error.value)
+    assert sentence in refused(parse_grid, texts)

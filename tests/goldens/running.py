@@ -36,12 +36,7 @@ _OF_DIGITS = {"clients", "per_round", "model"}
 
 @dataclass(frozen=True)
 class Case:
-    """Something that is run, and whose results are hashed.
-
-    Attributes:
-        name: what it is, from the general to the particular, with slashes.
-        compute: returns its hashes.
-    """
+    """Something that is run, and whose results are hashed; slashes part its name."""
 
     name: str
     compute: Compute
@@ -78,56 +73,35 @@ def case_of_data(
     predict: bool = False,
     **options: Any,
 ) -> Case:
-    """Return the case of a dataset that a function writes.
-
-    Args:
-        name: of the case.
-        write: writes the data to a folder, and returns their path.
-        dataset: the option, in which ``{}`` stands for that path.
-        predict: whether ``cadis predict`` is run on the same data.
-        options: further ones.
-    """
+    """Return the case of a dataset that a function writes to a folder; ``{}`` is its path."""
     tiny = {key: value for key, value in TINY.items() if key not in _OF_DIGITS}
 
     def compute(folder: Path) -> Hashes:
         path = write(folder)
-        texts = {key: _filled(value, path) for key, value in options.items()}
-        given = tiny | {"dataset": dataset.format(path)} | texts
+        given = tiny | {"dataset": dataset} | options
+        given = {k: v.format(path) if isinstance(v, str) else v for k, v in given.items()}
         cadis.compare(["cadis"], seeds=1, out=folder / "runs", progress=False, **given)
         run = folder / "runs" / "cadis" / "seed-0"
-        return hash_run(run) | (hash_predictions(run, path) if predict else {})
+        hashes = hash_run(run)
+        if predict:
+            run_command("predict", run, path, "--out", run / "predictions.csv")
+            hashes["predictions"] = hash_bytes((run / "predictions.csv").read_bytes())
+        return hashes
 
     return Case(name, compute)
-
-
-def _filled(value: Any, path: Path) -> Any:
-    return value.format(path) if isinstance(value, str) else value
-
-
-def hash_predictions(run: Path, inputs: Path) -> Hashes:
-    """Return the hash of what the model of a run predicts."""
-    run_command("predict", run, inputs, "--out", run / "predictions.csv")
-    return {"predictions": hash_bytes((run / "predictions.csv").read_bytes())}
 
 
 def run_tensors(folder: Path, **options: Any) -> Path:
     """Run ``cadis.run`` with a module and tensors in this process, and return the run folder."""
     given = {"rounds": 3, "epochs": 1, "lr": 0.05, "workers": 1, "test_clients": 1} | options
-    model = given.pop("model", None) or own_model()
-    clients = given.pop("clients", None) or clients_of_tensors()
-    test = given.pop("test", None) or tensors_to_test()
-    cadis.run(model, clients, test, out=folder / "run", progress=False, **given)
+    own = {"model": own_model(), "clients": clients_of_tensors(), "test": tensors_to_test()}
+    cadis.run(**{**own, **given}, out=folder / "run", progress=False)
     return folder / "run"
 
 
 def command_options(**options: Any) -> list[str]:
     """Return the options of a tiny run as a user types them."""
-    given = {**TINY, **options}
-    return [part for key, value in given.items() for part in (_typed(key), str(value))]
-
-
-def _typed(key: str) -> str:
-    return f"--{key.replace('_', '-')}"
+    return [f"--{key.replace('_', '-')}={value}" for key, value in {**TINY, **options}.items()]
 
 
 def run_command(*arguments: str | Path) -> str:
@@ -144,10 +118,8 @@ def run_command(*arguments: str | Path) -> str:
 def run_simulation(folder: Path) -> None:
     """Run ``goldens.simulation`` in a process of its own: Ray leaves threads and processes."""
     command: list[str | Path] = [sys.executable, "-m", "goldens.simulation", folder]
-    environment = {
-        "PYTHONPATH": str(Path(__file__).parents[1]),
-        "CADIS_STATE": str(folder / "state"),
-    }
+    tests = str(Path(__file__).parents[1])
+    environment = {"PYTHONPATH": tests, "CADIS_STATE": str(folder / "state")}
     with processes(folder) as started:
         if started.finish("simulation", command, environment) != 0:
             raise RuntimeError(started.said("simulation")[-500:])

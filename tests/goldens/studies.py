@@ -4,8 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 import cadis
 from goldens.hashing import (
     Hashes,
@@ -25,22 +23,21 @@ class StopRunError(Exception):
     """Ends a run between two rounds."""
 
 
+RESUMABLE = command_options(method="cadis", test_clients=1)
+"""Options of a run that tests clients after every round, as a prolonged run does."""
+
+
 def command_run(folder: Path) -> Hashes:
     """Run ``cadis run`` to its end."""
-    run_command("run", *_resumable(), "--rounds", "3", "--out", folder / "run")
+    run_command("run", *RESUMABLE, "--rounds", "3", "--out", folder / "run")
     return hash_run(folder / "run")
 
 
 def command_resume(folder: Path) -> Hashes:
     """Run ``cadis run`` for one round, and two more with ``--resume``."""
-    run_command("run", *_resumable(), "--rounds", "1", "--out", folder / "run")
+    run_command("run", *RESUMABLE, "--rounds", "1", "--out", folder / "run")
     run_command("run", "--resume", "--rounds", "3", "--out", folder / "run")
     return hash_run(folder / "run")
-
-
-def _resumable() -> list[str]:
-    """Return options of a run that tests clients after every round, as a prolonged run does."""
-    return command_options(method="cadis", test_clients=1)
 
 
 def command_partition(folder: Path) -> Hashes:
@@ -94,7 +91,9 @@ def python_resume(folder: Path) -> Hashes:
 def python_load(folder: Path) -> Hashes:
     """Predict with the model of a run."""
     predictor = cadis.load(run_tensors(folder), model=own_model())
-    return {"probabilities": _hash_tensor(predictor(tensors_to_test()[0]))}
+    found = predictor(tensors_to_test()[0]).detach().contiguous()
+    described = [str(found.dtype), list(found.shape)]
+    return {"probabilities": hash_bytes(found.numpy().tobytes()) + hash_json(described)}
 
 
 def python_float64(folder: Path) -> Hashes:
@@ -115,12 +114,6 @@ def simulate(folder: Path) -> Hashes:
 def tensors_case(name: str, **options: Any) -> Case:
     """Return the case of a module and tensors."""
     return Case(name, lambda folder: hash_run(run_tensors(folder, **options)))
-
-
-def _hash_tensor(tensor: Tensor) -> str:
-    return hash_bytes(tensor.detach().contiguous().numpy().tobytes()) + hash_json(
-        [str(tensor.dtype), list(tensor.shape)]
-    )
 
 
 _COMPUTED: dict[str, Callable[[Path], Hashes]] = {

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from cadis.algorithm import ServerState
 from cadis.algorithm.methods import CADIS
-from cadis.cli.presets import presets
+from cadis.cli.catalogue import presets
 from cadis.report.formats import Sheet, to_rich
 from cadis.report.terminal import run_progress, show_tables, summary_table
 from cadis.report.terminal_table import Fitting

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from cadis.cli.interrupting import end_at_once
+from cadis.cli.guard import end_at_once
 
 if TYPE_CHECKING:
     from cadis.cli.command_line import commands

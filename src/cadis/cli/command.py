@@ -7,7 +7,10 @@ from typing import Any
 
 import click
 
-from cadis.cli.notice import notice
+from cadis.cli.guard import guarded, notice, say
+from cadis.errors import CadisError
+
+_ARGUMENTS = "cadis.arguments"
 
 
 class PathType(click.Path):
@@ -33,15 +36,6 @@ class PathType(click.Path):
 
 
 PATH = PathType()
-OUT = click.option("--out", type=PATH, help="Folder for the results.")
-PRESET = click.option("--preset", metavar="NAME", help="Start from a preset; see 'cadis presets'.")
-TRACK = click.option(
-    "--track", metavar="NAME", help="Tell tensorboard, wandb or mlflow too; see docs/trackers.md."
-)
-FIGURE = click.option("--figure", type=PATH, help="Where to draw the picture.")
-
-
-_ARGUMENTS = "cadis.arguments"
 
 
 class GeneratedCommand(click.Command):
@@ -61,14 +55,14 @@ class GeneratedCommand(click.Command):
         return super().parse_args(ctx, args)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The generated options, and those of the function."""
+        """Return the generated options, and those of the function."""
         with notice():
             listing, mine = import_module("cadis.cli.options"), super().get_params(ctx)
         try:
             own = listing.parts_in(ctx.meta.get(_ARGUMENTS, []))
             generated = getattr(listing, self.options)(own, {each.name for each in mine})
-        except import_module("cadis.errors").CadisError as error:
-            ctx.exit(import_module("cadis.cli.guard").say(str(error), 2))
+        except CadisError as error:
+            ctx.exit(say(str(error), 2))
         return [*generated, *mine]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -84,14 +78,9 @@ class GeneratedCommand(click.Command):
                 formatter.write_dl(records)
 
 
-def call(module: str, function: str, *arguments: Any) -> None:
-    """Import what does the work, do it, and end with its exit code; errors are one sentence."""
+def call(module: str, function: str, /, **arguments: Any) -> None:
+    """Call the function with the arguments that a user gave, and end with its exit code."""
     with notice():
         work = getattr(import_module(f"cadis.cli.{module}"), function)
-        guarded = import_module("cadis.cli.guard").guarded
-    raise SystemExit(guarded(work, *arguments))
-
-
-def typed(options: dict[str, Any]) -> dict[str, Any]:
-    """Only what the user gave."""
-    return {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in arguments.items() if value is not None}
+    raise SystemExit(guarded(work, **given))

@@ -9,10 +9,9 @@ from typing import Any
 
 from rich.console import Console
 
-from cadis.algorithm import own_classes, validated
+from cadis.algorithm import names_in, own_classes, validated
 from cadis.analysis import read_results
-from cadis.cli.guard import say
-from cadis.cli.interrupting import STOPPED
+from cadis.cli.guard import STOPPED, say
 from cadis.cli.report import show_results
 from cadis.cli.run import file_options, plain_name
 from cadis.errors import CadisError
@@ -25,165 +24,91 @@ from cadis.experiment import (
     parse_grid,
     run_study,
     study_folder,
-    tracked,
 )
 from cadis.report.study_display import study_progress
 from cadis.report.terminal import tell
-from cadis.store import RunFolder, Study, StudyFolder, Variant, planned_runs
+from cadis.store import RunFolder, Study, StudyFolder, planned_runs
 
 
 def compare(
-    experiment: Path | None,
-    preset: str | None,
-    out: Path | None,
-    asked: Mapping[str, Any],
-    given: Mapping[str, Any],
+    grid: Sequence[str],
+    seeds: int,
+    methods: str | None = None,
+    targets: str = "",
+    experiment: Path | None = None,
+    preset: str | None = None,
+    out: Path | None = None,
+    track: str | None = None,
+    **given: Any,
 ) -> int:
-    """Run methods on the same federations, and say who wins.
+    """Run methods on the same federations, and say who wins; arguments are as they are typed.
 
-    Args:
-        experiment: a file of options.
-        preset: or the name of a preset.
-        out: where to keep everything.
-        asked: methods, number of seeds, target accuracies, tracker.
-        given: all other options.
+    Without methods, run one with every combination of values of the options in the grid.
     """
-    study, name = _compared(experiment, preset, asked, given)
-    return _run(study, out, f"compare-{name}", asked["track"])
-
-
-def sweep(
-    experiment: Path | None,
-    preset: str | None,
-    out: Path | None,
-    asked: Mapping[str, Any],
-    given: Mapping[str, Any],
-) -> int:
-    """Run a method with every combination of values of some options; arguments as above."""
-    study, name = _swept(experiment, preset, asked, given)
-    return _run(study, out, f"sweep-{name}", asked["track"])
-
-
-def _compared(
-    experiment: Path | None,
-    preset: str | None,
-    asked: Mapping[str, Any],
-    given: Mapping[str, Any],
-) -> tuple[Study, str]:
-    """The comparison that is asked for, and what to call it."""
-    file, options = _options(experiment, preset, given)
-    grid, methods = _grid(asked["grid"], file, options), asked["methods"].split(",")
-    planned = comparison_of(methods, grid, preset, file, options)
-    study = replace(
-        planned,
-        seeds=_seeds(asked["seeds"], len(planned.variants), file, given),
-        command=_typed(),
-        targets=_targets(asked["targets"]),
-    )
-    return study, preset or _name(study.variants)
-
-
-def _swept(
-    experiment: Path | None,
-    preset: str | None,
-    asked: Mapping[str, Any],
-    given: Mapping[str, Any],
-) -> tuple[Study, str]:
-    """The sweep that is asked for, and what to call it."""
-    file, options = _options(experiment, preset, given)
-    if not asked["grid"]:
+    file = file_options(experiment, preset)
+    first = given.pop("seed", file.get("seed", 0))
+    if methods is None and not grid:
         raise CadisError("Say what to vary, such as --grid threshold=0.6,0.7,0.8.")
-    grid = _grid(asked["grid"], file, options)
-    variants = grid_variants(grid, file, options)
-    seeds = _seeds(asked["seeds"], len(variants), file, given)
-    study = Study("sweep", variants, seeds, _typed(), parameters=tuple(grid))
-    return study, preset or _name(variants)
+    varied = _grid(grid, file, given)
+    if methods is None:
+        variants = grid_variants(varied, file, given)
+        study = Study("sweep", variants, (), "", parameters=tuple(varied))
+    else:
+        study = comparison_of(methods.split(","), varied, preset, file, given)
+    study = replace(study, seeds=_seeds(first, seeds, study), targets=_targets(targets))
+    return _run(study, preset, out, track)
 
 
-def _run(study: Study, out: Path | None, name: str, track: str | None) -> int:
-    folder = StudyFolder(out) if out is not None else study_folder(Path("runs") / name, study)
+def _run(study: Study, preset: str | None, out: Path | None, track: str | None) -> int:
+    """Run what is missing, and show tables, files, figures and the page."""
+    study = replace(study, command=shlex.join(["cadis", *sys.argv[1:]]))
+    name = preset or plain_name(study.variants[0].options["dataset"])
+    folder = StudyFolder(out) if out else study_folder(Path("runs") / f"{study.kind}-{name}", study)
+    path, console = folder.path, Console()
     check_tracker(track)
-    console = Console()
     with folder.opened(study) as everything:
-        tell(
-            console,
-            f"Everything goes to {folder.path}; look at it meanwhile: cadis watch {folder.path}",
-        )
+        tell(console, f"Everything goes to {path}; look at it meanwhile: cadis watch {path}")
         try:
-            failures = _run_all(folder, everything, track, console)
+            with study_progress(console, list(planned_runs(folder, everything))) as callbacks:
+                failures = run_study(folder, everything, callbacks, track=track)
         except KeyboardInterrupt:
-            look = f"look at what there is by: cadis report {folder.path}"
+            look = f"look at what there is by: cadis report {path}"
             return say(f"Stopped. The same command goes on from here; {look}", STOPPED)
-    return _show(folder, console, failures)
-
-
-def _run_all(folder: StudyFolder, study: Study, track: str | None, console: Console) -> list[str]:
-    """Run what is missing; returns a sentence for each run that could not go on."""
-    runs = list(planned_runs(folder, study))
-    with study_progress(console, runs) as callbacks, tracked(callbacks, track, folder) as heard:
-        return run_study(folder, study, heard)
-
-
-def _show(folder: StudyFolder, console: Console, failures: Sequence[str]) -> int:
-    """Tables, files, pictures and the page."""
-    if not any(RunFolder(path.parent).has_rounds() for path in folder.path.glob("*/*/config.toml")):
+    if not any(RunFolder(file.parent).has_rounds() for file in path.glob("*/*/config.toml")):
         return say("No run has finished a round.", 1)
-    show_results(read_results([folder.path]), folder.path / "report.html", console, failures)
+    show_results(read_results([path]), path / "report.html", console, failures)
     return 1 if failures else 0
 
 
-def _options(
-    experiment: Path | None, preset: str | None, given: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A file's content, and what was typed but the seed."""
-    file = file_options(experiment, preset)
-    return file, {key: value for key, value in given.items() if key != "seed"}
-
-
 def _grid(
-    texts: Sequence[str], file: Mapping[str, Any], options: Mapping[str, Any]
+    texts: Sequence[str], file: Mapping[str, Any], given: Mapping[str, Any]
 ) -> dict[str, list[str]]:
     """Options and the values that they are to have; nothing if nothing is varied."""
     if not texts:
         return {}
-    grid = parse_grid(texts, own_classes({**file, **options}))
+    grid = parse_grid(texts, own_classes({**file, **given}))
     for name in grid:
-        if name in options:
+        if name in given:
             raise CadisError(f"'{name}' is varied by the grid; do not give it otherwise.")
     return grid
 
 
-def _seeds(
-    number: int, variants: int, file: Mapping[str, Any], given: Mapping[str, Any]
-) -> tuple[int, ...]:
-    """So many, from the one that was given, for each of the variants."""
-    check_runs(number * variants)
-    first = validated(Settings, {"seed": given.get("seed", file.get("seed", 0))}).seed
+def _seeds(first: Any, number: int, study: Study) -> tuple[int, ...]:
+    """So many seeds, from the first, for each of the variants."""
+    check_runs(number * len(study.variants))
+    first = validated(Settings, {"seed": first}).seed
     return tuple(validated(Settings, {"seed": first + n}).seed for n in range(number))
 
 
-def _targets(text: str | None) -> tuple[float, ...]:
+def _targets(text: str) -> tuple[float, ...]:
     """Accuracies from "0.8,0.9" or "80%,90%"."""
-    found = []
-    for part in (text or "").split(","):
-        if part.strip():
-            percent = part.strip().endswith("%")
-            try:
-                value = float(part.strip().rstrip("%")) / (100 if percent else 1)
-            except ValueError:
-                value = -1.0
-            if not 0 < value <= 1:
-                raise CadisError(
-                    f"A target is an accuracy such as 0.9 or 90%, not {part.strip()!r}."
-                )
-            found.append(value)
-    return tuple(sorted(set(found)))
-
-
-def _name(variants: Sequence[Variant]) -> str:
-    return plain_name(variants[0].options["dataset"])
-
-
-def _typed() -> str:
-    """The command as it was typed."""
-    return shlex.join(["cadis", *sys.argv[1:]])
+    found = set()
+    for part in names_in(text):
+        try:
+            value = float(part.rstrip("%")) / (100 if part.endswith("%") else 1)
+        except ValueError:
+            value = -1.0
+        if not 0 < value <= 1:
+            raise CadisError(f"A target is an accuracy such as 0.9 or 90%, not {part!r}.")
+        found.add(value)
+    return tuple(sorted(found))

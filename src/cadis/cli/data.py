@@ -24,7 +24,7 @@ from cadis.report.terminal import loading, tell
 from cadis.report.terminal_table import Fitting
 
 
-def list_datasets(data_dir: Path | None) -> int:
+def list_datasets(data_dir: Path | None = None) -> int:
     """What is there and what is missing."""
     places = roots(data_dir)
     table = Table(title="Datasets", title_justify="left")
@@ -49,7 +49,7 @@ def list_datasets(data_dir: Path | None) -> int:
     return 0
 
 
-def fetch_datasets(names: Sequence[str], data_dir: Path | None) -> int:
+def fetch_datasets(names: Sequence[str], data_dir: Path | None = None) -> int:
     """Download what is missing or damaged."""
     check_names("dataset to fetch", names, CATALOGUE)
     console, places = Console(), roots(data_dir)
@@ -91,7 +91,7 @@ def show_cache(clear: bool) -> int:
     return 0
 
 
-def verify_datasets(names: Sequence[str], data_dir: Path | None) -> int:
+def verify_datasets(names: Sequence[str], data_dir: Path | None = None) -> int:
     """Compare what is there with what was published; 1 if anything is wrong."""
     check_names("dataset to verify", names, CATALOGUE)
     console, places, wrong = Console(), roots(data_dir), 0

@@ -15,14 +15,19 @@ _WARNING = (
 )
 
 
-def init(folder: Path, names: Sequence[str], number: int | None, host: str, port: int) -> int:
+def init(
+    folder: Path, names: Sequence[str], host: str, port: int, number: int | None = None
+) -> int:
     """Write the folder, and tell what to type next."""
     if any(find_spec(package) is None for package in ("flwr", "cryptography")):
         raise CadisError("Install Flower first: pip install 'cadis[flower]'.")
     # Only now: it needs what may not be installed.
     from cadis.flower.deployment import DeploymentPlan, write_deployment  # noqa: PLC0415
 
-    plan = DeploymentPlan(_sites(names, number), host, port)
+    if names and number is not None:
+        raise CadisError("Give either --site, once for each site, or --sites, not both.")
+    sites = tuple(names) or tuple(f"site-{n}" for n in range(1, (number or _DEFAULT_SITES) + 1))
+    plan = DeploymentPlan(sites, host, port)
     place = write_deployment(folder, plan)
     lines = (
         f"{place} has the app, and keys and scripts for: {', '.join(plan.sites)}. Next:",
@@ -36,12 +41,3 @@ def init(folder: Path, names: Sequence[str], number: int | None, host: str, port
     for line in lines:
         Console().print(line, soft_wrap=True, markup=False, highlight=False)
     return 0
-
-
-def _sites(names: Sequence[str], number: int | None) -> tuple[str, ...]:
-    if names and number is not None:
-        raise CadisError("Give either --site, once for each site, or --sites, not both.")
-    if names:
-        return tuple(names)
-    count = _DEFAULT_SITES if number is None else number
-    return tuple(f"site-{index}" for index in range(1, count + 1))

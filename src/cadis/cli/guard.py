@@ -1,26 +1,39 @@
-"""Whatever goes wrong is one sentence and an exit code."""
+"""The frame of every command: whatever goes wrong is one sentence and an exit code.
 
+Ctrl-C, too, from the first moment on: exit code 130, never a traceback. Where nothing has begun
+yet, the process ends on the spot: an exception would go through imports of compiled modules, which
+turn it into something else. Where work is under way, it is a ``KeyboardInterrupt``, so that what
+was begun is let go of.
+"""
+
+import os
 import re
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import cadis
-from cadis.cli.interrupting import STOPPED, interruptible
 from cadis.errors import CadisError, RunError
 
-_PACKAGE = Path(cadis.__file__).parent
+STOPPED = 130
+"""The exit code of a command that was stopped by Ctrl-C."""
+_LATER = 0.01
+"""Seconds."""
+_LOADING = "Loading PyTorch ..."
+_PACKAGE = Path(__file__).parents[1]
 
 
-def guarded(work: Callable[..., int], *arguments: Any) -> int:
+def guarded(work: Callable[..., int], /, *arguments: Any, **options: Any) -> int:
     """Do the work and return its exit code: 2 for wrong input, 1 for what went wrong later.
 
     What is nobody's fault but ours keeps its traceback, so that it is reported.
     """
     try:
         with interruptible():
-            return work(*arguments)
+            return work(*arguments, **options)
     except KeyboardInterrupt:
         return say("Stopped.", STOPPED)
     except Exception as error:
@@ -63,3 +76,70 @@ def _sentence(error: Exception) -> str | None:
     if isinstance(error, MemoryError) or lacking:
         return "Out of memory; ask for fewer workers, fewer clients or a smaller model."
     return None
+
+
+def end_at_once() -> None:
+    """From now on, Ctrl-C ends this process on the spot; if it is ignored, it remains so."""
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:  # as it is for what a script has started
+        mine = os.getpid()
+        signal.signal(signal.SIGINT, lambda *_: _end(mine))
+
+
+def _end(told_by: int) -> None:
+    """End; a process that was forked says nothing."""
+    if os.getpid() == told_by:
+        _erase()
+        os.write(2, b"cadis: Stopped.\n")
+    os._exit(STOPPED)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Within, Ctrl-C is an exception; afterwards it is what it was before."""
+    before, hook = signal.getsignal(signal.SIGINT), sys.unraisablehook
+    if before == signal.SIG_IGN:
+        yield
+        return
+    try:
+        sys.unraisablehook = lambda lost: _again(lost, hook)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        sys.unraisablehook = hook
+
+
+def _again(lost: "sys.UnraisableHookArgs", hook: Callable[["sys.UnraisableHookArgs"], Any]) -> None:
+    """Where Python loses an exception, as in the end of an object, Ctrl-C comes again later."""
+    if issubclass(lost.exc_type, KeyboardInterrupt):
+        threading.Timer(_LATER, os.kill, (os.getpid(), signal.SIGINT)).start()
+    else:
+        hook(lost)
+
+
+@contextmanager
+def notice() -> Iterator[None]:
+    """Say on a terminal that PyTorch, which takes long, is imported; the words are then erased."""
+    if "torch" in sys.modules or not _is_terminal():
+        yield
+        return
+    _write(_LOADING)
+    try:
+        yield
+    finally:
+        _erase()
+
+
+def _erase() -> None:
+    if _is_terminal():
+        _write(f"\r{' ' * (len(_LOADING) + 2)}\r")  # and "^C", which the terminal adds
+
+
+def _is_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _write(text: str) -> None:
+    """Write at once; a terminal that is gone is no matter."""
+    with suppress(OSError):
+        os.write(2, text.encode())

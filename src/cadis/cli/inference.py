@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cadis._io import Callbacks, shown
+from cadis._io import shown
 from cadis.cli.guard import say
 from cadis.data import TablePreprocessing
 from cadis.errors import CadisError
@@ -27,14 +28,23 @@ from cadis.report.terminal import loading, tell
 
 
 def predict(
-    run: Path, inputs: Path, out: Path, label: str | None, asked: dict[str, Any], overwrite: bool
+    run: Path, inputs: Path, out: Path, overwrite: bool, label: str | None = None, **asked: Any
 ) -> int:
-    """Predict, write the file, and show what came out; 1 if any input was left out."""
+    """Predict, write the file, and show what came out; return 1 if any input was left out.
+
+    Which model is ``asked`` for as of :func:`cadis.load`.
+    """
     check_free(out, overwrite)
     predictor, console = load(run, **asked), Console()
     with loading(console) as callbacks:
-        left_out = _Counted(callbacks)
-        found = list(predictor.predictions(inputs, left_out.callbacks, label))
+        left_out: list[str] = []
+
+        def leave_out(sentence: str) -> None:
+            left_out.append(sentence)
+            callbacks.say(sentence)
+
+        counting = replace(callbacks, say=leave_out)
+        found = list(predictor.predictions(inputs, counting, label))
     if not found:
         raise CadisError(f"Nothing in {shown(inputs)} can be read.")
     told = predictor.description.inputs
@@ -43,53 +53,30 @@ def predict(
     tell(console, repr(predictor))
     console.print(_table(predictor, found))
     tell(console, f"Predictions for {len(found)} inputs are in {shown(out)}.")
-    if left_out.number:
-        return say(f"Inputs that could not be read and were left out: {left_out.number}.", 1)
+    if left_out:
+        return say(f"Inputs that could not be read and were left out: {len(left_out)}.", 1)
     return 0
 
 
-def export(run: Path, to: str, out: Path | None, asked: dict[str, Any], overwrite: bool) -> int:
+def export(run: Path, to: str, overwrite: bool, out: Path | None = None, **asked: Any) -> int:
     """Write the model for other programs, and say how it was checked."""
-    path = out or _beside(run, to, asked["which"], asked["name"])
+    model = run if run.is_file() else run / ("best" if asked["which"] == "best" else "model")
+    name = f"-{asked['name']}" if asked.get("name") else ""
+    path = out or model.with_name(f"{model.stem}{name}{SUFFIXES[to]}")
     check_free(path, overwrite)
     predictor, console = load(run, **asked), Console()
     with console.status("Exporting ..."):
         written = export_model(predictor, to, path, overwrite)
     tell(console, f"{predictor!r} is now {shown(written.path)}.")
-    if to == "state-dict":
-        tell(console, "It holds the numbers alone: load_state_dict(torch.load(FILE)) takes them.")
-        return 0
-    tell(
-        console,
-        f"It makes 'probabilities' of '{input_name(predictor)}', in batches of any size. Compared "
-        f"with the model on {written.inputs} inputs: the same classes; the largest difference of a "
-        f"probability is {written.difference:.1e}.",
-    )
+    sentence = "It holds the numbers alone: load_state_dict(torch.load(FILE)) takes them."
+    if to != "state-dict":
+        sentence = (
+            f"It makes 'probabilities' of '{input_name(predictor)}', in batches of any size. "
+            f"Compared with the model on {written.inputs} inputs: the same classes; the largest "
+            f"difference of a probability is {written.difference:.1e}."
+        )
+    tell(console, sentence)
     return 0
-
-
-def _beside(run: Path, to: str, which: str, name: str | None) -> Path:
-    """Where an exported model goes if nobody says: beside the one that it is made of."""
-    model = run if run.is_file() else run / ("best" if which == "best" else "model")
-    return model.with_name(f"{model.stem}{f'-{name}' if name else ''}{SUFFIXES[to]}")
-
-
-class _Counted:
-    """Callbacks that count what is said.
-
-    Attributes:
-        callbacks: to be given on.
-        number: of sentences so far.
-    """
-
-    def __init__(self, callbacks: Callbacks) -> None:
-        self.number = 0
-
-        def say_and_count(sentence: str) -> None:
-            self.number += 1
-            callbacks.say(sentence)
-
-        self.callbacks = Callbacks(callbacks.progress, say_and_count)
 
 
 def _table(predictor: Predictor, found: Sequence[Prediction]) -> Table:

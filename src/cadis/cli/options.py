@@ -16,14 +16,7 @@ from cadis._io import read_toml
 from cadis.algorithm import KINDS, Kind, hints_of, is_list, is_list_of_names, names_of, own_classes
 from cadis.algorithm.methods import METHODS
 from cadis.errors import CadisError
-from cadis.experiment import (
-    PARTITION,
-    Part,
-    Settings,
-    as_option,
-    our_parts,
-    qualified,
-)
+from cadis.experiment import PARTITION, Part, Settings, as_option, our_parts, qualified
 from cadis.options import OPTIONS, DatasetOptions, PartitionOptions, options_of_scope
 
 
@@ -39,21 +32,18 @@ class GeneratedOption(click.Option):
 def run_options(
     own: Sequence[Part] = (), taken: Collection[str] = (), compared: bool = False
 ) -> list[GeneratedOption]:
-    """Options for the parts, the settings, and the parameters of all parts and partitions.
+    """Return options for the parts, the settings, and the parameters of all parts and partitions.
 
     Values stay as typed; they are checked when the experiment is put together, where values
-    from files are checked too.
-
-    Args:
-        own: parts of a user's own, with their kinds.
-        taken: names of the command's further options.
-        compared: whether there are several methods.
+    from files are checked too. ``own`` are parts of a user's own, ``taken`` the names of the
+    command's further options; where methods are ``compared``, there are several.
     """
     options = {} if compared else {"method": _choice_of(KINDS["method"])}
     options |= {key: _choice_of(kind) for key, kind in KINDS.items() if key != "method"}
-    _add_fields(options, Settings, "Experiment")
+    options |= _options_of(Settings, "Experiment")
     ours = [part for part in our_parts() if part[0] is not PARTITION]
-    _add_parameters(options, [*ours, *own, *_partitions()], taken, compared)
+    partitions = [part for part in our_parts() if part[0] is PARTITION]
+    _add_parameters(options, [*ours, *own, *partitions], taken, compared)
     return list(options.values())
 
 
@@ -70,37 +60,30 @@ def layer_options(*_: object) -> list[GeneratedOption]:
 
 def partition_options(*_: object) -> list[GeneratedOption]:
     """Options for the dataset, and who has what of it."""
-    options: dict[str, GeneratedOption] = {}
-    _add_fields(options, PartitionOptions, "Federation")
-    _add_parameters(options, _partitions())
+    options = _options_of(PartitionOptions, "Federation")
+    _add_parameters(options, [part for part in our_parts() if part[0] is PARTITION])
     return list(options.values())
 
 
 def parts_in(arguments: Sequence[str]) -> list[Part]:
-    """The parts of a user's own that a command line names, itself or by a file of options.
+    """Return the parts of a user's own that a command line names, itself or by a file of options.
 
-    Args:
-        arguments: as they were typed; they cannot be parsed yet, since parts have options.
+    The arguments are as they were typed: they cannot be parsed yet, since parts have options.
     """
-    named = [{key: value} for key, value in _typed_choices(arguments)]
-    found = [part for options in named for part in own_classes(options)]
+    found: list[Part] = []
     files = [Path(argument) for argument in arguments if argument.endswith(".toml")]
-    if "--resume" in arguments:
-        files += [Path(value) / "config.toml" for key, value in _typed(arguments) if key == "out"]
+    for name, value in _typed(arguments):
+        varied, _, values = value.partition("=")
+        if name == "grid":
+            found += own_classes({varied.strip().replace("-", "_"): values})
+        else:
+            found += own_classes({"method" if name == "methods" else name: value})
+        if name == "out" and "--resume" in arguments:
+            files.append(Path(value) / "config.toml")
     for path in files:
         with suppress(CadisError):  # it is told when the experiment is put together
             found += own_classes(read_toml(path))
     return [(kind, part) for part, kind in {part: kind for kind, part in found}.items()]
-
-
-def _typed_choices(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Kinds, and what was typed for them."""
-    for key, value in _typed(arguments):
-        if key == "grid":
-            name, _, values = value.partition("=")
-            yield name.strip().replace("-", "_"), values
-        else:
-            yield "method" if key == "methods" else key, value
 
 
 def _typed(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -126,14 +109,11 @@ def _choice_of(kind: Kind) -> GeneratedOption:
     return GeneratedOption(kind.key, "Algorithm", metavar=metavar, help=text)
 
 
-def _partitions() -> list[Part]:
-    return [part for part in our_parts() if part[0] is PARTITION]
-
-
-def _add_fields(options: dict[str, GeneratedOption], kind: type, section: str) -> None:
-    """An option for each of the settings."""
-    for name in names_of(kind):
-        options[name] = _made(name, name, [kind], section, _described(kind, name))
+def _options_of(kind: type, section: str) -> dict[str, GeneratedOption]:
+    """Return an option for each field of a class of settings."""
+    return {
+        name: _made(name, name, [kind], section, _described(kind, name)) for name in names_of(kind)
+    }
 
 
 def _add_parameters(
@@ -209,7 +189,9 @@ def _described(kind: type, name: str) -> str:
     default = _default(kind, name)
     if default is MISSING or default is None or default is False or default in ("", (), []):
         return text
-    return f"{text}  [default: {_written(default, hints_of(kind)[name])}]"
+    if isinstance(default, list | tuple):
+        default = ("," if is_list_of_names(hints_of(kind)[name]) else ":").join(map(str, default))
+    return f"{text}  [default: {default}]"
 
 
 def described_attributes(kind: type) -> dict[str, str]:
@@ -219,12 +201,6 @@ def described_attributes(kind: type) -> dict[str, str]:
         joined = re.sub(r"\n {8,}", " ", inspect.cleandoc(ancestor.__doc__ or ""))
         described |= dict(re.findall(r"^ {4}(\w+): (.+)$", joined, re.MULTILINE))
     return described
-
-
-def _written(value: Any, hint: Any) -> str:
-    """A default as a user would type it."""
-    mark = "," if is_list_of_names(hint) else ":"
-    return mark.join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _metavar(hint: Any) -> str:

@@ -1,6 +1,7 @@
-"""``cadis report``: one page about runs."""
+"""``cadis report`` and ``cadis watch``: one page about runs, when they have ended or before."""
 
 import re
+import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,39 +12,29 @@ from cadis.algorithm import check_names
 from cadis.analysis import Comparison, Results, is_result, read_folder, read_results, task_measure
 from cadis.cli.run import short_name
 from cadis.errors import CadisError
+from cadis.report.page.watching import Watched, serving, wait_for_end
 from cadis.report.terminal import show_answer, show_tables, tell
 from cadis.store import RunFolder, StudyFolder, cell_name
 
 
-def report(paths: Sequence[Path], out: Path | None, metric: str | None) -> int:
-    """Show what there is in these folders.
-
-    Args:
-        paths: folders of runs and studies.
-        out: where to write the page.
-        metric: what decides; that of the runs unless told.
-    """
+def report(runs: Sequence[Path], out: Path | None = None, metric: str | None = None) -> int:
+    """Show what there is in these folders; the metric, of which more must be better, decides."""
     console = Console()
-    inside = len(paths) == 1 and paths[0].is_dir() and not is_result(paths[0])
-    page = _page_of([paths[0] / "report"] if inside else paths, out)
-    _check_place(page, paths)
+    inside = len(runs) == 1 and runs[0].is_dir() and not is_result(runs[0])
+    page = _page_of([runs[0] / "report"] if inside else runs, out)
+    _check_place(page, runs)
     if inside:
-        results = read_folder(paths[0], lambda sentence: tell(console, sentence))
+        results = read_folder(runs[0], lambda sentence: tell(console, sentence))
     else:
-        results = read_results(paths)
+        results = read_results(runs)
     if metric is not None:
-        results = _judged(results, metric.replace("-", "_"))
-    show_results(results, page, console, of=paths)
+        metric = metric.replace("-", "_")
+        measures = results.measured
+        choices = [name for name in measures if task_measure(name).higher_is_better is not False]
+        check_names("measure in these runs", [metric], choices)
+        results = results.judged_by(metric)
+    show_results(results, page, console, of=runs)
     return 0
-
-
-def _judged(results: Results, metric: str) -> Results:
-    """Judged by a measure that the runs have, and of which more is better."""
-    choices = [
-        name for name in results.measured if task_measure(name).higher_is_better is not False
-    ]
-    check_names("measure in these runs", [metric], choices)
-    return results.judged_by(metric)
 
 
 def show_results(
@@ -53,14 +44,10 @@ def show_results(
     failures: Sequence[str] = (),
     of: Sequence[Path] = (),
 ) -> None:
-    """Tables in the terminal, the page, files and figures beside it, and the answer.
+    """Show tables and the answer in the terminal; write the page, and files and figures beside it.
 
-    Args:
-        results: what to show.
-        page: where to write the page.
-        console: the terminal.
-        failures: sentences about runs that are missing.
-        of: the folders that are shown; unless told, that of the page.
+    ``failures`` are sentences about runs that are missing, ``of`` the folders that are shown:
+    unless told, that of the page.
     """
     comparison = Comparison(results)
     show_tables(console, comparison)
@@ -75,6 +62,23 @@ def show_results(
         raise CadisError(f"{page.parent} cannot be written: {error.strerror}.") from None
     show_answer(console, comparison)
     tell(console, f"Open {page}; tables and pictures are beside it.")
+
+
+def watch(run: Path, port: int, open_browser: bool) -> int:
+    """Serve until the run has ended, or Ctrl-C."""
+    console, watched = Console(), Watched(run)
+    with serving(watched, port) as address:
+        idle = "" if watched.is_running() else " Nobody is working on it at present."
+        tell(console, f"{run} is shown at {address} until it ends, or Ctrl-C.{idle}")
+        if open_browser:
+            webbrowser.open(address)
+        try:
+            wait_for_end(watched)
+        except KeyboardInterrupt:
+            tell(console, "Stopped watching; what is watched goes on.")
+            return 0
+    tell(console, f"It has ended; look at it again by: cadis report {run}")
+    return 0
 
 
 def _draw(comparison: Comparison, folder: Path) -> None:
@@ -109,10 +113,7 @@ def _page_of(paths: Sequence[Path], out: Path | None) -> Path:
         return out
     if out is not None and out.suffix and not out.is_dir():
         raise CadisError(f"The page is written as HTML; call it {out.stem}.html.")
-    return (out or (paths[0] if len(paths) == 1 else _common_folder(paths))) / "report.html"
-
-
-def _common_folder(paths: Sequence[Path]) -> Path:
-    """Where the report of several goes: its name tells of which, so that no other has it."""
-    names = (re.sub(r"[^\w.-]+", "-", str(path)).strip("-.") for path in paths)
-    return Path("runs") / short_name("-".join(["report", *names]))
+    if out is None and len(paths) > 1:  # the name tells of which runs, so that no other has it
+        names = (re.sub(r"[^\w.-]+", "-", str(path)).strip("-.") for path in paths)
+        out = Path("runs") / short_name("-".join(["report", *names]))
+    return (out or paths[0]) / "report.html"

@@ -1,7 +1,6 @@
 """``cadis run``: one experiment, from options to pictures."""
 
 import re
-from collections.abc import Mapping
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -12,8 +11,7 @@ from rich.console import Console
 from cadis import report
 from cadis._io import read_toml
 from cadis.analysis import read_results
-from cadis.cli.guard import say
-from cadis.cli.interrupting import STOPPED
+from cadis.cli.guard import STOPPED, say
 from cadis.errors import CadisError
 from cadis.experiment import (
     ExperimentConfig,
@@ -30,18 +28,26 @@ _LONGEST_NAME = 100
 
 
 def run(
-    experiment: Path | None,
-    preset: str | None,
-    out: Path | None,
     resume: bool,
-    track: str | None,
-    given: Mapping[str, Any],
+    experiment: Path | None = None,
+    preset: str | None = None,
+    out: Path | None = None,
+    track: str | None = None,
+    **given: Any,
 ) -> int:
-    """Run, and show what came out."""
-    config = _config(experiment, preset, out, resume, given)
-    folder = RunFolder(
-        out or _free_folder(preset or plain_name(config.method.name, config.settings.dataset))
-    )
+    """Run an experiment, and show its results."""
+    if resume:
+        if out is None or experiment is not None or preset is not None:
+            raise CadisError(
+                "--resume wants the folder of the run by --out, and no file or preset."
+            )
+        file = RunFolder(out).read_config()
+        check_named(out, file, given)
+    else:
+        file = file_options(experiment, preset)
+    config = resolve(file, given)
+    name = preset or plain_name(config.method.name, config.settings.dataset)
+    folder = RunFolder(out or _free_folder(name))
     try:
         with closing(Tracking(track, folder)) as tracking:
             _run(config, folder, resume, tracking)
@@ -51,26 +57,8 @@ def run(
     return 0
 
 
-def _config(
-    experiment: Path | None,
-    preset: str | None,
-    out: Path | None,
-    resume: bool,
-    given: Mapping[str, Any],
-) -> ExperimentConfig:
-    if resume:
-        if out is None or experiment is not None or preset is not None:
-            raise CadisError(
-                "--resume wants the folder of the run by --out, and no file or preset."
-            )
-        before = RunFolder(out).read_config()
-        check_named(out, before, given)
-        return resolve(before, given)
-    return resolve(file_options(experiment, preset), given)
-
-
-def file_options(experiment: Path | None, preset: str | None) -> dict[str, Any]:
-    """What a file or a preset says; nothing without either."""
+def file_options(experiment: Path | None = None, preset: str | None = None) -> dict[str, Any]:
+    """Return the options in a file or a preset; none without either."""
     if experiment is not None and preset is not None:
         raise CadisError("Give either a file or a preset, not both.")
     if preset is not None:

@@ -11,7 +11,7 @@ from cadis.experiment.build import (
     own_tests_of,
 )
 from cadis.experiment.compare_methods import ComparisonResult, compare
-from cadis.experiment.config import ExperimentConfig, resolve
+from cadis.experiment.config import ExperimentConfig, Settings, resolve
 from cadis.experiment.execution import RunResult, run_experiment
 from cadis.experiment.observe_layer import HeadKeeping, observe_layer
 from cadis.experiment.parameters import PARTITION, Part, as_option, our_parts, qualified
@@ -20,15 +20,12 @@ from cadis.experiment.presets import (
     preset_text,
     read_paper,
     read_preset,
-    reported,
     without_paper,
 )
 from cadis.experiment.run_federation import run
-from cadis.experiment.settings import Settings
 from cadis.experiment.study import comparison_of, run_study, study_folder
-from cadis.experiment.tracking import Tracking, check_tracker, tracked
+from cadis.experiment.tracking import Tracking, check_tracker
 from cadis.experiment.variants import (
-    ABLATIONS,
     check_runs,
     grid_variants,
     method_variants,
@@ -36,7 +33,6 @@ from cadis.experiment.variants import (
 )
 
 __all__ = [
-    "ABLATIONS",
     "PARTITION",
     "ComparisonResult",
     "Experiment",
@@ -68,12 +64,10 @@ __all__ = [
     "qualified",
     "read_paper",
     "read_preset",
-    "reported",
     "resolve",
     "run",
     "run_experiment",
     "run_study",
     "study_folder",
-    "tracked",
     "without_paper",
 ]

@@ -8,32 +8,21 @@ import torch
 from torch import nn
 
 from cadis._io import NO_CALLBACKS, Callbacks
-from cadis.algorithm import names_of
 from cadis.algorithm.tasks import Task
 from cadis.data import TABLES, Dataset, Examples, Subsets, TableColumns, load
 from cadis.data.partition import MultiCluster, Partition, given_by_data, read_partition
 from cadis.engine import Federation
 from cadis.errors import CadisError
-from cadis.experiment.config import ExperimentConfig
-from cadis.experiment.settings import Settings
+from cadis.experiment.config import ExperimentConfig, Settings
 from cadis.models import build_network
 from cadis.options import DatasetOptions
 from cadis.rng import derive_seed, generator_for
 from cadis.types import ClientId
 
-LOADED_BY = tuple(names_of(DatasetOptions))
-"""The settings that a dataset depends on."""
-
 
 @dataclass(frozen=True)
 class Experiment:
-    """All that options describe.
-
-    Attributes:
-        config: the options, with nothing left to be chosen.
-        federation: who has what.
-        model: the initial global model.
-    """
+    """All that options describe; of the options themselves, none is left to be chosen."""
 
     config: ExperimentConfig
     federation: Federation
@@ -52,7 +41,15 @@ def build_experiment(
         _check_numbers(dataset.train)
     settings = config.settings.resolve_auto(len(partition.indices), shape_of(dataset))
     own = settings.own_tests and settings.partition == "clients"
-    federation = build_federation(dataset, partition, own)
+    federation = Federation(
+        clients=Subsets(dataset.train, partition.indices),
+        test=dataset.test,
+        client_ids=partition.client_ids,
+        true_clusters=partition.true_clusters,
+        classes=dataset.classes,
+        client_tests=own_tests_of(dataset, partition.client_ids) if own else (),
+        preprocessing=dataset.preprocessing,
+    )
     model = build_model(settings, shape_of(dataset), num_outputs)
     return Experiment(replace(config, settings=settings), federation, model)
 
@@ -143,25 +140,6 @@ def choose_partition(config: ExperimentConfig, dataset: Dataset) -> ExperimentCo
     return replace(config, settings=replace(config.settings, partition=name), partitioner=dealer)
 
 
-def build_federation(dataset: Dataset, partition: Partition, own_tests: bool = False) -> Federation:
-    """A dataset in the hands of its clients.
-
-    Args:
-        dataset: what there is.
-        partition: who has which training examples.
-        own_tests: whether clients are tested on those test examples that are their own.
-    """
-    return Federation(
-        clients=Subsets(dataset.train, partition.indices),
-        test=dataset.test,
-        client_ids=partition.client_ids,
-        true_clusters=partition.true_clusters,
-        classes=dataset.classes,
-        client_tests=own_tests_of(dataset, partition.client_ids) if own_tests else (),
-        preprocessing=dataset.preprocessing,
-    )
-
-
 def own_tests_of(dataset: Dataset, client_ids: Sequence[ClientId]) -> Sequence[Examples]:
     """Each client's own test examples, of which some may have none; empty if nobody has any."""
     if dataset.client_tests:
@@ -175,12 +153,10 @@ def own_tests_of(dataset: Dataset, client_ids: Sequence[ClientId]) -> Sequence[E
 
 
 def build_model(settings: Settings, shape: tuple[int, ...], num_outputs: int) -> nn.Module:
-    """The initial global model of settings without "auto".
+    """Return the initial global model of settings without "auto".
 
-    Args:
-        settings: the model's name, and the seed.
-        shape: of an input: channels, height and width of a picture, or the numbers in a row.
-        num_outputs: as many as the task wants: with most, one for each class.
+    The shape is that of an input: channels, height and width of a picture, or numbers in a row.
+    The task says how many outputs it wants: with most, one for each class.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(settings.seed, "model"))

@@ -18,10 +18,15 @@ from cadis.errors import CadisError
 from cadis.experiment.own_study import OwnStudy
 from cadis.experiment.parameters import qualified
 from cadis.experiment.presets import read_preset
-from cadis.experiment.progress import ignore_round, is_shown
-from cadis.experiment.run_federation import call_both, folder_for, warn
+from cadis.experiment.run_federation import (
+    call_both,
+    folder_for,
+    ignore_round,
+    is_shown,
+    warn,
+)
 from cadis.experiment.study import RunFromOptions, RunPlanned, comparison_of, run_study
-from cadis.experiment.tracking import check_tracker, tracked
+from cadis.experiment.tracking import check_tracker
 from cadis.report.formats import Sheet, to_markdown, to_rich
 from cadis.report.study_display import study_progress
 from cadis.report.tables import sheets
@@ -185,11 +190,8 @@ def _run(
     runs = list(planned_runs(folder, study))
     console = Console(stderr=True)
     shown = is_shown(progress, console)
-    with (
-        study_progress(console, runs) if shown else nullcontext(_Silent()) as callbacks,
-        tracked(callbacks, track, folder) as heard,
-    ):
-        failures = run_study(folder, study, heard, run_planned)
+    with study_progress(console, runs) if shown else nullcontext(_Silent()) as callbacks:
+        failures = run_study(folder, study, callbacks, run_planned, track)
     if failures and not any(run.folder.has_rounds() for run in runs):
         raise CadisError(failures[0])
     return read_results([folder.path]), failures

@@ -1,7 +1,7 @@
 """An experiment's options: from a TOML file, the command line, or both."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from cadis._io import is_user_code
@@ -24,7 +24,7 @@ from cadis.algorithm import (
 from cadis.algorithm.transforms import TRANSFORMS
 from cadis.data import DATASETS, is_dataset_name
 from cadis.data.partition import PARTITIONERS, MultiCluster, Partitioner
-from cadis.engine import check_speeds
+from cadis.engine import EngineSettings, check_speeds
 from cadis.errors import CadisError
 from cadis.experiment.parameters import (
     ALL_KINDS,
@@ -36,9 +36,52 @@ from cadis.experiment.parameters import (
     tables_of,
     with_implied_transforms,
 )
-from cadis.experiment.settings import Settings
-from cadis.models import MODELS
-from cadis.training import AUGMENTATIONS
+from cadis.models import MODELS, auto_lr
+from cadis.options import RunOptions
+from cadis.training import AUGMENTATIONS, LocalSettings
+
+_DEFAULT_CLIENTS = 20
+_DEFAULT_PER_ROUND = 10
+
+
+@dataclass(frozen=True)
+class Settings(RunOptions):
+    """The options of a run, and how those that are "auto" are resolved."""
+
+    @property
+    def clients_to_deal_to(self) -> int:
+        """Return the number of clients that a dataset is split among."""
+        return _DEFAULT_CLIENTS if self.clients == "auto" else self.clients
+
+    def resolve_auto(self, num_clients: int, shape: tuple[int, ...]) -> "Settings":
+        """Return the settings without "auto", once the data and the shape of an input are known."""
+        model = _fitting_model(shape) if self.model == "auto" else self.model
+        return replace(
+            self,
+            clients=num_clients,
+            model=model,
+            per_round=self._participants(num_clients),
+            lr=auto_lr(MODELS.get(model)) if self.lr == "auto" else self.lr,
+        )
+
+    def _participants(self, num_clients: int) -> int:
+        """How many clients take part in a round; of a share, at least one."""
+        if self.per_round == "auto":
+            return min(_DEFAULT_PER_ROUND, num_clients)
+        if isinstance(self.per_round, int):
+            return self.per_round
+        return max(1, int(self.per_round * num_clients + 0.5))
+
+    def for_engine(self) -> EngineSettings:
+        """Return the settings of the engine, once nothing is "auto"."""
+        return engine_settings(vars(self))
+
+
+def engine_settings(options: Mapping[str, Any]) -> EngineSettings:
+    """Return the settings of the engine, whose names are those of options."""
+    local = {name: options[name] for name in names_of(LocalSettings)}
+    shared = {name: options[name] for name in names_of(EngineSettings) if name != "local"}
+    return validated(EngineSettings, {**shared, "local": local})
 
 
 @dataclass(frozen=True)
@@ -68,7 +111,7 @@ class ExperimentConfig:
 
 
 def resolve(file: Mapping[str, Any], given: Mapping[str, Any]) -> ExperimentConfig:
-    """The experiment that a file's options and given options describe; given ones win.
+    """Return the experiment that a file's options and given options describe; given ones win.
 
     Args:
         file: a TOML file's content: names of parts, settings, and a table for each part or
@@ -83,7 +126,7 @@ def resolve(file: Mapping[str, Any], given: Mapping[str, Any]) -> ExperimentConf
     _check_flat(flat)
     classes = classes_in(chosen)
     settings = _settings(chosen, typed)
-    partition = _partitioner_of(settings.partition)
+    partition: type[Any] = PARTITIONERS.get(settings.partition, MultiCluster)
     everything = with_implied_transforms({**classes, PARTITION.key: (partition,)}, typed)
     known = [*our_parts(), *own_classes(chosen)]
     if not all(_parts_called(name, known) for name in tables):
@@ -107,14 +150,22 @@ def plain_names() -> list[str]:
 
 
 def _settings(chosen: Mapping[str, Any], typed: Mapping[str, Any]) -> Settings:
-    """The settings among the chosen options; a parameter of MC chooses that partition."""
+    """Validate the settings among the chosen options; a parameter of MC chooses that partition."""
     given = {key: value for key, value in chosen.items() if key not in KINDS}
     if "partition" not in given and any(
         owners_of(name, [(PARTITION, MultiCluster)]) for name in typed
     ):
         given["partition"] = MultiCluster.name
     settings = validated(Settings, given)
-    _check_choices(settings)
+    if not is_dataset_name(settings.dataset):
+        check_names("dataset", [settings.dataset], DATASETS)
+    if not is_user_code(settings.model):
+        check_names("model", [settings.model], ["auto", *MODELS, "FILE.py:FUNCTION"])
+    if not settings.partition.endswith(".json"):
+        choices = ["auto", *PARTITIONERS, "clients", "FILE.json"]
+        check_names("partition", [settings.partition], choices)
+    check_names("augmentation", settings.augment, AUGMENTATIONS)
+    check_speeds(settings.speeds)
     return settings
 
 
@@ -181,25 +232,24 @@ def _check_transforms(
             )
 
 
-def _check_choices(settings: Settings) -> None:
-    """Refuse names of datasets, models, partitions and augmentations that there are not."""
-    if not is_dataset_name(settings.dataset):
-        check_names("dataset", [settings.dataset], DATASETS)
-    if not is_user_code(settings.model):
-        check_names("model", [settings.model], ["auto", *MODELS, "FILE.py:FUNCTION"])
-    if not settings.partition.endswith(".json"):
-        choices = ["auto", *PARTITIONERS, "clients", "FILE.json"]
-        check_names("partition", [settings.partition], choices)
-    check_names("augmentation", settings.augment, AUGMENTATIONS)
-    check_speeds(settings.speeds)
-
-
-def _partitioner_of(partition: str) -> type[Any]:
-    """Whose parameters are kept: those of MC, where another partition has none."""
-    return PARTITIONERS.get(partition, MultiCluster)
-
-
 def _shown(options: Mapping[str, Any], key: str, classes: Mapping[str, Iterable[type[Any]]]) -> str:
     """What is chosen of a kind, as a sentence names it."""
     names = names_in(options[key]) if key in options else [part.name for part in classes[key]]
     return listed(map(str, names)) if names else f"any {KINDS[key].noun}"
+
+
+def _fitting_model(shape: tuple[int, ...]) -> str:
+    """The paper's models for its datasets, and whatever is like them; for rows, the simplest."""
+    if len(shape) == 1:
+        return "mlp"
+    if len(shape) != 3:
+        raise CadisError(
+            f"No model of ours is made for inputs of shape {shape}; name one of your own by "
+            "--model FILE.py:FUNCTION."
+        )
+    channels, height, _ = shape
+    if height < 16:
+        return "small-cnn"
+    if height < 64:
+        return "cnn" if channels == 1 else "resnet9"
+    return "resnet18"

@@ -1,7 +1,7 @@
 """Observe the classifier layer: train models on some classes only, and keep their updates."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,33 +16,12 @@ from cadis.data import Dataset, Subsets
 from cadis.engine import Engine, Federation
 from cadis.errors import CadisError, RunError
 from cadis.experiment.build import build_model, load_dataset, shape_of
-from cadis.experiment.config import ExperimentConfig
-from cadis.experiment.settings import Settings
+from cadis.experiment.config import ExperimentConfig, Settings
 from cadis.rng import generator_for
 from cadis.types import ClientUpdate
 
 _SAMPLES = 100  # what each model is trained on, where there are as many
 _FEWEST = 4  # of a class: two clients share them, and batch norm wants two each
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """Who is to be trained on what; of a class's samples it has part ``turn`` of ``turns``."""
-
-    title: str
-    trained: tuple[int, ...]
-    turn: int = 0
-    turns: int = 1
-
-    def deal(self, labels: Tensor, seed: int) -> Tensor:
-        """Its samples, as many of each class as there may be."""
-        parts = []
-        for number in self.trained:
-            pool = (labels == number).nonzero()[:, 0]
-            pool = pool[torch.randperm(len(pool), generator=generator_for(seed, "layer", number))]
-            share = min(_SAMPLES // len(self.trained), len(pool) // self.turns)
-            parts.append(pool[self.turn * share : (self.turn + 1) * share])
-        return torch.cat(parts)
 
 
 class HeadKeeping(FedAvg):
@@ -76,20 +55,28 @@ def observe_layer(
         callbacks: called as it goes on.
     """
     dataset = load_dataset(config.settings, callbacks)
-    plans = _plans(_chosen(classes, dataset))
-    dealt = tuple(plan.deal(dataset.train.labels, config.settings.seed) for plan in plans)
+    chosen, labels, seed = _chosen(classes, dataset), dataset.train.labels, config.settings.seed
+    alike, strange = tuple(chosen[:2]), tuple(chosen[2:])
+    plans = {  # classes, and which part of how many of their samples
+        "one class": (alike[:1], 0, 1),
+        "two classes": ((alike[0], strange[0]), 0, 1),
+        "client 1": (alike, 0, 2),
+        "client 2": (alike, 1, 2),
+        "client 3": (strange, 0, 1),
+    }
+    dealt = tuple(_deal(labels, seed, *plan) for plan in plans.values())
     federation = Federation(
         Subsets(dataset.train, dealt),
         dataset.test.take(slice(0, 2)),  # to see whether the model fits: nobody asks how well
-        client_ids=tuple(plan.title for plan in plans),
+        client_ids=tuple(plans),
         classes=dataset.classes,
     )
     settings = config.settings.resolve_auto(len(plans), shape_of(dataset))
     model = build_model(settings, shape_of(dataset), dataset.num_classes)
     updates, has_bias = _train(model, settings, federation, callbacks)
     panels = tuple(
-        Panel(plan.title, plan.trained, len(indices), update)
-        for plan, indices, update in zip(plans, dealt, updates, strict=True)
+        Panel(title, own, len(indices), update)
+        for (title, (own, *_)), indices, update in zip(plans.items(), dealt, updates, strict=True)
     )
     how = f"epochs {settings.epochs}, batch size {settings.batch_size}, learning rate {settings.lr}"
     names = dataset.name, settings.model
@@ -116,15 +103,15 @@ def _chosen(classes: str, dataset: Dataset) -> list[int]:
     return chosen
 
 
-def _plans(chosen: Sequence[int]) -> list[_Plan]:
-    alike, strange = tuple(chosen[:2]), tuple(chosen[2:])
-    return [
-        _Plan("one class", alike[:1]),
-        _Plan("two classes", (alike[0], strange[0])),
-        _Plan("client 1", alike, turn=0, turns=2),
-        _Plan("client 2", alike, turn=1, turns=2),
-        _Plan("client 3", strange),
-    ]
+def _deal(labels: Tensor, seed: int, trained: tuple[int, ...], turn: int, turns: int) -> Tensor:
+    """Return samples of the classes that are trained on: part ``turn`` of ``turns`` of each."""
+    parts = []
+    for number in trained:
+        pool = (labels == number).nonzero()[:, 0]
+        pool = pool[torch.randperm(len(pool), generator=generator_for(seed, "layer", number))]
+        share = min(_SAMPLES // len(trained), len(pool) // turns)
+        parts.append(pool[turn * share : (turn + 1) * share])
+    return torch.cat(parts)
 
 
 def _train(

@@ -9,12 +9,8 @@ from cadis.algorithm import Method, algorithm_of, classes_in, validated
 from cadis.algorithm.methods import METHODS, label_of
 from cadis.analysis import describe_federation
 from cadis.errors import CadisError, RunError
-from cadis.experiment.run_federation import (
-    FederationRun,
-    build_federation,
-    plan_run,
-    run_options,
-)
+from cadis.experiment.execution import FederationRun
+from cadis.experiment.run_federation import build_federation, plan_run, run_options
 from cadis.experiment.variants import (
     CHOICES,
     NamedVariant,
@@ -34,11 +30,11 @@ class OwnStudy:
 
     Attributes:
         runs: a run of each method with any seed, by the name of its variant.
-        labels: what tables and figures call each of them.
+        variants: what is compared.
     """
 
     runs: Mapping[str, FederationRun]
-    labels: Mapping[str, str]
+    variants: tuple[Variant, ...]
 
     @classmethod
     def plan(cls, methods: Mapping[str, Method | None], options: Mapping[str, Any]) -> "OwnStudy":
@@ -52,7 +48,7 @@ class OwnStudy:
             raise CadisError("Give what is compared as methods, and no single method.")
         options = run_options(options)
         federation = build_federation(options)
-        runs, labels = {}, {}
+        runs, variants = {}, []
         for name, given in _expand_groups(methods).items():
             if given is not None:
                 key, method, named = name, given, NamedVariant(_label(name, type(given)), name)
@@ -64,17 +60,13 @@ class OwnStudy:
             if key in runs:
                 raise CadisError(f"Two methods are called '{key}'; give each a name of its own.")
             runs[key] = plan_run({**options, **named.parts, "method": method}, federation)
-            labels[key] = named.label
-        return cls(runs, labels)
+            variants.append(Variant(key, named.label, plain_options(runs[key].options)))
+        return cls(runs, tuple(variants))
 
     def study(self) -> Study:
         """Return what is compared, as yet without seeds, targets and a command."""
-        variants = tuple(
-            Variant(name, self.labels[name], plain_options(run.options))
-            for name, run in self.runs.items()
-        )
         methods = {name: type(run.algorithm.method) for name, run in self.runs.items()}
-        return Study("compare", variants, (), "", choose_baseline(methods))
+        return Study("compare", self.variants, (), "", choose_baseline(methods))
 
     def check_finished(self, runs: Iterable[PlannedRun]) -> None:
         """Refuse finished runs of other data, which would be reused."""

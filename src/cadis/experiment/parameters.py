@@ -11,13 +11,8 @@ from cadis.algorithm import KINDS, Kind, check_names, listed, names_of, qualify
 from cadis.data.partition import PARTITIONERS, Partitioner
 from cadis.errors import CadisError
 
-PARTITION = Kind(
-    "partition",
-    PARTITIONERS,
-    Partitioner,
-    ("mc",),
-    "How training data are split among clients",
-)
+_QUESTION = "How training data are split among clients"
+PARTITION = Kind("partition", PARTITIONERS, Partitioner, ("mc",), _QUESTION)
 """Partitions have parameters as parts do, but are none: an algorithm does not know of them."""
 
 ALL_KINDS = {**KINDS, PARTITION.key: PARTITION}
@@ -106,10 +101,7 @@ def tables_of(
 ) -> dict[str, dict[str, Any]]:
     """Return typed parameters by the parts that they belong to, as ``kind.name``.
 
-    Args:
-        given: parameters as a user types them.
-        chosen: the classes of the chosen parts, and of the partition, by kind.
-        names: what the user chose, by kind, for sentences.
+    Both the classes of the chosen parts and what the user called them, for sentences, are by kind.
     """
     parts = pairs_of(chosen)
     tables: dict[str, dict[str, Any]] = {qualify(kind.key, cls.name): {} for kind, cls in parts}

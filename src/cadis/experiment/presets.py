@@ -10,21 +10,16 @@ from cadis.algorithm import check_names
 from cadis.store import PaperReport
 
 _FOLDER = files("cadis.experiment") / "paper"
+_DATASETS = ("paper", "pill", "mnist", "cifar10", "cifar100")
+_ORDER = (*_DATASETS, "case", "clients", "mc", "pa", "bc", "uc")
 
 
 def preset_names() -> list[str]:
-    """All presets: the method alone, then by dataset, partition and clients in a round."""
+    """Return all presets: the method alone, then by dataset, partition and clients in a round."""
     names = [file.name.removesuffix(".toml") for file in _FOLDER.iterdir()]
-    datasets, partitions = (
-        ["pill", "mnist", "cifar10", "cifar100"],
-        ["case", "clients", "mc", "pa", "bc", "uc"],
-    )
 
-    def order(name: str) -> tuple[int, int, int]:
-        if name == "paper":
-            return -1, 0, 0
-        dataset, partition, per_round = name.split("-")
-        return datasets.index(dataset), partitions.index(partition), int(per_round)
+    def order(name: str) -> list[int]:
+        return [_ORDER.index(word) if word in _ORDER else int(word) for word in name.split("-")]
 
     return sorted(names, key=order)
 

@@ -1,28 +1,27 @@
 """``cadis.run``: a model and a federation of one's own."""
 
 import inspect
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from rich.console import Console
 from torch import Tensor, nn
 
-from cadis._io import Callbacks
+from cadis._io import NO_CALLBACKS
 from cadis.algorithm import (
     KINDS,
-    Algorithm,
     Method,
     check_names,
     given_algorithm,
     names_in,
-    names_of,
     options_of,
-    validated,
     with_metric,
 )
 from cadis.algorithm.local_optimizers import LocalOptimizer
@@ -31,17 +30,17 @@ from cadis.algorithm.server_optimizers import ServerOptimizer
 from cadis.algorithm.tasks import Task
 from cadis.algorithm.transforms import Transform
 from cadis.data import Examples, Subsets, as_examples, by_name, joined, single
-from cadis.engine import Engine, EngineSettings, Federation, speeds_by_client
+from cadis.engine import Federation, speeds_by_client
 from cadis.errors import CadisError
-from cadis.experiment.execution import RunResult, execute
-from cadis.experiment.progress import shown_progress
+from cadis.experiment.config import engine_settings
+from cadis.experiment.execution import FederationRun, RunResult
 from cadis.experiment.tracking import Tracking
 from cadis.models import auto_lr
 from cadis.options import Device, Precision
-from cadis.rng import one_thread
+from cadis.report.terminal import run_progress
 from cadis.server import OnRound, RoundResult
 from cadis.store import RunFolder
-from cadis.training import AUGMENTATIONS, LocalSettings
+from cadis.training import AUGMENTATIONS
 from cadis.types import ClientId
 
 
@@ -146,55 +145,13 @@ def run(
     planned = plan_run(options, build_federation(options))
     decides = planned.algorithm.task.headline
     with folder_for(out) as path, closing(Tracking(track, RunFolder(path))) as tracking:
-        with shown_progress(progress, planned.settings.rounds, decides) as (shown, callbacks):
+        console, nothing = Console(stderr=True), nullcontext((ignore_round, NO_CALLBACKS))
+        bar = run_progress(console, planned.settings.rounds, decides)
+        with bar if is_shown(progress, console) else nothing as (shown, callbacks):
             heard = tracking.listening(call_both(shown, on_round))
             result = planned.execute(RunFolder(path), resume, heard, replace(callbacks, say=warn))
         tracking.finish()
     return result if out is not None else replace(result, folder=None)
-
-
-@dataclass(frozen=True)
-class FederationRun:
-    """A run on a model and data of the user's own that can begin.
-
-    Attributes:
-        model: the initial global model.
-        federation: the clients and their data.
-        algorithm: how to learn.
-        settings: how to run.
-        options: what ``config.toml`` is to hold.
-        head: name of the classifier layer; None for the one that is found.
-    """
-
-    model: nn.Module
-    federation: Federation
-    algorithm: Algorithm
-    settings: EngineSettings
-    options: dict[str, Any]
-    head: str | None
-
-    def with_seed(self, seed: int) -> "FederationRun":
-        """Return the same run with another seed."""
-        settings = replace(self.settings, seed=seed)
-        return replace(self, settings=settings, options={**self.options, "seed": seed})
-
-    def engine(self, folder: RunFolder) -> Engine:
-        """Build the engine, which checks that everything fits together."""
-        return Engine(
-            self.model,
-            self.federation,
-            self.algorithm,
-            self.settings,
-            folder.client_folder,
-            self.head,
-        )
-
-    @one_thread()
-    def execute(
-        self, folder: RunFolder, resume: bool, on_round: OnRound, callbacks: Callbacks
-    ) -> RunResult:
-        """Run all rounds, or those that are left, and keep everything in the folder."""
-        return execute(self.engine(folder), self.options, folder, resume, on_round, callbacks)
 
 
 def run_options(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -217,21 +174,28 @@ def plan_run(options: Mapping[str, Any], federation: Federation) -> FederationRu
         federation: what :func:`build_federation` returns for them.
     """
     model = options["model"]
-    local = {name: options[name] for name in names_of(LocalSettings)}
-    local["augment"] = names_in(local["augment"])
-    if local["lr"] == "auto":
-        local["lr"] = auto_lr(model)
-    names = [name for name in names_of(EngineSettings) if name != "local"]
-    given = {name: options[name] for name in names}
-    given["speeds"] = _speeds(given["speeds"], federation.client_ids)
-    settings = validated(EngineSettings, given | {"local": local})
-    check_names("augmentation", settings.local.augment, AUGMENTATIONS)
+    lr = auto_lr(model) if options["lr"] == "auto" else options["lr"]
+    speeds = _speeds(options["speeds"], federation.client_ids)
+    augment = names_in(options["augment"])
+    settings = engine_settings({**options, "lr": lr, "speeds": speeds, "augment": augment})
+    check_names("augmentation", augment, AUGMENTATIONS)
     parts = given_algorithm(**{kind: options[kind] for kind in KINDS})
     algorithm = with_metric(parts, options["metric"])
+    resolved = asdict(settings)
+    resolved |= resolved.pop("local")
     described = {"model": type(model).__name__, "clients": len(federation.clients)}
-    resolved = {name: getattr(settings, name) for name in names} | asdict(settings.local)
     config = options_of(algorithm, described | resolved)
     return FederationRun(model, federation, algorithm, settings, config, options["head"])
+
+
+def is_shown(progress: bool | None, console: Console) -> bool:
+    """Return whether to show progress: as asked, else on a terminal and in a notebook."""
+    looked_at = console.is_jupyter or (sys.stderr is not None and sys.stderr.isatty())
+    return looked_at if progress is None else progress
+
+
+def ignore_round(_result: RoundResult) -> None:
+    """Do nothing with the result of a round."""
 
 
 def call_both(shown: OnRound, own: OnRound | None) -> OnRound:

@@ -1,19 +1,22 @@
 """Running a study: many runs, each reused, resumed or begun."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from cadis._io import Callbacks
-from cadis.algorithm import KINDS, part_class
+from cadis.algorithm import KINDS, names_of, part_class
 from cadis.data import Dataset
 from cadis.errors import RunError
-from cadis.experiment.build import LOADED_BY, load_dataset
+from cadis.experiment.build import load_dataset
 from cadis.experiment.config import resolve
 from cadis.experiment.execution import run_experiment
 from cadis.experiment.presets import reported
+from cadis.experiment.tracking import Tracking
 from cadis.experiment.variants import choose_baseline, gridded_methods, method_variants
+from cadis.options import DatasetOptions
 from cadis.server import OnRound
 from cadis.store import DamagedError, PlannedRun, Study, StudyCallbacks, StudyFolder, planned_runs
 
@@ -31,7 +34,7 @@ class RunFromOptions:
     def __call__(self, run: PlannedRun, on_round: OnRound, callbacks: Callbacks) -> None:
         """Begin or resume one run."""
         config = resolve({**run.variant.options, "seed": run.seed}, {})
-        key = tuple(getattr(config.settings, name) for name in LOADED_BY)
+        key = tuple(getattr(config.settings, name) for name in names_of(DatasetOptions))
         if self._dataset is None or key != self._key:
             self._key, self._dataset = key, load_dataset(config.settings, callbacks)
         resume = run.folder.holds_run()
@@ -47,12 +50,8 @@ def comparison_of(
 ) -> Study:
     """Plan a comparison of methods, as yet without seeds, targets and a command.
 
-    Args:
-        methods: as users type them.
-        grid: options and the values that each is to have; nothing if nothing is varied.
-        preset: the experiment of the paper that it starts from, if any.
-        file: a TOML file's content, or the preset's.
-        given: options as a user types them.
+    ``file`` holds the content of a TOML file, or of the preset if one is named; ``methods``, the
+    values of the ``grid`` and the ``given`` options are as users type them.
     """
     names, start = list(methods), {name: values[0] for name, values in grid.items()}
     plain = variants = method_variants(names, file, {**given, **start})
@@ -69,27 +68,23 @@ def run_study(
     study: Study,
     callbacks: StudyCallbacks,
     run_planned: RunPlanned | None = None,
+    track: str | None = None,
 ) -> list[str]:
     """Run what is missing: finished runs are reused, and unfinished ones are resumed.
 
-    A run that diverges does not stop the others.
-
-    Args:
-        folder: where.
-        study: what.
-        callbacks: called as it goes on.
-        run_planned: begins or resumes one run; by default from the options of its variant.
-
-    Returns:
-        A sentence for each run that could not go on.
+    By default, a run is begun or resumed from the options of its variant. A run that diverges does
+    not stop the others; the result has a sentence for each that could not go on.
     """
     failures, execute = [], run_planned or RunFromOptions()
     for run in planned_runs(folder, study):
         try:
             reused = run.finished()
-            if not reused:
-                execute(run, callbacks.begin(run), callbacks.of_run)
-            callbacks.end(run, reused)
+            with closing(Tracking(track, run.folder, folder.path.name)) as tracking:
+                if not reused:
+                    on_round = tracking.listening(callbacks.begin(run))
+                    execute(run, on_round, callbacks.of_run)
+                callbacks.end(run, reused)
+                tracking.finish()
         except (RunError, DamagedError) as error:
             anew = f" If {run.folder.path} is deleted, it is run anew."
             hint = anew if isinstance(error, DamagedError) else ""

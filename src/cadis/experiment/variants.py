@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -85,11 +85,8 @@ ALL = tuple(dict.fromkeys([*METHODS, *(name for name in VARIANTS if name not in 
 """Everything but ablations."""
 
 _GROUPS = {"all": ALL, "ablations": ("cadis", *ABLATIONS)}
-"""What stands for several."""
-
 CHOICES = (*METHODS, *VARIANTS, *_GROUPS)
 """What can be compared; "ablations" is CADIS and all its ablations."""
-
 
 _MOST_RUNS = 1000
 """Runs of one study that are begun by one command, at the most."""
@@ -98,17 +95,17 @@ _MOST_RUNS = 1000
 def method_variants(
     names: Iterable[str], file: Mapping[str, Any], given: Mapping[str, Any]
 ) -> tuple[Variant, ...]:
-    """Methods and ablations, each with the options that are its own.
+    """Return methods and ablations, each with the options that are its own.
 
-    Args:
-        names: as users type them; of a user's own, ``file.py:Class``.
-        file: a TOML file's content.
-        given: options as a user types them; a method's parameters go to whom they belong.
+    ``file`` is the content of a TOML file. Of the ``given`` options, which are as a user types
+    them, a method's parameters go to the methods that they belong to.
     """
     classes = classes_by_name(names)
     methods = list(dict.fromkeys(classes.values()))
     _check_wanted(given, methods)
-    return tuple(_method_variant(name, methods, file, given) for name in classes)
+    return tuple(
+        _method_variant(name, method, methods, file, given) for name, method in classes.items()
+    )
 
 
 def classes_by_name(names: Iterable[str]) -> dict[str, type[Any]]:
@@ -116,8 +113,14 @@ def classes_by_name(names: Iterable[str]) -> dict[str, type[Any]]:
     wanted = [name.strip() if is_user_code(name) else name.strip().lower() for name in names]
     check_names("method", (n for n in wanted if not is_user_code(n)), [*CHOICES, "FILE.py:CLASS"])
     expanded = [each for name in wanted for each in _GROUPS.get(name, (name,))]
-    classes = {name: _class_of(name) for name in dict.fromkeys(expanded)}
-    _check_folders(classes)
+    classes = {
+        name: part_class(KINDS["method"], VARIANTS[name].method if name in VARIANTS else name)
+        for name in dict.fromkeys(expanded)
+    }
+    folders = [folder_name(name, method) for name, method in classes.items()]
+    for name, folder in zip(classes, folders, strict=True):
+        if folders.count(folder) > 1 or (is_user_code(name) and folder in CHOICES):
+            raise CadisError(f"Two methods are called '{folder}'; give each a name of its own.")
     return classes
 
 
@@ -131,18 +134,21 @@ def grid_variants(
     grid: Mapping[str, Sequence[str]], file: Mapping[str, Any], given: Mapping[str, Any]
 ) -> tuple[Variant, ...]:
     """Every combination of the values of some options."""
-    check_runs(prod(len(values) for values in grid.values()))
-    variants = []
-    for values in itertools.product(*grid.values()):
-        config = resolve(file, {**given, **dict(zip(grid, values, strict=True))})
-        options = plain_options(config.to_dict())
-        name, label = cell_name(list(grid), values), cell_label(list(grid), values)
-        variants.append(Variant(name, label, options, tuple(values)))
-    return tuple(variants)
+    check_runs(prod(map(len, grid.values())))
+    names = list(grid)
+    return tuple(
+        Variant(
+            cell_name(names, values),
+            cell_label(names, values),
+            plain_options(resolve(file, options).to_dict()),
+            values,
+        )
+        for values, options in _cells(grid, given)
+    )
 
 
 def gridded_methods(
-    names: Iterable[str],
+    names: Sequence[str],
     grid: Mapping[str, Sequence[str]],
     file: Mapping[str, Any],
     given: Mapping[str, Any],
@@ -150,8 +156,7 @@ def gridded_methods(
     """Methods as in :func:`method_variants`, in every combination of the values of some options."""
     if "method" in grid:
         raise CadisError("Name the methods by --methods; a grid varies other options.")
-    wanted = list(names)
-    check_runs(prod(len(values) for values in grid.values()) * len(wanted))
+    check_runs(prod(map(len, grid.values())) * len(names))
     return tuple(
         replace(
             variant,
@@ -159,11 +164,17 @@ def gridded_methods(
             label=f"{variant.label} ({cell_label(list(grid), values)})",
             cell=values,
         )
-        for values in itertools.product(*grid.values())
-        for variant in method_variants(
-            wanted, file, {**given, **dict(zip(grid, values, strict=True))}
-        )
+        for values, options in _cells(grid, given)
+        for variant in method_variants(names, file, options)
     )
+
+
+def _cells(
+    grid: Mapping[str, Sequence[str]], given: Mapping[str, Any]
+) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """Yield every combination of the values of a grid, and the options with it."""
+    for values in itertools.product(*grid.values()):
+        yield values, {**given, **dict(zip(grid, values, strict=True))}
 
 
 def check_runs(number: int) -> None:
@@ -176,11 +187,9 @@ def check_runs(number: int) -> None:
 
 
 def parse_grid(texts: Iterable[str], own: Iterable[Part] = ()) -> dict[str, list[str]]:
-    """Options and their values from ``name=value,value``.
+    """Read options and their values from ``name=value,value``.
 
-    Args:
-        texts: as users type them.
-        own: a user's own parts, whose parameters may be varied, too.
+    The parameters of a user's own parts may be varied, too.
     """
     grid: dict[str, list[str]] = {}
     parts = [*our_parts(), *own]
@@ -203,11 +212,6 @@ def parse_grid(texts: Iterable[str], own: Iterable[Part] = ()) -> dict[str, list
     return grid
 
 
-def _class_of(name: str) -> type[Any]:
-    """The class of a method, also of one that an ablation is made of."""
-    return part_class(KINDS["method"], VARIANTS[name].method if name in VARIANTS else name)
-
-
 def folder_name(name: str, method: type[Any]) -> str:
     """Return the name of a variant's folder: of a user's own method, the name in its class."""
     return str(method.name) if is_user_code(name) else name
@@ -218,19 +222,14 @@ def named_variant(name: str, method: type[Any]) -> NamedVariant:
     return VARIANTS.get(name, NamedVariant(method.label or method.__name__, name))
 
 
-def _check_folders(classes: Mapping[str, type[Any]]) -> None:
-    """Refuse methods that would be kept in the same folder."""
-    folders = [folder_name(name, method) for name, method in classes.items()]
-    for name, folder in zip(classes, folders, strict=True):
-        if folders.count(folder) > 1 or (is_user_code(name) and folder in CHOICES):
-            raise CadisError(f"Two methods are called '{folder}'; give each a name of its own.")
-
-
 def _method_variant(
-    name: str, methods: Sequence[type[Any]], file: Mapping[str, Any], given: Mapping[str, Any]
+    name: str,
+    method: type[Any],
+    methods: Sequence[type[Any]],
+    file: Mapping[str, Any],
+    given: Mapping[str, Any],
 ) -> Variant:
-    """One of the methods that are compared, with what belongs to it or to all."""
-    method = _class_of(name)
+    """Return one of the methods that are compared, with what belongs to it or to all."""
     named = named_variant(name, method)
     own = {}
     for typed, value in given.items():
@@ -243,8 +242,7 @@ def _method_variant(
     theirs = [other.name for other in methods if other is not method]
     tables = {key: v for key, v in file.items() if key.removeprefix("method.") not in theirs}
     config = resolve(tables, {**own, **named.parts, "method": named.method})
-    options = plain_options(config.to_dict())
-    return Variant(folder_name(name, method), named.label, options)
+    return Variant(folder_name(name, method), named.label, plain_options(config.to_dict()))
 
 
 def _check_wanted(given: Mapping[str, Any], methods: Sequence[type[Any]]) -> None:

@@ -1,12 +1,13 @@
-"""``cadis methods``: what there is to choose from, and from whom it is."""
+"""``cadis methods`` and ``cadis presets``: list what there is to choose from, or show one."""
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from cadis.algorithm import Entry, catalogue, check_names, names_of
+from cadis.algorithm.methods import METHODS, label_of
 from cadis.cli.options import described_attributes
-from cadis.experiment import as_option, qualified
+from cadis.experiment import as_option, preset_names, preset_text, qualified, read_paper
 from cadis.report.terminal_table import Fitting
 
 _FACTS = {
@@ -23,7 +24,7 @@ _WIDEST = 15
 """Letters of the longest name, so that all lists are aligned."""
 
 
-def methods(name: str | None) -> int:
+def methods(name: str | None = None) -> int:
     """List all, by what they are about, or tell all of one."""
     console, found = Console(), catalogue()
     if name is None:
@@ -35,6 +36,30 @@ def methods(name: str | None) -> int:
     known = {entry.name: entry for entries in found.values() for entry in entries}
     check_names("method or sampler", [name.lower()], known)
     _tell(console, known[name.lower()])
+    return 0
+
+
+def presets(name: str | None = None) -> int:
+    """List the experiments of the paper, or show the file of one."""
+    console = Console()
+    if name is not None:
+        console.print(preset_text(name), markup=False, highlight=False, end="", soft_wrap=True)
+        return 0
+    table = Table(
+        title="The paper's experiments, and its top-1 accuracy in %", title_justify="left"
+    )
+    table.add_column("preset", no_wrap=True)
+    table.add_column("in the paper", no_wrap=True)
+    papers = {preset: read_paper(preset) for preset in preset_names()}
+    methods = [method for method in METHODS if any(method in p.accuracy for p in papers.values())]
+    for method in methods:
+        table.add_column(label_of(method), justify="right", no_wrap=True)
+    for preset, paper in papers.items():
+        found = (f"{paper.accuracy[m]:.2f}" if m in paper.accuracy else "" for m in methods)
+        table.add_row(preset, paper.place, *found)
+    console.print(Fitting(table))
+    console.print("A preset's name: dataset, partition, clients in a round.")
+    console.print("Run one by: cadis run --preset NAME    Read its file by: cadis presets NAME")
     return 0
 
 
