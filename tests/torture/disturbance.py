@@ -36,7 +36,7 @@ def sketch() -> None:
 
     patch.object(Figure, "savefig", save).start()
     patch.object(Figure, "draw_without_rendering", lambda _: None).start()
-    patch.object(figures, "_FIGURES", figures._FIGURES[:1]).start()
+    patch.object(figures, "_FIGURES", dict(list(figures._FIGURES.items())[:1])).start()
 
 
 class Screen:

@@ -123,8 +123,8 @@ def test_without_conflicts_it_is_the_plain_mean() -> None:
     sent, *others = draw(0, 4)
     moved = {n: own.abs() for n, own in enumerate(others)}
     first = aggregate(FedFV(), moved, [0.1, 0.2, 0.3], sent)
-    others = {n + 3: own for n, own in moved.items()}
-    second = aggregate(FedFV(), others, [0.1, 0.2, 0.3], sent, first.memory, 2)
+    later = {n + 3: own for n, own in moved.items()}
+    second = aggregate(FedFV(), later, [0.1, 0.2, 0.3], sent, first.memory, 2)
     expected = mean_state([model(sent + own) for own in moved.values()], [1 / 3] * 3)
     for found in (first, second):
         assert same(found.models["model"].parameters, expected.parameters)
