@@ -17,30 +17,3 @@ from cadis._io.files import (
 )
 from cadis._io.text import natural, short_repr
 from cadis._io.user_code import is_user_code, load_user_code, one_line
-
-__all__ = [
-    "NO_CALLBACKS",
-    "Callbacks",
-    "all_finite",
-    "at_home",
-    "fresh",
-    "in_chunks",
-    "is_file",
-    "is_folder",
-    "is_full",
-    "is_user_code",
-    "load_user_code",
-    "mean_into",
-    "natural",
-    "object_text",
-    "one_line",
-    "parse_toml",
-    "read_object",
-    "read_toml",
-    "short_repr",
-    "shown",
-    "spread",
-    "squared_distance",
-    "to_toml",
-    "unwritable",
-]

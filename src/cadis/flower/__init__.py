@@ -12,7 +12,7 @@ from cadis.algorithm.methods import METHODS
 from cadis.errors import CadisError
 
 try:
-    import flwr  # noqa: F401
+    import flwr
 except ImportError:
     raise CadisError("Install Flower first: pip install 'cadis[flower]'.") from None
 

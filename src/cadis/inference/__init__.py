@@ -2,14 +2,3 @@
 
 from cadis.inference.exporting import SUFFIXES, check_free, export, input_name, write_predictions
 from cadis.inference.predictor import Prediction, Predictor, load
-
-__all__ = [
-    "SUFFIXES",
-    "Prediction",
-    "Predictor",
-    "check_free",
-    "export",
-    "input_name",
-    "load",
-    "write_predictions",
-]

@@ -1,56 +1,53 @@
 """What a run leaves behind: records, checkpoints, and the folder that reports read."""
 
-from cadis.store.checkpoint import Checkpoint as Checkpoint
-from cadis.store.checkpoint import read_tensors as read_tensors
-from cadis.store.checkpoint import store_tensors as store_tensors
-from cadis.store.folder import RunFolder as RunFolder
-from cadis.store.history import HistoryWriter as HistoryWriter
-from cadis.store.lock import is_locked as is_locked
-from cadis.store.lock import lock as lock
-from cadis.store.metrics import SHOWN as SHOWN
-from cadis.store.metrics import agreement as agreement
-from cadis.store.metrics import best_round as best_round
-from cadis.store.metrics import client_spread as client_spread
-from cadis.store.metrics import last_tested as last_tested
-from cadis.store.metrics import mean_accuracy as mean_accuracy
-from cadis.store.metrics import measured as measured
-from cadis.store.metrics import metric_words as metric_words
-from cadis.store.metrics import rare_classes as rare_classes
-from cadis.store.metrics import replay as replay
-from cadis.store.metrics import sample as sample
-from cadis.store.metrics import summarise as summarise
-from cadis.store.metrics import true_clusters_of as true_clusters_of
-from cadis.store.model_file import ModelDescription as ModelDescription
-from cadis.store.model_file import ModelInputs as ModelInputs
-from cadis.store.model_file import parse_model as parse_model
-from cadis.store.observations import Alikeness as Alikeness
-from cadis.store.observations import Observations as Observations
-from cadis.store.observations import SeenProfiles as SeenProfiles
-from cadis.store.observations import alikeness as alikeness
-from cadis.store.observations import clusters_of as clusters_of
-from cadis.store.observations import confidence_of as confidence_of
-from cadis.store.observations import gamma_of as gamma_of
-from cadis.store.observations import grouped as grouped
-from cadis.store.observations import joined as joined
-from cadis.store.observations import scalar_of as scalar_of
-from cadis.store.observations import similarity_of as similarity_of
-from cadis.store.observations import tells_profiles as tells_profiles
-from cadis.store.observations import threshold_of as threshold_of
-from cadis.store.observations import told_scalars as told_scalars
-from cadis.store.observations import unfit as unfit
-from cadis.store.resuming import check_named as check_named
-from cadis.store.storage import DamagedError as DamagedError
-from cadis.store.storage import read_file as read_file
-from cadis.store.storage import replace_file as replace_file
-from cadis.store.storage import replace_text as replace_text
-from cadis.store.storage import sync_folder as sync_folder
-from cadis.store.study import PaperReport as PaperReport
-from cadis.store.study import PlannedRun as PlannedRun
-from cadis.store.study import Study as Study
-from cadis.store.study import StudyCallbacks as StudyCallbacks
-from cadis.store.study import StudyFolder as StudyFolder
-from cadis.store.study import Variant as Variant
-from cadis.store.study import cell_label as cell_label
-from cadis.store.study import cell_name as cell_name
-from cadis.store.study import planned_runs as planned_runs
-from cadis.store.writer import RunWriter as RunWriter
+from cadis.store.checkpoint import Checkpoint, read_tensors, store_tensors
+from cadis.store.folder import RunFolder
+from cadis.store.history import HistoryWriter
+from cadis.store.lock import is_locked, lock
+from cadis.store.metrics import (
+    SHOWN,
+    agreement,
+    best_round,
+    client_spread,
+    last_tested,
+    mean_accuracy,
+    measured,
+    metric_words,
+    rare_classes,
+    replay,
+    sample,
+    summarise,
+    true_clusters_of,
+)
+from cadis.store.model_file import ModelDescription, ModelInputs, parse_model
+from cadis.store.observations import (
+    Alikeness,
+    Observations,
+    SeenProfiles,
+    alikeness,
+    clusters_of,
+    confidence_of,
+    gamma_of,
+    grouped,
+    joined,
+    scalar_of,
+    similarity_of,
+    tells_profiles,
+    threshold_of,
+    told_scalars,
+    unfit,
+)
+from cadis.store.resuming import check_named
+from cadis.store.storage import DamagedError, read_file, replace_file, replace_text, sync_folder
+from cadis.store.study import (
+    PaperReport,
+    PlannedRun,
+    Study,
+    StudyCallbacks,
+    StudyFolder,
+    Variant,
+    cell_label,
+    cell_name,
+    planned_runs,
+)
+from cadis.store.writer import RunWriter

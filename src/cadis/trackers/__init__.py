@@ -30,6 +30,3 @@ def open_tracker(
     """
     check_names("tracker", [name], TRACKERS)
     return TRACKERS[name](folder, name_of_run, group, options)
-
-
-__all__ = ["TRACKERS", "Tracker", "open_tracker", "scalars"]

@@ -22,27 +22,3 @@ from cadis.training.local import (
     reply_to,
     sent_by,
 )
-
-__all__ = [
-    "AUGMENTATIONS",
-    "Client",
-    "Evaluation",
-    "LocalSettings",
-    "StackedModel",
-    "accuracies",
-    "batch_sizes",
-    "check_augmented",
-    "check_fit",
-    "check_labels",
-    "choose_device",
-    "dealt_into_stacks",
-    "evaluate",
-    "found_head",
-    "may_stack",
-    "outputs_of",
-    "replies_together",
-    "reply_to",
-    "sent_by",
-    "stacks_in_trial",
-    "view_of",
-]

@@ -12,19 +12,3 @@ from cadis.data.published.published_files import (
     problems,
     roots,
 )
-
-__all__ = [
-    "CATALOGUE",
-    "Form",
-    "Published",
-    "cache_folder",
-    "cifar_binary",
-    "fetch",
-    "find",
-    "idx_form",
-    "load_published",
-    "missing_files",
-    "picture_cache",
-    "problems",
-    "roots",
-]

@@ -22,24 +22,3 @@ from cadis.algorithm.methods.cadis.similarity import (
     running_mean,
 )
 from cadis.algorithm.methods.cadis.transitive import estimate_all
-
-__all__ = [
-    "CADIS",
-    "CADISPaper",
-    "ClientProfiles",
-    "ObservedPairs",
-    "SimilarityMatrix",
-    "average_linkage",
-    "class_profiles",
-    "cluster",
-    "cluster_weights",
-    "distillation_gradient",
-    "divergence_without",
-    "estimate_all",
-    "found_clusters",
-    "instance_similarity",
-    "not_true_loss",
-    "rescale",
-    "running_mean",
-    "update_profiles",
-]
