@@ -19,7 +19,7 @@ from benchmarks.floor import Work, bare_steps
 from benchmarks.measure import seconds
 from benchmarks.pictures import random_pictures
 from benchmarks.steps import flops_per_example
-from cadis.algorithm import Algorithm, Method
+from cadis.algorithm import Algorithm, BaseMethod
 from cadis.algorithm.methods import CADIS, FedAvg
 from cadis.data import Examples
 from cadis.engine.allocator import keep_freed_memory
@@ -67,7 +67,7 @@ def training(kind: str, model: str) -> tuple[Callable[[], None], int]:
     flat, examples = FlatModel(module), Examples(*pictures)
     precision: Precision = "bf16" if kind == "bf16" else "float32"
     epochs = 5 if kind == "cadis" else 1
-    method: Method = CADIS() if kind == "cadis" else FedAvg()
+    method: BaseMethod = CADIS() if kind == "cadis" else FedAvg()
     received, local = (
         Message({"model": flat.state()}),
         LocalSettings(epochs, 8, 0.001, (), precision),

@@ -17,7 +17,7 @@ from torch import nn
 
 from benchmarks.measure import Measured, seconds
 from benchmarks.pictures import Pair, random_pictures
-from cadis.algorithm import Algorithm, Method
+from cadis.algorithm import Algorithm, BaseMethod
 from cadis.algorithm.methods import CADIS, FedAvg
 from cadis.data import Examples
 from cadis.engine import Engine, EngineSettings, Federation
@@ -67,7 +67,7 @@ class Trained:
     seconds: float
 
 
-def rounds_of(case: Case, method: Method) -> Generator[Trained, None, None]:
+def rounds_of(case: Case, method: BaseMethod) -> Generator[Trained, None, None]:
     """Rounds without end, one whenever it is asked for; testing does not count."""
     examples = [Examples(*client) for client in case.clients]
     settings = EngineSettings(
@@ -200,7 +200,7 @@ def half_precision(rounds: int) -> list[Measured]:
 
 
 def _in_turns(
-    one: tuple[Case, Method], other: tuple[Case, Method], rounds: int
+    one: tuple[Case, BaseMethod], other: tuple[Case, BaseMethod], rounds: int
 ) -> tuple[float, str]:
     """Median of seconds a step of the one / of the other, round by round, and how it came about."""
     pairs = list[tuple[float, float]]()

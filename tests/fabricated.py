@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from cadis._io import to_toml
-from cadis.algorithm import Algorithm, Method, options_of
+from cadis.algorithm import Algorithm, BaseMethod, options_of
 from cadis.algorithm.methods import CADIS, METHODS
 from cadis.algorithm.methods.cadis import cluster, rescale
 from cadis.analysis import Comparison, RunData, read_results
@@ -53,7 +53,7 @@ def federation(clients: int, held_out: int = 0) -> dict[str, Any]:
 
 def write_run(
     path: Path,
-    method: Method,
+    method: BaseMethod,
     seed: int = 0,
     rounds: int = 12,
     clients: int = 12,
@@ -168,7 +168,7 @@ def together(*folders: RunFolder | StudyFolder) -> Comparison:
     return Comparison(read_results([folder.path for folder in folders]))
 
 
-def read_run(path: Path, method: Method, **run: Any) -> RunData:
+def read_run(path: Path, method: BaseMethod, **run: Any) -> RunData:
     """A made-up run, read again."""
     return RunData.read(write_run(path, method, **run))
 
@@ -186,7 +186,7 @@ def read_csv(text: str) -> list[dict[str, str]]:
 
 def _record(
     number: int,
-    method: Method,
+    method: BaseMethod,
     described: dict[str, Any],
     level: float,
     random: np.random.Generator,

@@ -11,7 +11,6 @@ from cadis.algorithm import (
     Algorithm,
     BaseMethod,
     LocalResult,
-    Method,
     ServerRound,
     ServerState,
     Step,
@@ -48,7 +47,7 @@ def training_of(trained: Tensor, received: Tensor, steps: int = 1) -> LocalResul
 
 
 def run_clusters(
-    method: Method | Algorithm,
+    method: BaseMethod | Algorithm,
     folder: Path,
     rounds: int,
     federation: Federation | None = None,

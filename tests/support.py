@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import cadis
-from cadis.algorithm import Algorithm, ClientOutput, Method, ModelOutputs, ServerState, Step
+from cadis.algorithm import Algorithm, BaseMethod, ClientOutput, ModelOutputs, ServerState, Step
 from cadis.algorithm.methods import METHODS
 from cadis.algorithm.tasks import Classification
 from cadis.data import Examples, digits
@@ -78,7 +78,7 @@ def small_settings(rounds: int = 3, workers: int = 1, per_round: int | None = 3)
 
 def train_locally(
     model: FlatModel,
-    method: Method,
+    method: BaseMethod,
     examples: Examples,
     received: ModelState,
     memory: TensorState,
@@ -139,7 +139,7 @@ def models_after(result: RoundResult) -> list[ModelState]:
 
 
 def run_rounds(
-    method: Method | Algorithm,
+    method: BaseMethod | Algorithm,
     folder: Path,
     settings: EngineSettings | None = None,
     model: nn.Module | None = None,
@@ -160,7 +160,7 @@ def run_small(**options: Any) -> cadis.RunResult:
 
 
 def check_same_end(
-    method: Method, federation: Federation, folder: Path, rounds: int, **options: Any
+    method: BaseMethod, federation: Federation, folder: Path, rounds: int, **options: Any
 ) -> None:
     """Stop a run before, at and after the round in which it first has several models, and resume.
 
@@ -209,7 +209,7 @@ def gradients_of(loss: Tensor, model: nn.Module) -> list[tuple[str, Tensor, Tens
     return list(zip(names, (p.data for p in parameters), gradients, strict=True))
 
 
-def check_like_plain_loop(method: Method, expected: nn.Module, folder: Path) -> None:
+def check_like_plain_loop(method: BaseMethod, expected: nn.Module, folder: Path) -> None:
     """Compare three rounds of everybody with a model that a plain loop has trained."""
     found = FlatModel(small_model())
     settings = small_settings(rounds=3, per_round=5)

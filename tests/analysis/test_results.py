@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from cadis.algorithm import Method
+from cadis.algorithm import BaseMethod
 from cadis.algorithm.methods import CADIS, FedAvg
 from cadis.analysis import answer, read_folder, read_results
 from cadis.errors import CadisError
@@ -92,7 +92,7 @@ def test_all_that_is_in_a_folder_is_found(tmp_path: Path) -> None:
 def test_runs_whose_data_say_who_has_what_are_compared(tmp_path: Path) -> None:
     """Their partition is called as an option is: 'clients', which is a number."""
 
-    def described(method: Method) -> RunFolder:
+    def described(method: BaseMethod) -> RunFolder:
         folder = write_run(tmp_path / method.name, method, partition="clients")
         config = folder.path / "config.toml"
         config.write_text(f"clients = 12\n{config.read_text()}")

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 import cadis
 from cadis._io import read_toml
-from cadis.algorithm import Algorithm, Method
+from cadis.algorithm import Algorithm, BaseMethod
 from cadis.algorithm.methods import CADIS, FedAvg, SingleSet
 from cadis.data import Examples, Subsets
 from cadis.engine import Engine, EngineSettings, Federation
@@ -34,7 +34,7 @@ SHARE = 0.3
 
 
 def rounds_of(
-    method: Method, federation: Federation, settings: EngineSettings, folder: Path
+    method: BaseMethod, federation: Federation, settings: EngineSettings, folder: Path
 ) -> list[RoundResult]:
     folder.mkdir(exist_ok=True)
     engine = Engine(small_model(), federation, Algorithm(method), settings, folder)
@@ -97,7 +97,7 @@ def test_a_sample_of_several_clients_cannot_be_held_out() -> None:
 
 
 @pytest.mark.parametrize("method", ALL_METHODS, ids=lambda method: method.name)
-def test_nothing_but_the_test_knows_what_is_held_out(method: Method, tmp_path: Path) -> None:
+def test_nothing_but_the_test_knows_what_is_held_out(method: BaseMethod, tmp_path: Path) -> None:
     """It is as if clients never had it: models, weights, reports, all that is remembered."""
     federation, settings = small_federation(), replace(small_settings(rounds=2), client_test=SHARE)
     kept = replace(federation.split(SHARE, settings.seed), client_tests=())
@@ -113,7 +113,7 @@ def test_nothing_but_the_test_knows_what_is_held_out(method: Method, tmp_path: P
 
 @pytest.mark.parametrize("method", [FedAvg(), SingleSet()], ids=lambda method: method.name)
 @pytest.mark.parametrize("workers", [1, 2])
-def test_accuracy_is_that_of_a_plain_loop(method: Method, workers: int, tmp_path: Path) -> None:
+def test_accuracy_is_that_of_a_plain_loop(method: BaseMethod, workers: int, tmp_path: Path) -> None:
     federation = small_federation()
     settings = replace(small_settings(rounds=2, workers=workers), client_test=SHARE)
     results = rounds_of(method, federation, settings, tmp_path)

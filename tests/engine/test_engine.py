@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from cadis.algorithm import Algorithm, Method, weighted_mean
+from cadis.algorithm import Algorithm, BaseMethod, weighted_mean
 from cadis.algorithm.methods import CADIS, FedAvg, FedDyn, FedFA, SingleSet
 from cadis.data import Examples
 from cadis.engine import Engine, EngineSettings, Federation, transport
@@ -52,7 +52,7 @@ def identical(first: list[RoundResult], second: list[RoundResult]) -> bool:
 @pytest.mark.parametrize(
     "method", [FedAvg(), FedFA(beta=0.5), FedDyn(), CADIS(transitive="sample")]
 )
-def test_one_and_two_workers_give_the_same_bits(method: Method, tmp_path: Path) -> None:
+def test_one_and_two_workers_give_the_same_bits(method: BaseMethod, tmp_path: Path) -> None:
     model = small_model(batch_norm=True, dropout=0.2)
     alone = run_rounds(method, tmp_path, small_settings(3, workers=1), model)
     together = run_rounds(method, tmp_path, small_settings(3, workers=2), model)
@@ -89,7 +89,7 @@ def test_a_round_is_what_a_plain_loop_does(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", [FedAvg(), SingleSet()])
 def test_the_global_model_is_tested_on_every_clients_own_data(
-    method: Method, tmp_path: Path
+    method: BaseMethod, tmp_path: Path
 ) -> None:
     settings = replace(small_settings(rounds=5, workers=2), test_clients=2)
     results = run_rounds(method, tmp_path, settings)
@@ -110,7 +110,7 @@ def test_the_global_model_is_tested_on_every_clients_own_data(
 
 
 @pytest.mark.parametrize("method", [FedAvg(), FedDyn(), FedFA(beta=1), CADIS(), SingleSet()])
-def test_going_on_equals_never_having_stopped(method: Method, tmp_path: Path) -> None:
+def test_going_on_equals_never_having_stopped(method: BaseMethod, tmp_path: Path) -> None:
     whole = run_rounds(method, tmp_path, small_settings(rounds=4))
     first = run_rounds(method, tmp_path, small_settings(rounds=2))
     rest = run_rounds(method, tmp_path, small_settings(rounds=4), start=first[-1].state)

@@ -8,7 +8,7 @@ from torch import nn
 
 import cadis
 from cadis import CadisError
-from cadis.algorithm import Algorithm, Method
+from cadis.algorithm import Algorithm, BaseMethod
 from cadis.algorithm.methods import METHODS, CADISPaper, FedAvg
 from cadis.algorithm.samplers import HiCS
 from cadis.store import RunFolder
@@ -34,7 +34,7 @@ def test_who_looks_at_it() -> None:
 
 
 @pytest.mark.parametrize("method", BLIND, ids=lambda method: method.name)
-def test_methods_that_do_not_look_train_it(method: Method, tmp_path: Path) -> None:
+def test_methods_that_do_not_look_train_it(method: BaseMethod, tmp_path: Path) -> None:
     results = run_rounds(method, tmp_path, small_settings(rounds=2), convolutional())
     accuracy = results[-1].record.accuracy
     assert accuracy is not None

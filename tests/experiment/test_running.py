@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import load_file
 
 import cadis
-from cadis.algorithm import Method
+from cadis.algorithm import BaseMethod
 from cadis.algorithm.methods import CADIS, FedDyn
 from cadis.data import Examples, Scaling
 from cadis.errors import CadisError
@@ -66,7 +66,9 @@ def test_stored_models_are_the_last_and_the_best(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", [CADIS(), FedDyn()])
 @pytest.mark.parametrize("stop", [1, 3])
-def test_an_interrupted_run_goes_on_bit_for_bit(method: Method, stop: int, tmp_path: Path) -> None:
+def test_an_interrupted_run_goes_on_bit_for_bit(
+    method: BaseMethod, stop: int, tmp_path: Path
+) -> None:
     own_run(tmp_path / "whole", method=method)
     with pytest.raises(KeyboardInterrupt):
         own_run(tmp_path / "cut", method=method, on_round=stopping_after(stop))

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import cadis
-from cadis.algorithm import Algorithm, Method
+from cadis.algorithm import Algorithm, BaseMethod
 from cadis.algorithm.methods import CADIS, IFCA, SCAFFOLD, FedAvg, FedProx
 from cadis.algorithm.tasks import Binary
 from cadis.engine import Engine, Federation
@@ -184,7 +184,7 @@ class Words(nn.Module):
 @pytest.mark.parametrize("method", [FedAvg(), FedProx(), SCAFFOLD()], ids=lambda m: m.name)
 @pytest.mark.parametrize("model", [convolutional, Words])
 def test_a_model_without_a_linear_classifier(
-    method: Method, model: type[nn.Module], tmp_path: Path
+    method: BaseMethod, model: type[nn.Module], tmp_path: Path
 ) -> None:
     app = small_app(tmp_path / "state", model=model())
     algorithm, start = Algorithm(method), model()

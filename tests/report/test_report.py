@@ -4,7 +4,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from cadis.algorithm import Method
+from cadis.algorithm import BaseMethod
 from cadis.algorithm.methods import CADIS, CADISPaper, FedAvg
 from cadis.analysis import RunData, read_results
 from cadis.report import draw_figures
@@ -14,7 +14,7 @@ from cadis.store.observations import clusters_of
 from support import run_small
 
 
-def finished(folder: Path, method: Method, clusters: list[int] | None) -> RunFolder:
+def finished(folder: Path, method: BaseMethod, clusters: list[int] | None) -> RunFolder:
     options = {"per_round": 3, "workers": 1, "epochs": 2, "lr": 0.1, "true_clusters": clusters}
     run_small(rounds=4, method=method, out=folder, **options)
     return RunFolder(folder)
@@ -22,7 +22,7 @@ def finished(folder: Path, method: Method, clusters: list[int] | None) -> RunFol
 
 @pytest.mark.parametrize("clusters", [None, [0, 0, 0, 1, 2]])
 @pytest.mark.parametrize("method", [CADIS(), CADISPaper(), CADISPaper(transitive="off"), FedAvg()])
-def test_figures_are_drawn(method: Method, clusters: list[int] | None, tmp_path: Path) -> None:
+def test_figures_are_drawn(method: BaseMethod, clusters: list[int] | None, tmp_path: Path) -> None:
     folder = finished(tmp_path / "run", method, clusters)
     drawn = draw_figures(read_results([folder.path]), folder.figures, pdf=False)
     names = {"accuracy", "confusion", "federation", "clients", "loss", "measures"}

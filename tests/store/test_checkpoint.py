@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 import cadis
-from cadis.algorithm import Algorithm, Method, ServerState
+from cadis.algorithm import Algorithm, BaseMethod, ServerState
 from cadis.algorithm.methods import CADIS, FedAvg, FedDyn
 from cadis.engine import Engine
 from cadis.errors import CadisError
@@ -73,7 +73,7 @@ class Stopped:
         return state, said, len(writer.history)
 
 
-def stop(path: Path, method: Method) -> Stopped:
+def stop(path: Path, method: BaseMethod) -> Stopped:
     folder, settings = RunFolder(path).client_folder, small_settings(rounds=3)
     engine = Engine(small_model(), small_federation(), Algorithm(method), settings, folder)
     writer, _, _ = begun(path, engine.start)

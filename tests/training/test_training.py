@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from cadis.algorithm import Method
+from cadis.algorithm import BaseMethod
 from cadis.algorithm.methods import CADIS, FedAvg, FedDyn, FedFA, FedProx
 from cadis.data import Examples, Scaling
 from cadis.models import FlatModel
@@ -20,7 +20,7 @@ from support import blobs, evaluate, small_model, train_locally
 SETTINGS = LocalSettings(epochs=3, batch_size=4, lr=0.05)
 
 
-def plain_loop(method: Method, memory: TensorState) -> nn.Module:
+def plain_loop(method: BaseMethod, memory: TensorState) -> nn.Module:
     """Local training as one would write it from the paper."""
     examples, model = blobs(13, [0, 3], seed=1), small_model()
     start = torch.cat([p.detach().flatten() for p in model.parameters()])
@@ -54,7 +54,7 @@ def flat_order(memory: torch.Tensor, model: FlatModel) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("method", [FedAvg(), FedProx(mu=0.7), FedDyn(alpha=0.3)])
-def test_matches_a_plain_loop(method: Method) -> None:
+def test_matches_a_plain_loop(method: BaseMethod) -> None:
     model = FlatModel(small_model())
     size = model.vector.numel()
     memory = torch.randn(size, generator=torch.Generator().manual_seed(2)) / 10
@@ -149,7 +149,7 @@ def test_bytes_are_scaled_batch_by_batch() -> None:
 
 
 @pytest.mark.parametrize("method", [FedAvg(), FedProx(0.1), CADIS(), FedFA()], ids=str)
-def test_half_precision_changes_the_arithmetic_alone(method: Method) -> None:
+def test_half_precision_changes_the_arithmetic_alone(method: BaseMethod) -> None:
     """Weights stay in float32 and go where they go in float32, about."""
     examples = blobs(24, [0, 1, 2], seed=0)
     moved = {}

@@ -3,7 +3,7 @@
 from cadis.algorithm.about import About
 from cadis.algorithm.aggregation import example_weights, mean_state, weighted_mean
 from cadis.algorithm.algorithm import Algorithm, parts_of
-from cadis.algorithm.base_method import BaseMethod, Method, weighted_models
+from cadis.algorithm.base_method import BaseMethod, weighted_models
 from cadis.algorithm.catalogue import Entry, catalogue
 from cadis.algorithm.method import (
     Aggregation,
@@ -62,7 +62,6 @@ __all__ = [
     "Kind",
     "LocalClient",
     "LocalResult",
-    "Method",
     "ModelOutputs",
     "Penalty",
     "SecondsOf",

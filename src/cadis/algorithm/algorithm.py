@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from cadis.algorithm.base_method import Method
+from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.local_optimizers import SGD, LocalOptimizer
 from cadis.algorithm.methods import METHODS, FedAvg
 from cadis.algorithm.registry import KINDS, Kind, check_complete
-from cadis.algorithm.samplers import Sampler, Uniform
+from cadis.algorithm.samplers import BaseSampler, Uniform
 from cadis.algorithm.server_optimizers import Plain, ServerOptimizer
 from cadis.algorithm.tasks import Classification, Task
 from cadis.algorithm.transforms import Transform, check_chain
@@ -27,8 +27,8 @@ class Algorithm:
         local_optimizer: how clients step.
     """
 
-    method: Method = field(default_factory=FedAvg)
-    sampler: Sampler = field(default_factory=Uniform)
+    method: BaseMethod = field(default_factory=FedAvg)
+    sampler: BaseSampler = field(default_factory=Uniform)
     server_optimizer: ServerOptimizer = field(default_factory=Plain)
     transforms: tuple[Transform, ...] = ()
     task: Task = field(default_factory=Classification)

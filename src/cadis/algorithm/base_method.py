@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -204,10 +204,6 @@ class BaseMethod:
         weighing = self.weigh(server_round, updates, state)
         models, weights = weighted_models(updates, weighing.weights)
         return Aggregation(models, weighing.memory, weights, weighing.report)
-
-
-Method: TypeAlias = BaseMethod
-"""A method, in annotations."""
 
 
 def weighted_models(

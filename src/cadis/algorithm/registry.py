@@ -78,6 +78,9 @@ _DERIVE_FROM = {
 }
 """What a part of one's own may leave most things to, by kind, and what that does not have."""
 
+_NAMED = 5
+"""How many of the things that a class lacks are named."""
+
 _NOT_WRITTEN = (BaseSampler.choose, ServerOptimizer.step, Transform.apply)
 """Functions that a base leaves to the classes that derive from it."""
 
@@ -91,6 +94,8 @@ def check_complete(kind: Kind, part: type[Any]) -> None:
     """Refuse a class without all that the base of a kind declares."""
     if lacking := _missing(kind, part):
         base, rest = _DERIVE_FROM[kind.key]
+        if len(lacking) > _NAMED:
+            lacking = [*lacking[:_NAMED], "more"]
         raise CadisError(
             f"{part.__name__} lacks {listed(lacking)}; derive it from {base}, which has all but "
             f"{rest}."

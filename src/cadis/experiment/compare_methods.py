@@ -11,7 +11,7 @@ from rich.console import Console
 from torch import nn
 
 from cadis._io import NO_CALLBACKS, Callbacks
-from cadis.algorithm import Method, names_in, parameters_of, part_from
+from cadis.algorithm import BaseMethod, names_in, parameters_of, part_from
 from cadis.algorithm.methods import METHODS
 from cadis.analysis import Comparison, Results, RunData, answer, details, read_results
 from cadis.errors import CadisError
@@ -92,7 +92,7 @@ class ComparisonResult:
 
 
 def compare(
-    methods: Sequence[Method | str] | str = ("fedavg", "cadis"),
+    methods: Sequence[BaseMethod | str] | str = ("fedavg", "cadis"),
     *,
     seeds: int = 3,
     out: Path | str | None = None,
@@ -147,9 +147,9 @@ def compare(
     return ComparisonResult(results, path if out is not None else None, tuple(failures))
 
 
-def _by_name(methods: Sequence[Method | str]) -> dict[str, Method | None]:
+def _by_name(methods: Sequence[BaseMethod | str]) -> dict[str, BaseMethod | None]:
     """Return methods by name, each once; None for those that are given by name only."""
-    named: dict[str, Method | None] = {}
+    named: dict[str, BaseMethod | None] = {}
     for method in methods:
         name = method if isinstance(method, str) else part_from("method", method).name
         if name in named:
@@ -159,7 +159,7 @@ def _by_name(methods: Sequence[Method | str]) -> dict[str, Method | None]:
 
 
 def _study(
-    named: Mapping[str, Method | None],
+    named: Mapping[str, BaseMethod | None],
     grid: Mapping[str, Sequence[Any]],
     preset: str | None,
     options: Mapping[str, Any],

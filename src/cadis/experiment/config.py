@@ -8,7 +8,7 @@ from cadis._io import is_user_code
 from cadis.algorithm import (
     KINDS,
     Algorithm,
-    Method,
+    BaseMethod,
     algorithm_of,
     check_names,
     classes_in,
@@ -99,7 +99,7 @@ class ExperimentConfig:
     partitioner: Partitioner = field(default_factory=MultiCluster)
 
     @property
-    def method(self) -> Method:
+    def method(self) -> BaseMethod:
         """The algorithm's method."""
         return self.algorithm.method
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cadis._io import Callbacks
-from cadis.algorithm import Method, algorithm_of, classes_in, validated
+from cadis.algorithm import BaseMethod, algorithm_of, classes_in, validated
 from cadis.algorithm.methods import METHODS, label_of
 from cadis.analysis import describe_federation
 from cadis.errors import CadisError, RunError
@@ -37,7 +37,9 @@ class OwnStudy:
     variants: tuple[Variant, ...]
 
     @classmethod
-    def plan(cls, methods: Mapping[str, Method | None], options: Mapping[str, Any]) -> "OwnStudy":
+    def plan(
+        cls, methods: Mapping[str, BaseMethod | None], options: Mapping[str, Any]
+    ) -> "OwnStudy":
         """Plan a run of each method.
 
         Args:
@@ -96,9 +98,9 @@ class OwnStudy:
         return replace(run, algorithm=algorithm, options=variant.options)
 
 
-def _expand_groups(methods: Mapping[str, Method | None]) -> dict[str, Method | None]:
+def _expand_groups(methods: Mapping[str, BaseMethod | None]) -> dict[str, BaseMethod | None]:
     """Replace names that stand for several methods, such as "all"."""
-    expanded: dict[str, Method | None] = {}
+    expanded: dict[str, BaseMethod | None] = {}
     for name, method in methods.items():
         names = classes_by_name([name]) if method is None else [name]
         expanded |= {each: methods.get(each, method) for each in names}

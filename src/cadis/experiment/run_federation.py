@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from cadis._io import NO_CALLBACKS
 from cadis.algorithm import (
     KINDS,
-    Method,
+    BaseMethod,
     check_names,
     given_algorithm,
     names_in,
@@ -25,7 +25,7 @@ from cadis.algorithm import (
     with_metric,
 )
 from cadis.algorithm.local_optimizers import LocalOptimizer
-from cadis.algorithm.samplers import Sampler
+from cadis.algorithm.samplers import BaseSampler
 from cadis.algorithm.server_optimizers import ServerOptimizer
 from cadis.algorithm.tasks import Task
 from cadis.algorithm.transforms import Transform
@@ -51,8 +51,8 @@ def run(
     *,
     client_tests: Iterable[Any] | Mapping[ClientId, Any] = (),
     rounds: int,
-    method: Method | str = "cadis",
-    sampler: Sampler | str = "auto",
+    method: BaseMethod | str = "cadis",
+    sampler: BaseSampler | str = "auto",
     server_optimizer: ServerOptimizer | str = "auto",
     transforms: Sequence[Transform | str] = (),
     task: Task | str = "classification",

@@ -17,7 +17,7 @@ from flwr.app.typing import MetricRecordValues
 from platformdirs import user_state_path
 from torch import Tensor, nn
 
-from cadis.algorithm import Method
+from cadis.algorithm import BaseMethod
 from cadis.data import Examples, as_examples
 from cadis.errors import CadisError
 from cadis.flower.messages import METRICS, contents_of, sent_by_server
@@ -38,7 +38,7 @@ def local_train(
     data: Data,
     content: RecordDict,
     *,
-    method: Method | None = None,
+    method: BaseMethod | None = None,
     own: Iterable[type[Any]] = (),
     memory: Path | None = None,
     arrays_key: str = "arrays",

@@ -13,7 +13,7 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from cadis.algorithm import (
     Algorithm,
-    Method,
+    BaseMethod,
     check_names,
     given_algorithm,
     names_of,
@@ -21,7 +21,7 @@ from cadis.algorithm import (
     validated,
 )
 from cadis.algorithm.local_optimizers import LocalOptimizer
-from cadis.algorithm.samplers import Sampler
+from cadis.algorithm.samplers import BaseSampler
 from cadis.algorithm.server_optimizers import ServerOptimizer
 from cadis.algorithm.tasks import Task
 from cadis.algorithm.transforms import Transform
@@ -50,9 +50,9 @@ class MethodStrategy(Strategy):
 
     def __init__(
         self,
-        method: Method | str,
+        method: BaseMethod | str,
         *,
-        sampler: Sampler | str = "auto",
+        sampler: BaseSampler | str = "auto",
         server_optimizer: ServerOptimizer | str = "auto",
         transforms: Sequence[Transform | str] = (),
         task: Task | str = "classification",

@@ -9,8 +9,8 @@ from flwr.app import ConfigRecord
 from cadis.algorithm import (
     KINDS,
     Algorithm,
+    BaseMethod,
     Kind,
-    Method,
     is_of_kind,
     names_of,
     parameters_of,
@@ -86,7 +86,7 @@ class TrainConfig:
         cls,
         config: Mapping[str, Any],
         own: Iterable[type[Any]] = (),
-        method: Method | None = None,
+        method: BaseMethod | None = None,
         lr: float | None = None,
     ) -> "TrainConfig":
         """Read a config.

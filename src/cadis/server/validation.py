@@ -6,7 +6,7 @@ from math import isfinite
 from statistics import median_low
 
 from cadis._io import all_finite
-from cadis.algorithm import Method, ServerState
+from cadis.algorithm import BaseMethod, ServerState
 from cadis.errors import RunError
 from cadis.server.records import Rejection, RunState
 from cadis.types import ClientUpdate, Message
@@ -31,7 +31,7 @@ class DivergedError(RunError):
         )
 
 
-def check_answer(answer: ClientUpdate, method: Method, state: ServerState) -> str | None:
+def check_answer(answer: ClientUpdate, method: BaseMethod, state: ServerState) -> str | None:
     """Why an update cannot be used, as the end of a sentence about its sender; None if it can."""
     message = answer.message
     if answer.num_examples < 1:
@@ -47,7 +47,7 @@ def check_answer(answer: ClientUpdate, method: Method, state: ServerState) -> st
 
 
 def split_valid(
-    answers: Sequence[ClientUpdate], method: Method, state: ServerState
+    answers: Sequence[ClientUpdate], method: BaseMethod, state: ServerState
 ) -> tuple[list[ClientUpdate], list[Rejection]]:
     """The answers that can be used, and whose cannot and why."""
     fit, good, rejected = [], [], []
@@ -78,7 +78,7 @@ def limited_counts(counts: Sequence[int], limit: float | None) -> list[int]:
     return [count if count <= most else int(most) for count in counts]
 
 
-def _lacking(message: Message, method: Method) -> str | None:
+def _lacking(message: Message, method: BaseMethod) -> str | None:
     """What the method needs and the update has not."""
     lacking = [name for name in method.needs_scalars if name not in message.scalars]
     lacking += [name for name in method.needs_tensors if name not in message.tensors]

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import cadis
-from cadis.algorithm import BaseMethod, LocalResult, Method, ServerRound, ServerState, Step
+from cadis.algorithm import BaseMethod, LocalResult, ServerRound, ServerState, Step
 from cadis.rng import generator_for
 from cadis.types import ClientUpdate, Message, ModelState, TensorState
 from fesem import FeSEM
@@ -42,13 +42,13 @@ def random_model(seed: int, counter: int) -> ModelState:
     return ModelState(numbers, torch.rand(2, generator=generator), torch.tensor([counter]))
 
 
-def started(method: Method) -> ServerState:
+def started(method: BaseMethod) -> ServerState:
     """What a server begins with."""
     return method.init(random_model(1, 3), generator_for(0, "init"))
 
 
 def updates(
-    method: Method, state: ServerState, clients: list[int], number: int = 1
+    method: BaseMethod, state: ServerState, clients: list[int], number: int = 1
 ) -> list[ClientUpdate]:
     """What clients might send back, with all that the method asks for."""
     found = []
@@ -76,7 +76,7 @@ def tensors_in(things: object) -> list[Tensor]:
 
 
 @each_method
-def test_aggregation_is_deterministic_and_changes_no_input(method: Method) -> None:
+def test_aggregation_is_deterministic_and_changes_no_input(method: BaseMethod) -> None:
     state = started(method)
     made = method.aggregate(server_round(1), updates(method, state, [0, 1, 2, 3]), state)
     state = state_after(state, made)
@@ -90,7 +90,7 @@ def test_aggregation_is_deterministic_and_changes_no_input(method: Method) -> No
 
 
 @each_method
-def test_weights_are_shares_and_everything_is_finite(method: Method) -> None:
+def test_weights_are_shares_and_everything_is_finite(method: BaseMethod) -> None:
     state = started(method)
     sent = updates(method, state, [0, 1, 2, 3])
     result = method.aggregate(server_round(), sent, state)
@@ -105,7 +105,7 @@ def test_weights_are_shares_and_everything_is_finite(method: Method) -> None:
 
 
 @each_method
-def test_one_participant(method: Method) -> None:
+def test_one_participant(method: BaseMethod) -> None:
     state = started(method)
     (update,) = updates(method, state, [2])
     result = method.aggregate(server_round(), [update], state)
@@ -117,7 +117,7 @@ def test_one_participant(method: Method) -> None:
 
 
 @each_method
-def test_server_state_survives_saving_and_loading(method: Method, tmp_path: Path) -> None:
+def test_server_state_survives_saving_and_loading(method: BaseMethod, tmp_path: Path) -> None:
     state = started(method)
     for number, clients in enumerate(([0, 1, 2], [1, 3, 4], [2, 4, 5]), start=1):
         sent = updates(method, state, clients, number)
@@ -131,7 +131,7 @@ def test_server_state_survives_saving_and_loading(method: Method, tmp_path: Path
 
 
 @each_method
-def test_client_half_is_pure_and_can_be_stacked(method: Method) -> None:
+def test_client_half_is_pure_and_can_be_stacked(method: BaseMethod) -> None:
     """Several clients at once under vmap give what each gives alone, with what they remember."""
     assert isinstance(method, BaseMethod)
     generator = torch.Generator().manual_seed(0)
@@ -197,7 +197,7 @@ LIKE_FEDAVG = [
 
 
 @pytest.mark.parametrize("method", LIKE_FEDAVG, ids=lambda method: method.name)
-def test_without_what_makes_it_another_it_is_fedavg(method: Method, tmp_path: Path) -> None:
+def test_without_what_makes_it_another_it_is_fedavg(method: BaseMethod, tmp_path: Path) -> None:
     """MOON's and IFCA's clients are never stacked, so that FedAvg's must not be either."""
     settings = replace(small_settings(4), stack=method.name not in ("moon", "ifca"))
     results, plain = (run_rounds(m, tmp_path, settings) for m in (method, cadis.FedAvg()))
@@ -209,7 +209,7 @@ def test_without_what_makes_it_another_it_is_fedavg(method: Method, tmp_path: Pa
 
 
 @each_method
-def test_runs_with_batch_norm(method: Method, tmp_path: Path) -> None:
+def test_runs_with_batch_norm(method: BaseMethod, tmp_path: Path) -> None:
     model = small_model(batch_norm=True)
     (*_, last) = run_rounds(method, tmp_path, model=model)
     models = models_after(last)
@@ -221,7 +221,7 @@ def test_runs_with_batch_norm(method: Method, tmp_path: Path) -> None:
 
 
 @each_method
-def test_the_same_seed_gives_the_same_run(method: Method, tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_run(method: BaseMethod, tmp_path: Path) -> None:
     model = small_model(dropout=0.3)
     first = run_rounds(method, tmp_path, model=model)[-1]
     torch.manual_seed(1234)  # global randomness must not matter
@@ -232,13 +232,13 @@ def test_the_same_seed_gives_the_same_run(method: Method, tmp_path: Path) -> Non
 
 
 @each_method
-def test_one_client_a_round(method: Method, tmp_path: Path) -> None:
+def test_one_client_a_round(method: BaseMethod, tmp_path: Path) -> None:
     (*_, last) = run_rounds(method, tmp_path, small_settings(per_round=1))
     assert all(model.is_finite() for model in models_after(last))
 
 
 @each_method
-def test_any_number_of_workers_gives_the_same_bits(method: Method, tmp_path: Path) -> None:
+def test_any_number_of_workers_gives_the_same_bits(method: BaseMethod, tmp_path: Path) -> None:
     """With partial participation; some model moves, and all stay finite."""
     results, others = (run_rounds(method, tmp_path, small_settings(workers=n)) for n in (1, 2))
     assert [result.record.round for result in results] == [1, 2, 3]
@@ -253,7 +253,7 @@ def test_any_number_of_workers_gives_the_same_bits(method: Method, tmp_path: Pat
 
 
 @each_method
-def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(method: Method, tmp_path: Path) -> None:
+def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(method: BaseMethod, tmp_path: Path) -> None:
     """From the files alone, as after a crash: models, memories of the server and of clients."""
     given = {"per_round": 3, "epochs": 1, "batch_size": 4, "lr": 0.1, "seed": 7, "workers": 1}
     whole = run_small(method=method, **given, rounds=4, out=tmp_path / "whole")

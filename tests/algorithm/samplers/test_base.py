@@ -10,14 +10,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadis.algorithm import Algorithm, Method
+from cadis.algorithm import Algorithm, BaseMethod
 from cadis.algorithm.methods import CADIS, IFCA, FedAvg
 from cadis.algorithm.samplers import (
+    BaseSampler,
     FedCluster,
     HiCS,
     PowerOfChoice,
     SampledRound,
-    Sampler,
     SamplerRound,
     Uniform,
 )
@@ -110,7 +110,7 @@ def test_a_constant_changes_nothing() -> None:
     ],
 )
 def test_a_stopped_run_goes_on(
-    method: Method, sampler: Sampler, workers: int, tmp_path: Path
+    method: BaseMethod, sampler: BaseSampler, workers: int, tmp_path: Path
 ) -> None:
     check_goes_on(Algorithm(method, sampler=sampler), tmp_path, workers)
 
@@ -120,7 +120,7 @@ def test_a_stopped_run_goes_on(
     [(FedAvg(), HiCS(), 5), (CADIS(), PowerOfChoice(), 5), (FedAvg(), FedCluster(1), 3)],
 )
 def test_where_there_is_no_choice_it_is_uniform(
-    method: Method, sampler: Sampler, per_round: int, tmp_path: Path
+    method: BaseMethod, sampler: BaseSampler, per_round: int, tmp_path: Path
 ) -> None:
     """Everybody takes part, or there is one cluster."""
     one, other = (

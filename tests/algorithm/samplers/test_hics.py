@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cadis.algorithm import Algorithm, Method
+from cadis.algorithm import Algorithm, BaseMethod
 from cadis.algorithm.methods import CADIS, IFCA, FedAvg
 from cadis.algorithm.samplers import HiCS, SampledRound, SamplerRound
 from cadis.engine import Engine, Federation
@@ -181,7 +181,7 @@ def planted() -> Federation:
     return Federation(clients, blobs(20, every, seed=99))
 
 
-def share_of_balanced(sampler: HiCS, folder: Path, model: nn.Module, method: Method) -> float:
+def share_of_balanced(sampler: HiCS, folder: Path, model: nn.Module, method: BaseMethod) -> float:
     """Which part of the seats the balanced have, after everybody took part once."""
     settings = small_settings(rounds=24, per_round=5)
     settings = replace(settings, local=replace(settings.local, lr=0.02))
@@ -207,7 +207,7 @@ def unbiased_model() -> nn.Module:
     ],
 )
 def test_balanced_clients_are_preferred(
-    tmp_path: Path, method: Method, build: Callable[[], nn.Module]
+    tmp_path: Path, method: BaseMethod, build: Callable[[], nn.Module]
 ) -> None:
     """Those that have all classes have a fifth of the seats by chance, and far more by HiCS."""
     assert share_of_balanced(HiCS(), tmp_path, build(), method) > 0.4

@@ -1,6 +1,6 @@
 """One file a method, its client half and its server half together. It imports only the core."""
 
-from cadis.algorithm.base_method import Method
+from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.methods.balancefl import BalanceFL
 from cadis.algorithm.methods.cadis import CADIS, CADISPaper
 from cadis.algorithm.methods.clustered.cadis_clusters import CADISClusters
@@ -25,7 +25,7 @@ from cadis.algorithm.methods.moon import MOON
 from cadis.algorithm.methods.scaffold import SCAFFOLD
 from cadis.algorithm.methods.singleset import SingleSet
 
-_OURS: tuple[type[Method], ...] = (
+_OURS: tuple[type[BaseMethod], ...] = (
     CADIS,
     FedAvg,
     FedProx,
@@ -55,7 +55,7 @@ _OURS: tuple[type[Method], ...] = (
     CADISClusters,
 )
 
-METHODS: dict[str, type[Method]] = {method.name: method for method in _OURS}
+METHODS: dict[str, type[BaseMethod]] = {method.name: method for method in _OURS}
 """By name. A method's place here is its colour: new ones come last."""
 
 

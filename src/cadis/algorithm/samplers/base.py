@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -85,10 +85,6 @@ class BaseSampler:
         """Return what to remember for the next round, from what came of this one."""
         del sampled
         return memory
-
-
-Sampler: TypeAlias = BaseSampler
-"""A sampler, in annotations."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from torch import Tensor
 
-from cadis.algorithm import Method, Penalty, Step
+from cadis.algorithm import BaseMethod, Penalty, Step
 from cadis.algorithm.methods import CADIS, SCAFFOLD, CADISPaper, FedAT, FedDyn, FedProx
 from cadis.algorithm.methods.cadis import distillation_gradient
 
@@ -19,7 +19,7 @@ Gradient: TypeAlias = Callable[[Step], Tensor | None]
 """The gradient of a penalty at a step; None if the penalty is 0 everywhere."""
 
 
-def parameter_gradient(method: Method, penalty: Penalty | None) -> Gradient | None:
+def parameter_gradient(method: BaseMethod, penalty: Penalty | None) -> Gradient | None:
     """Return the gradient of a penalty by the parameters, (P,); None if no form is known.
 
     A form is known for a method's own penalty only.
@@ -28,7 +28,7 @@ def parameter_gradient(method: Method, penalty: Penalty | None) -> Gradient | No
     return partial(form, method) if form and penalty == method.penalty else None
 
 
-def representation_gradient(method: Method) -> Gradient | None:
+def representation_gradient(method: BaseMethod) -> Gradient | None:
     """Return the gradient of a penalty by stacked representations, (m, b, d); None as above."""
     known = type(method) in (CADIS, CADISPaper)
     if known and isinstance(method, CADIS) and method.distil == "geometry":
@@ -36,7 +36,7 @@ def representation_gradient(method: Method) -> Gradient | None:
     return None
 
 
-def takes_stacks(method: Method) -> bool:
+def takes_stacks(method: BaseMethod) -> bool:
     """Return whether a method's penalty takes several clients at once.
 
     Every tensor of the step then has a dimension of clients before its own, and the penalty returns

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cadis.algorithm import Algorithm, Method, ServerState, example_weights, mean_state
+from cadis.algorithm import Algorithm, BaseMethod, ServerState, example_weights, mean_state
 from cadis.algorithm.methods import CADIS, FLHC, CADISClusters, FedAvg
 from cadis.algorithm.methods.clustered.cadis_clusters import certain_rounds
 from cadis.algorithm.methods.clustered.cluster_models import (
@@ -96,7 +96,9 @@ def test_a_newcomer_is_assigned_and_not_averaged() -> None:
 
 
 @pytest.mark.parametrize("method", [FLHC(warmup=2), CADISClusters(warmup=2)])
-def test_models_in_double_precision_go_on_after_the_split(method: Method, tmp_path: Path) -> None:
+def test_models_in_double_precision_go_on_after_the_split(
+    method: BaseMethod, tmp_path: Path
+) -> None:
     known = planted()
     clients = [Examples(each.inputs.double(), each.labels) for each in known.clients]
     federation = Federation(clients, Examples(known.test.inputs.double(), known.test.labels))
@@ -229,7 +231,7 @@ def test_where_everybody_is_alike_there_is_one_model(tmp_path: Path) -> None:
     ids=["flhc", "cadis-clusters"],
 )
 def test_a_run_that_was_stopped_at_the_split_goes_on(
-    method: Method, federation: Federation, per_round: int, rounds: int, tmp_path: Path
+    method: BaseMethod, federation: Federation, per_round: int, rounds: int, tmp_path: Path
 ) -> None:
     options = {"per_round": per_round, "epochs": 1, "lr": 0.1}
     check_same_end(method, federation, tmp_path, rounds=rounds, **options)
