@@ -7,8 +7,6 @@ Besides the names below, there is a strategy for every method, by the name of it
 from collections.abc import Callable
 from typing import Any
 
-from cadis.algorithm import Algorithm, check_names, names_of, validated
-from cadis.algorithm.methods import METHODS
 from cadis.errors import CadisError
 
 try:
@@ -16,6 +14,8 @@ try:
 except ImportError:
     raise CadisError("Install Flower first: pip install 'cadis[flower]'.") from None
 
+from cadis.algorithm import Algorithm, check_names, names_of, validated
+from cadis.algorithm.methods import METHODS
 from cadis.flower.client import introduce, local_evaluate, local_train
 from cadis.flower.evaluation import server_test
 from cadis.flower.strategy import MethodStrategy
