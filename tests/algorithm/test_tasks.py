@@ -108,11 +108,11 @@ def test_half_precision_and_infinite_outputs() -> None:
     assert Binary().loss(outputs[:2], torch.tensor([1, 0]), "sum").dtype == torch.float16
 
 
-@pytest.mark.parametrize("outputs", [0, 3, 10])
-def test_two_classes_and_one_output_or_one_sentence(outputs: int) -> None:
+@pytest.mark.parametrize(("classes", "outputs"), [(1, 0), (3, 2), (10, 10)])
+def test_two_classes_and_one_output_or_one_sentence(classes: int, outputs: int) -> None:
     assert (Binary().num_outputs(2), Binary().num_classes(1)) == (1, 2)
-    with pytest.raises(CadisError, match=f"tells two classes apart, not {outputs}; choose"):
-        Binary().num_outputs(outputs)
+    with pytest.raises(CadisError, match=f"tells two classes apart, not {classes}; choose"):
+        Binary().num_outputs(classes)
     sentence = f"needs a model with one output, not {outputs}; change"
     with pytest.raises(CadisError, match=sentence):
         Binary().num_classes(outputs)

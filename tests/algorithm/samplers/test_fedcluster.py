@@ -59,6 +59,8 @@ def test_the_order_of_a_cycle_is_drawn_anew() -> None:
         for start in (0, 3)
     }
     assert len(orders) == 6  # of three clusters
+    found = taken_part(60, range(9), 3, num_clusters=3)
+    assert len({tuple(int(c[0]) % 3 for c in found[t : t + 3]) for t in range(0, 60, 3)}) == 6
 
 
 def test_the_clusters_of_the_method_take_part_in_turn() -> None:
