@@ -113,7 +113,7 @@ def check_tensors(tensors: Any, what: str) -> None:
             raise CadisError(f"{what} must be named tensors, but '{name}' is a {kind}.")
 
 
-def _check_has_models(returned: Any, kind: type, what: str) -> None:
+def _check_has_models(returned: Any, kind: type[ServerState] | type[Message], what: str) -> None:
     if not isinstance(returned, kind) or not returned.models:
         raise CadisError(f"{what} must return a {kind.__name__} with at least one model.")
     _check_models(returned.models, what)
