@@ -71,13 +71,13 @@ class Processes:
         self, job: WorkerContext, mailbox: Mailbox, workers: int, context: Context
     ) -> None:
         reader, self._tasks = context.Pipe(duplex=False)
-        turn = context.Lock()
+        self._turn = context.Lock()  # kept: processes that are started anew look for it later
         inherited = self._tasks if context.get_start_method() == "fork" else None
         self._processes: list[BaseProcess] = []
         self._results: list[Connection] = []
         for _ in range(workers):
             ours, theirs = context.Pipe(duplex=False)
-            arguments = (job, mailbox, reader, turn, theirs, inherited)
+            arguments = (job, mailbox, reader, self._turn, theirs, inherited)
             process = context.Process(target=_serve, args=arguments, daemon=True)
             with _without_interrupts():
                 process.start()
