@@ -9,10 +9,12 @@ that edits of the checkout cannot change results.
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean
@@ -72,11 +74,24 @@ def _call_in_worktree(arguments: list[str]) -> None:
     python = prepare_worktree()
     command = [str(python), "-m", "experiments", "queue", "--here", *arguments]
     command += ["--home", str(HOME), "--results", str(RESULTS)]
+    sys.exit(call_at_lowest_priority(command, HOME / "tree"))
+
+
+def call_at_lowest_priority(command: list[str], folder: Path) -> int:
+    """Run a command in a session of its own that gives way to all others; return its exit code.
+
+    Linux divides processor time among sessions first and applies ``nice`` within each session, so
+    the session itself must be made nice, too.
+    """
+    process = subprocess.Popen(["nice", "-n", "19", *command], cwd=folder, start_new_session=True)
+    with suppress(OSError):  # a kernel without groups of sessions
+        Path(f"/proc/{process.pid}/autogroup").write_text("19")
     try:
-        code = subprocess.run(command, cwd=HOME / "tree", check=False).returncode
+        return process.wait()
     except KeyboardInterrupt:
-        code = 130
-    sys.exit(code)
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait()
+        return 130
 
 
 def prepare_worktree() -> Path:
@@ -116,7 +131,6 @@ def _git(*arguments: str) -> str:
 
 def work(data_dir: str, home: Path, results: Path) -> None:
     """Run what is missing, one run at a time, and store each result as soon as it is there."""
-    os.nice(19 - os.nice(0))
     home.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(home / "lock", timeout=0):

@@ -4,6 +4,7 @@ The queue of long ones resumes, never repeats a run, and reports its status.
 """
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,15 @@ def test_the_table_of_costs_has_everything() -> None:
     assert "a control variate, as large as the model, each way" in costs
 
 
+def test_the_queue_gives_way_to_everything_else(tmp_path: Path) -> None:
+    code = "import os, pathlib; pathlib.Path('nice').write_text(str(os.nice(0)))"
+    assert queue.call_at_lowest_priority([sys.executable, "-c", code], tmp_path) == 0
+    assert (tmp_path / "nice").read_text() == "19"
+    if Path("/proc/self/autogroup").exists():
+        command = ["sh", "-c", "sleep 0.5; grep 'nice 19' /proc/self/autogroup"]
+        assert queue.call_at_lowest_priority(command, tmp_path) == 0
+
+
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
     common = {**TINY.common, "clients": 6, "per_round": 3, "rounds": 4}
@@ -125,7 +135,6 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path
     short = replace(TINY, common=common, federations=one, methods=methods, variants={})
     monkeypatch.setitem(PLANS, "tiny", short)
     monkeypatch.setattr(queue, "QUEUE", ("tiny",))
-    monkeypatch.setattr("os.nice", lambda _: 19)  # the tests keep their priority
     results = tmp_path / "results"
     results.mkdir()
     return tmp_path / "home", results
