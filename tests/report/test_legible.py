@@ -187,7 +187,7 @@ def test_single_numbers_that_a_method_tells_have_a_panel_each(draw: Draw) -> Non
     assert told_scalars(read_results([path]).runs[0].history[0]) == [
         "step_size", "temperature", "flat",
     ]  # fmt: skip
-    panels = [axes.get_title() for axes in found["method-report"].axes if axes.axison]
+    panels = [axes.get_title(loc="left") for axes in found["method-report"].axes if axes.axison]
     assert panels == ["step size", "temperature"]  # nobody told any value of the last
 
 

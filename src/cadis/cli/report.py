@@ -67,16 +67,16 @@ def show_results(
 def watch(run: Path, port: int, open_browser: bool) -> int:
     """Serve until the run has ended, or Ctrl-C."""
     console, watched = Console(), Watched(run)
-    with serving(watched, port) as address:
-        idle = "" if watched.is_running() else " Nobody is working on it at present."
-        tell(console, f"{run} is shown at {address} until it ends, or Ctrl-C.{idle}")
-        if open_browser:
-            webbrowser.open(address)
-        try:
+    try:
+        with serving(watched, port) as address:
+            idle = "" if watched.is_running() else " Nobody is working on it at present."
+            tell(console, f"{run} is shown at {address} until it ends, or Ctrl-C.{idle}")
+            if open_browser:
+                webbrowser.open(address)
             wait_for_end(watched)
-        except KeyboardInterrupt:
-            tell(console, "Stopped watching; what is watched goes on.")
-            return 0
+    except KeyboardInterrupt:
+        tell(console, "Stopped watching; what is watched goes on.")
+        return 0
     tell(console, f"It has ended; look at it again by: cadis report {run}")
     return 0
 
