@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -143,6 +144,7 @@ def test_tensorboard_forgets_rounds_that_the_run_has_lost(
     history, folder = finished.read_history(), tmp_path / "run"
     track("tensorboard", folder, [replace(record, accuracy=0.0) for record in history])
     (folder / "tracking.json").unlink()  # as in a folder from a backup
+    time.sleep(1)  # TensorBoard reads files in the order of the seconds in their names
     track("tensorboard", folder, history)
     assert_same(read_tensorboard(folder), expected(history))
 
