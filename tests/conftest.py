@@ -23,6 +23,21 @@ _BESIDE = Path(__file__).parents[2] / "shared" / "data"
 """A folder of datasets beside the checkout, which may have a program that unpacks some of them."""
 
 
+_SLOW = {
+    "test_docs.py",
+    "test_parity.py",
+    "test_library.py",
+    "test_federations.py",
+    "test_compare.py",
+}
+"""Files with tests of half a minute and more."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start with the slow tests, so that no worker process has to wait for one at the end."""
+    items.sort(key=lambda item: item.path.name not in _SLOW)
+
+
 def _shared_folder(factory: pytest.TempPathFactory) -> Path:
     """Return a temporary folder that all worker processes of this test run share."""
     base = factory.getbasetemp()
