@@ -122,11 +122,8 @@ FROZEN = "@dataclass(frozen=True)\nclass Mine"
         (
             "method",
             f"{FROZEN}:\n name = 'x'\n def local(self, client): pass",
-            "Mine lacks pools_clients, compares_heads, needs_clock, needs_scalars, needs_tensors, "
-            "needs_representation, needs_class_outputs, label, about, default_parts, "
-            "finds_clusters, needs_view, collect_output, prepare, penalty, calibrate, epoch_order, "
-            "finish, init, eligible_clients, broadcast, model_name_for, cluster_labels, weigh and "
-            "aggregate; derive it from cadis.algorithm.BaseMethod, which has all but a name.",
+            "Mine lacks pools_clients, compares_heads, needs_clock, needs_scalars, needs_tensors "
+            "and more; derive it from cadis.algorithm.BaseMethod, which has all but a name.",
         ),
         (
             "sampler",
