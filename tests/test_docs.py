@@ -1,5 +1,6 @@
 """What the README and the pages in docs show works as it stands there, and is complete."""
 
+import contextlib
 import re
 import shlex
 import subprocess
@@ -37,8 +38,9 @@ QUICK = ["--rounds", "1", "--epochs", "1", "--workers", "1"]
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_cache_and_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
 
 
 def run_python(folder: Path, *arguments: str) -> str:
@@ -47,6 +49,12 @@ def run_python(folder: Path, *arguments: str) -> str:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def run_cadis(folder: Path, *arguments: str) -> str:
+    """Run a command in a folder, in this process; return what it said."""
+    with contextlib.chdir(folder):
+        return succeed(*arguments)
 
 
 def run_blocks(text: str, folder: Path, quick: Sequence[str] = ()) -> list[str]:
@@ -62,10 +70,11 @@ def run_blocks(text: str, folder: Path, quick: Sequence[str] = ()) -> list[str]:
             continue
         for line in [first, *lines]:
             program, *arguments = shlex.split(line, comments=True)
-            if program in ("cadis", "python"):
-                command = ["-m", "cadis", *arguments] if program == "cadis" else arguments
-                command += quick if "--rounds" in arguments else []
-                printed.append(run_python(folder, *command))
+            if program == "cadis":
+                further = quick if "--rounds" in arguments else []
+                printed.append(run_cadis(folder, *arguments, *further))
+            elif program == "python":
+                printed.append(run_python(folder, *arguments))
     return printed
 
 
@@ -127,12 +136,11 @@ def test_predicting_as_it_stands(tmp_path: Path) -> None:
     for language, block in BLOCK.findall(PREDICTING):
         first, *lines = block.splitlines()
         if language == "python":
-            typed = [["-c", "\n".join(lines)]]
-        else:
-            words = [shlex.split(line, comments=True) for line in [first, *lines]]
-            typed = [["-m", *line] for line in words if line[0] == "cadis"]
-        for arguments in typed:
-            said[first] = run_python(tmp_path, *arguments)
+            said[first] = run_python(tmp_path, "-c", "\n".join(lines))
+            continue
+        for program, *arguments in (shlex.split(line, comments=True) for line in [first, *lines]):
+            if program == "cadis":
+                run_cadis(tmp_path, *arguments)
     assert said["# use.py"].startswith("Predictor(small-cnn, 13,706 parameters: pictures of 1 x 8")
     assert said["# elsewhere.py"].strip() in map(str, range(10))
     told = cadis.load(tmp_path / "runs" / "cohort").predict(tmp_path / "cohort.csv")
