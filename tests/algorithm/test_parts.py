@@ -218,7 +218,7 @@ class Bare:
     ("key", "part", "sentence"),
     [
         ("method", CADIS, "Give a method such as CADIS(), not its class."),
-        ("sampler", Unsampled(), "lacks choose; derive it from cadis"),
+        ("sampler", Unsampled(), "lacks choose; derive it from cadis"),  # type: ignore[abstract]
         ("local_optimizer", SGD(momentum=1.5), "momentum should be less than 1, not 1.5."),
         ("local_optimizer", SGD(lr_decay=float("nan")), "lr_decay should be"),
     ],

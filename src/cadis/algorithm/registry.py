@@ -81,9 +81,6 @@ _DERIVE_FROM = {
 _NAMED = 5
 """How many of the things that a class lacks are named."""
 
-_NOT_WRITTEN = (BaseSampler.choose, ServerOptimizer.step, Transform.apply)
-"""Functions that a base leaves to the classes that derive from it."""
-
 
 def is_of_kind(kind: Kind, part: type[Any]) -> bool:
     """Return whether a class has all that the base of a kind declares."""
@@ -121,13 +118,14 @@ def check_members(kind: Kind, part: type[Any]) -> None:
 
 
 def _missing(kind: Kind, part: type[Any]) -> list[str]:
-    """Return the names of the base that a class does not have."""
-    declared = [field.name for field in fields(part)] if is_dataclass(part) else []
-    return [
+    """Return the names of the base that a class does not have, or has from it as abstract."""
+    declared = {field.name for field in fields(part)} if is_dataclass(part) else set()
+    written = {
         name
-        for name in kind.members
-        if name not in declared and (not hasattr(part, name) or getattr(part, name) in _NOT_WRITTEN)
-    ]
+        for name, value in inspect.getmembers_static(part)
+        if not getattr(value, "__isabstractmethod__", False)
+    }
+    return [name for name in kind.members if name not in declared | written]
 
 
 def _check_spelling(part: type[Any], known: list[str]) -> None:

@@ -1,5 +1,6 @@
 """Server optimisers: how the server steps from the aggregated model to the next global model."""
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Protocol
 
@@ -20,6 +21,7 @@ class ServerOptimizer(Protocol):
 
     name: ClassVar[str]
 
+    @abstractmethod
     def step(
         self, sent: Tensor, aggregated: Tensor, memory: TensorState
     ) -> tuple[Tensor, TensorState]:
@@ -93,9 +95,9 @@ class _Adaptive:
     beta1: float
     tau: float
 
+    @abstractmethod
     def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
         """Return the new v, from the one before and delta^2, (P,) each."""
-        raise NotImplementedError
 
     def step(
         self, sent: Tensor, aggregated: Tensor, memory: TensorState

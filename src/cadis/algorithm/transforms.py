@@ -1,5 +1,6 @@
 """Transforms: functions on an update before it is sent, or before it is aggregated."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, sqrt
@@ -52,9 +53,9 @@ class Transform(Protocol):
         """The norm that an update has at the most afterwards; None if it is not limited."""
         return None
 
+    @abstractmethod
     def apply(self, update: Message, server_round: TransformRound) -> Message:
         """Return the update, changed. Inputs are never changed in place."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

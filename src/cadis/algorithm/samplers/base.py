@@ -1,5 +1,6 @@
 """The base class of samplers, uniform sampling, and what several samplers use."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -77,9 +78,9 @@ class BaseSampler:
     needs_clusters: ClassVar[bool] = False
     needs_head: ClassVar[bool] = False
 
+    @abstractmethod
     def choose(self, server_round: SamplerRound, memory: TensorState) -> Sequence[ClientId]:
         """Return the participants: ``wanted`` of the available clients or fewer, each once."""
-        raise NotImplementedError
 
     def learn(self, sampled: SampledRound, memory: TensorState) -> TensorState:
         """Return what to remember for the next round, from what came of this one."""
