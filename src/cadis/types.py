@@ -10,7 +10,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from cadis._io import all_finite, short_repr
+from cadis._io import all_finite, fresh, short_repr
 from cadis.errors import CadisError
 
 ClientId: TypeAlias = int | str
@@ -66,6 +66,19 @@ class ModelState:
         """Those of the three vectors."""
         return [vector.shape for vector in self.vectors().values()]
 
+    def pieces(self) -> Mapping[str, Tensor]:
+        """All numbers by name, as they lie in memory; here these are the vectors.
+
+        What only looks at the numbers, or averages them, does so piece by piece, and costs no
+        copy of models that are held in another form.
+        """
+        return self.vectors()
+
+    def blank(self) -> "tuple[ModelState, Mapping[str, Tensor]]":
+        """Vectors like these to be written to, and where in them each of the pieces goes."""
+        vectors = {name: fresh(len(v), v.dtype) for name, v in self.vectors().items()}
+        return ModelState(**vectors), vectors
+
     def parameters_at(self, places: Sequence[slice]) -> Tensor:
         """The parameters at some places, one place after the other."""
         parts = [self.parameters[place] for place in places]
@@ -73,7 +86,7 @@ class ModelState:
 
     def is_finite(self) -> bool:
         """Whether no number is NaN or infinite."""
-        return all(map(all_finite, self.vectors().values()))
+        return all(all_finite(piece) for piece in self.pieces().values())
 
 
 def ids_to_tensor(client_ids: Sequence[ClientId]) -> Tensor:
@@ -136,6 +149,12 @@ class Message:
                 yield f"models/{name}/{part}", vector
         for name, vector in self.tensors.items():
             yield f"tensors/{name}", vector
+
+    def pieces(self) -> Iterator[Tensor]:
+        """All tensors as they lie in memory, without a copy."""
+        for model in self.models.values():
+            yield from model.pieces().values()
+        yield from self.tensors.values()
 
     @classmethod
     def of_vectors(cls, vectors: Mapping[str, Tensor], scalars: Mapping[str, float]) -> "Message":

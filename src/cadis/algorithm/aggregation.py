@@ -46,8 +46,16 @@ def weighted_mean(
 
 
 def mean_state(states: Sequence[ModelState], weights: Tensor | Sequence[float]) -> ModelState:
-    """Return the :func:`weighted_mean` of model states."""
-    return ModelState(**weighted_mean([state.vectors() for state in states], weights))
+    """:func:`weighted_mean` of model states, in whatever form they hold their numbers."""
+    shares = _checked_shares(weights, len(states))
+    held = [state.pieces() for state in states]
+    if any(pieces.keys() != held[0].keys() for pieces in held):
+        return ModelState(**weighted_mean([state.vectors() for state in states], shares))
+    _check_alike(held)
+    mean, places = states[0].blank()
+    for name, place in places.items():
+        mean_into(place, [pieces[name] for pieces in held], shares)
+    return mean
 
 
 def _checked_shares(weights: Tensor | Sequence[float], states: int) -> list[float]:

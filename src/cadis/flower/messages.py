@@ -19,7 +19,7 @@ from numpy.lib.format import read_array_header_1_0, read_magic
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cadis.models import Layout, WrongTensorsError
+from cadis.models import Layout, NamedState, WrongTensorsError
 from cadis.types import Message, ModelState, TensorState
 
 _MODEL = "cadis.model."
@@ -93,7 +93,7 @@ def contents_of(messages: Iterable[Message], layout: Layout, arrays_key: str) ->
         is_usual = list(message.models) == ["model"]
         for name, model in message.models.items():
             key = arrays_key if is_usual else f"{_MODEL}{name}"
-            content[key] = record("model", model.vectors(), partial(layout.unpack, model))
+            content[key] = record("model", model.pieces(), partial(layout.unpack, model))
         if message.tensors:
             own = {name: tensor.contiguous() for name, tensor in message.tensors.items()}
             content[_TENSORS] = record("tensors", message.tensors, partial(dict, own))
@@ -115,11 +115,13 @@ def sent_by_server(
         for key, value in config.items()
         if key.startswith(_SCALAR) and isinstance(value, int | float)
     }
-    return _read_message(content, arrays_key, "model", layout, scalars)
+    return _read_message(content, arrays_key, "model", layout.pack, scalars)
 
 
 def sent_by_client(content: RecordDict, layout: Layout, sent: Message) -> Message:
     """Read the message that a client has answered; ``sent`` is what it was sent.
+
+    Its models lie where the answer's bytes do.
 
     Raises:
         WrongTensorsError: if the answer holds no models that fit; it ends a sentence about it.
@@ -130,7 +132,8 @@ def sent_by_client(content: RecordDict, layout: Layout, sent: Message) -> Messag
         raise WrongTensorsError(f"it sent {len(others) + len(named)} models, not one")
     single = next(iter(sent.models)) if len(sent.models) == 1 else ""
     arrays_key = others[0] if others else ""
-    return _read_message(content, arrays_key, single, layout, scalars_in(content))
+    make_model = partial(NamedState, layout=layout)
+    return _read_message(content, arrays_key, single, make_model, scalars_in(content))
 
 
 def scalars_in(content: RecordDict) -> dict[str, float]:
@@ -169,7 +172,7 @@ def _read_message(
     content: RecordDict,
     arrays_key: str,
     single: str,
-    layout: Layout,
+    make_model: Callable[[TensorState], ModelState],
     scalars: Mapping[str, float],
 ) -> Message:
     """Read models and tensors; a model at ``arrays_key`` has the name ``single``."""
@@ -177,7 +180,7 @@ def _read_message(
     keys = {key.removeprefix(_MODEL): key for key in records if key.startswith(_MODEL)}
     if arrays_key in records:
         keys[single] = arrays_key
-    models = {name: layout.pack(tensors_in(records[key])) for name, key in keys.items()}
+    models = {name: make_model(tensors_in(records[key])) for name, key in keys.items()}
     tensors = tensors_in(records[_TENSORS]) if _TENSORS in records else {}
     copies = {name: tensor.clone() for name, tensor in tensors.items()}  # methods may write to them
     return Message(models, copies, scalars)

@@ -126,12 +126,9 @@ class Layout:
     def pack(self, tensors: Mapping[str, Tensor]) -> ModelState:
         """The flat vectors of tensors that must have the same names, shapes and kinds."""
         self.check(tensors)
-        vectors = {
-            vector: fresh(self.size(names), dtype) for vector, names, dtype in self.contents()
-        }
-        state = ModelState(**vectors)
-        for name, view in self.places(state).items():
-            view.copy_(tensors[name])
+        state, places = self.blank()
+        for name, place in places.items():
+            place.copy_(tensors[name])
         return state
 
     def unpack(self, state: ModelState) -> dict[str, Tensor]:
@@ -151,6 +148,14 @@ class Layout:
                 buffers[place] = received.models[name].buffers[place]
             models[name] = replace(models[name], buffers=buffers)
         return replace(update, models=models)
+
+    def blank(self) -> tuple[ModelState, dict[str, Tensor]]:
+        """Vectors to be written to, and each tensor as a view of them."""
+        vectors = {
+            vector: fresh(self.size(names), dtype) for vector, names, dtype in self.contents()
+        }
+        state = ModelState(**vectors)
+        return state, self.places(state)
 
     def places(self, state: ModelState) -> dict[str, Tensor]:
         """Each tensor but the aliases, as a view of the vector that it lies in."""

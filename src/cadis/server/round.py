@@ -325,8 +325,8 @@ def _copy_if_shared(updates: Sequence[ClientUpdate], aggregation: Aggregation) -
 
 
 def _storages(updates: Sequence[ClientUpdate]) -> set[int]:
-    tensors = (tensor for update in updates for _, tensor in update.message.vectors())
-    return {tensor.untyped_storage().data_ptr() for tensor in tensors}
+    pieces = (piece for update in updates for piece in update.message.pieces())
+    return {piece.untyped_storage().data_ptr() for piece in pieces}
 
 
 def _copied(tensors: TensorState, taken: set[int]) -> dict[str, Tensor]:
