@@ -1,6 +1,5 @@
 """A model that is held as named tensors, against the same model as vectors."""
 
-import pickle
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
@@ -102,13 +101,9 @@ def test_other_precisions_become_that_of_the_global_model() -> None:
     assert not torch.equal(mean.parameters, mean.parameters.half().float())
 
 
-def test_whoever_takes_it_for_a_plain_model_gets_one() -> None:
+def test_a_changed_model_is_a_plain_one() -> None:
     named, packed = both(5)
-    assert list(vars(named)) == list(vars(packed))
-    assert alike(ModelState(**vars(named)), packed)
-    for copied in (deepcopy(named), pickle.loads(pickle.dumps(named))):
-        assert type(copied) is ModelState
-        assert alike(copied, packed)
+    assert alike(deepcopy(named), packed)
     changed = replace(named, parameters=packed.parameters + 1)
     assert type(changed) is ModelState
     assert alike(changed, replace(packed, parameters=packed.parameters + 1))

@@ -1,4 +1,4 @@
-"""A model as it came: named tensors, of which the vectors are made only if somebody asks."""
+"""A model as it was received: named tensors, from which flat vectors are made on request."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,9 +11,9 @@ from cadis.types import ModelState
 
 
 class NamedState(ModelState):
-    """A model that is held as named tensors, so that k of them need no k further copies.
+    """A model that is stored as named tensors, so that a round needs no second copy of its models.
 
-    Whoever asks for one of the vectors gets a new one. They are not kept: those of a single model
+    Each access to one of the vectors makes a new one, and none is kept: the vectors of one model
     at a time are small, those of all models of a round are not.
     """
 
@@ -34,15 +34,6 @@ class NamedState(ModelState):
         }
         object.__setattr__(self, "_held", held)  # the class is frozen
         object.__setattr__(self, "_layout", layout)
-
-    @property
-    def __dict__(self) -> dict[str, Tensor]:  # type: ignore[override]
-        """What ``vars`` tells of any model."""
-        return self.vectors()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """A copy of it is a plain model."""
-        return ModelState, tuple(self.vectors().values())
 
     def __getattr__(self, name: str) -> Tensor:
         """One of the vectors, which a plain model holds as attributes."""
