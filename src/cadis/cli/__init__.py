@@ -8,11 +8,6 @@ from cadis.cli.guard import end_at_once
 if TYPE_CHECKING:
     from cadis.cli.command_line import commands
 
-__all__ = [
-    "commands",
-    "main",
-]
-
 
 def main() -> None:
     """Run the command; all else is imported after Ctrl-C is taken care of."""

@@ -47,9 +47,7 @@ def compare(
     """
     file = file_options(experiment, preset)
     first = given.pop("seed", file.get("seed", 0))
-    if methods is None and not grid:
-        raise CadisError("Say what to vary, such as --grid threshold=0.6,0.7,0.8.")
-    varied = _grid(grid, file, given)
+    varied = _grid(grid, file, given) if grid or methods is None else {}
     if methods is None:
         variants = grid_variants(varied, file, given)
         study = Study("sweep", variants, (), "", parameters=tuple(varied))
@@ -83,9 +81,7 @@ def _run(study: Study, preset: str | None, out: Path | None, track: str | None) 
 def _grid(
     texts: Sequence[str], file: Mapping[str, Any], given: Mapping[str, Any]
 ) -> dict[str, list[str]]:
-    """Options and the values that they are to have; nothing if nothing is varied."""
-    if not texts:
-        return {}
+    """Return the options that are varied and their values; refuse one that is given as well."""
     grid = parse_grid(texts, own_classes({**file, **given}))
     for name in grid:
         if name in given:
