@@ -64,7 +64,6 @@ def presets(name: str | None = None) -> int:
 
 
 def _list(about: str, entries: list[Entry]) -> Table:
-    """Each in a line or two, under what they are about."""
     samplers = all(entry.kind.key == "sampler" for entry in entries)
     table = Table(title=f"{about.capitalize()}{' (--sampler NAME)' * samplers}", box=None)
     table.title_justify, table.show_header = "left", False
@@ -77,7 +76,6 @@ def _list(about: str, entries: list[Entry]) -> Table:
 
 
 def _tell(console: Console, entry: Entry) -> None:
-    """One of them in full."""
     name, about = entry.name, entry.about
     console.print(f"{name}, a {entry.kind.noun}: {about.kind}", style="bold", markup=False)
     console.print(f"\n{entry.text}\n", markup=False, highlight=False)
@@ -96,7 +94,6 @@ def _tell(console: Console, entry: Entry) -> None:
 
 
 def _parameters(entry: Entry) -> Fitting:
-    """Its parameters as options, and what they are."""
     table = Table(title="Parameters", title_justify="left")
     table.add_column("option", no_wrap=True)
     table.add_column("default")

@@ -58,7 +58,6 @@ def compare(
 
 
 def _run(study: Study, preset: str | None, out: Path | None, track: str | None) -> int:
-    """Run what is missing, and show tables, files, figures and the page."""
     study = replace(study, command=shlex.join(["cadis", *sys.argv[1:]]))
     name = preset or plain_name(study.variants[0].options["dataset"])
     folder = StudyFolder(out) if out else study_folder(Path("runs") / f"{study.kind}-{name}", study)
@@ -90,7 +89,6 @@ def _grid(
 
 
 def _seeds(first: Any, number: int, study: Study) -> tuple[int, ...]:
-    """So many seeds, from the first, for each of the variants."""
     check_runs(number * len(study.variants))
     first = validated(Settings, {"seed": first}).seed
     return tuple(validated(Settings, {"seed": first + n}).seed for n in range(number))

@@ -197,7 +197,6 @@ class _Silent:
     of_run = replace(NO_CALLBACKS, say=warn)
 
     def begin(self, run: PlannedRun) -> OnRound:  # noqa: ARG002
-        """Ignore the rounds of a run."""
         return call_each()
 
     def end(self, run: PlannedRun, reused: bool) -> None:

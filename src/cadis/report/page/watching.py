@@ -126,7 +126,6 @@ def _empty_page(path: Path, state: str, note: str = "") -> dict[str, Any]:
 
 
 def _live(results: Results, state: str) -> dict[str, Any]:
-    """How far it is, and what was worked on last."""
     runs = [(group.label, run_data) for group in results.groups for run_data in group.runs]
     newest = max(runs, key=lambda run: (run[1].path / "history.jsonl").stat().st_mtime)
     return {
