@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from click.testing import CliRunner, Result
 
-from cadis.cli import commands
+from cadis.cli.command_line import commands
 
 
 def call(*arguments: object) -> Result:

@@ -15,7 +15,7 @@ import pytest
 
 import cadis
 from cadis.algorithm import KINDS
-from cadis.cli import commands
+from cadis.cli.command_line import commands
 from cadis.models import MODELS
 from cadis.store import RunFolder
 from cadis.training import AUGMENTATIONS

@@ -7,7 +7,7 @@ import click
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from cadis.cli import commands
+from cadis.cli.command_line import commands
 
 PAGE = "reference/commands.md"
 OPENING = """# The command

@@ -7,7 +7,7 @@ from cadis.algorithm import catalogue
 from cadis.algorithm.catalogue import KINDS_OF_METHODS, Entry
 from cadis.algorithm.methods import METHODS
 from cadis.algorithm.samplers import SAMPLERS
-from cadis.cli import commands
+from cadis.cli.command_line import commands
 
 ENTRIES = [entry for entries in catalogue().values() for entry in entries]
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from cadis._io import read_toml
 from cadis.algorithm import KINDS, names_of
-from cadis.cli import commands
+from cadis.cli.command_line import commands
 from cadis.cli.options import parts_in
 from cadis.experiment import PARTITION, qualified
 from cadis.store import RunFolder, StudyFolder

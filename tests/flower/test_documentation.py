@@ -10,7 +10,7 @@ import click
 import pytest
 from flwr.app import Context, RecordDict
 
-from cadis.cli import commands
+from cadis.cli.command_line import commands
 from cadis.flower.strategy_settings import StrategySettings
 from cadis.store import RunFolder
 from flower_support import LocalGrid

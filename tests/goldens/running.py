@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from click.testing import CliRunner
 
 import cadis
-from cadis.cli import commands
+from cadis.cli.command_line import commands
 from goldens.hashing import Hashes, hash_bytes, hash_run
 from goldens.inputs import clients_of_tensors, own_model, tensors_to_test
 from processes import processes

@@ -38,10 +38,8 @@ def session_of(path: Path) -> Any:
 @pytest.mark.parametrize("name", ["small-cnn", "resnet9"])
 def test_onnx_takes_pixels_and_describes_itself(name: str, tmp_path: Path) -> None:
     predictor = of_pictures(name)
-    written = export(predictor, "onnx", tmp_path / "model.onnx")
-    assert written.inputs == 20
-    assert written.difference < 1e-5
-    session = session_of(written.path)
+    assert export(predictor, "onnx", tmp_path / "model.onnx") < 1e-5
+    session = session_of(tmp_path / "model.onnx")
     (taken,), (made,) = session.get_inputs(), session.get_outputs()
     assert (taken.name, taken.shape) == ("pixels", ["batch", 3, 8, 8])
     assert (made.name, made.shape) == ("probabilities", ["batch", 3])
@@ -60,18 +58,18 @@ def test_onnx_of_a_binary_model_of_rows(tmp_path: Path) -> None:
     inputs = ModelInputs((2,), "float32", how)
     told = ModelDescription("mlp", 1, "binary", ("well", "ill"), inputs)
     predictor = Predictor(build_network("mlp", (2,), 1), told)
-    written = export(predictor, "onnx", tmp_path / "model.onnx")
+    export(predictor, "onnx", tmp_path / "model.onnx")
     rows = how.encode({"age": ["30", "", "99"]})
-    (found,) = session_of(written.path).run(["probabilities"], {"rows": rows.numpy()})
+    (found,) = session_of(tmp_path / "model.onnx").run(["probabilities"], {"rows": rows.numpy()})
     assert torch.allclose(torch.from_numpy(found), predictor(rows), atol=1e-6)
 
 
 def test_torchscript_needs_nothing_but_torch(tmp_path: Path) -> None:
     predictor = of_pictures("resnet9")
-    written = export(predictor, "torchscript", tmp_path / "model.torchscript")
+    export(predictor, "torchscript", tmp_path / "model.torchscript")
     extra = {"cadis.json": ""}
     with pytest.warns(DeprecationWarning, match="torch.jit.load"):
-        loaded = torch.jit.load(written.path, _extra_files=extra)
+        loaded = torch.jit.load(tmp_path / "model.torchscript", _extra_files=extra)
     pixels = torch.randint(0, 256, (5, 3, 8, 8)).byte()
     assert torch.allclose(loaded(pixels), predictor(pixels))
     assert ModelDescription.from_text(extra["cadis.json"], "it") == predictor.description

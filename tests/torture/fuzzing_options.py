@@ -13,7 +13,7 @@ from torch import nn
 import cadis
 from cadis._io import read_toml, to_toml
 from cadis.algorithm.methods import METHODS
-from cadis.cli import commands
+from cadis.cli.command_line import commands
 from cadis.cli.options import run_options
 from cadis.experiment import ExperimentConfig, resolve
 from torture.disturbance import sketch

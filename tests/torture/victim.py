@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import torch
 
-from cadis.cli import commands
+from cadis.cli.command_line import commands
 from torture.disturbance import sketch
 from torture.outcomes import Finding
 

@@ -92,10 +92,6 @@ class PartitionSummary:
         groups = [(self.true_clusters == c).nonzero()[:, 0].tolist() for c in clusters]
         return sorted(groups, key=len, reverse=True)
 
-    def ordered(self) -> Tensor:
-        """Positions of the clients, those of a cluster side by side."""
-        return torch.tensor([client for group in self.groups() for client in group])
-
 
 def describe_federation(federation: Federation, num_classes: int) -> dict[str, Any]:
     """Who has what: one object a client, with its samples per class and its true cluster.

@@ -69,7 +69,6 @@ def _untold(comparison: Comparison) -> str:
 
 
 def _side_by_side(comparison: Comparison) -> str:
-    """What is no comparison, or several of them."""
     cells, results = comparison.cells, comparison.results
     names = ", ".join(cells[0].values)
     if results.kind != "compare":

@@ -8,7 +8,7 @@ from cadis.algorithm import Entry, catalogue, check_names, names_of
 from cadis.algorithm.methods import METHODS, label_of
 from cadis.cli.options import described_attributes
 from cadis.experiment import as_option, preset_names, preset_text, qualified, read_paper
-from cadis.report.terminal_table import Fitting
+from cadis.report.terminal_table import Fitting, fitting_table
 
 _FACTS = {
     "paper": "Paper",
@@ -45,26 +45,20 @@ def presets(name: str | None = None) -> int:
     if name is not None:
         console.print(preset_text(name), markup=False, highlight=False, end="", soft_wrap=True)
         return 0
-    table = Table(
-        title="The paper's experiments, and its top-1 accuracy in %", title_justify="left"
-    )
-    table.add_column("preset", no_wrap=True)
-    table.add_column("in the paper", no_wrap=True)
     papers = {preset: read_paper(preset) for preset in preset_names()}
     methods = [method for method in METHODS if any(method in p.accuracy for p in papers.values())]
-    for method in methods:
-        table.add_column(label_of(method), justify="right", no_wrap=True)
+    columns, rows = ["preset", "in the paper", *map(label_of, methods)], []
     for preset, paper in papers.items():
         found = (f"{paper.accuracy[m]:.2f}" if m in paper.accuracy else "" for m in methods)
-        table.add_row(preset, paper.place, *found)
-    console.print(Fitting(table))
+        rows.append([preset, paper.place, *found])
+    title = "The paper's experiments, and its top-1 accuracy in %"
+    console.print(fitting_table(title, columns, rows, words=columns[:2]))
     console.print("A preset's name: dataset, partition, clients in a round.")
     console.print("Run one by: cadis run --preset NAME    Read its file by: cadis presets NAME")
     return 0
 
 
 def _list(about: str, entries: list[Entry]) -> Table:
-    """Each in a line or two, under what they are about."""
     samplers = all(entry.kind.key == "sampler" for entry in entries)
     table = Table(title=f"{about.capitalize()}{' (--sampler NAME)' * samplers}", box=None)
     table.title_justify, table.show_header = "left", False
@@ -77,7 +71,6 @@ def _list(about: str, entries: list[Entry]) -> Table:
 
 
 def _tell(console: Console, entry: Entry) -> None:
-    """One of them in full."""
     name, about = entry.name, entry.about
     console.print(f"{name}, a {entry.kind.noun}: {about.kind}", style="bold", markup=False)
     console.print(f"\n{entry.text}\n", markup=False, highlight=False)
@@ -96,14 +89,10 @@ def _tell(console: Console, entry: Entry) -> None:
 
 
 def _parameters(entry: Entry) -> Fitting:
-    """Its parameters as options, and what they are."""
-    table = Table(title="Parameters", title_justify="left")
-    table.add_column("option", no_wrap=True)
-    table.add_column("default")
-    table.add_column("what it is")
+    columns, rows = ("option", "default", "what it is"), []
     described = described_attributes(entry.part)
     for field in names_of(entry.part):
         default = getattr(entry.part, field, "must be given")
         option = as_option(qualified(entry.part, field))
-        table.add_row(option, str(default).lower(), escape(described.get(field, "")))
-    return Fitting(table)
+        rows.append([option, str(default).lower(), escape(described.get(field, ""))])
+    return fitting_table("Parameters", columns, rows, words=columns)

@@ -47,9 +47,7 @@ def compare(
     """
     file = file_options(experiment, preset)
     first = given.pop("seed", file.get("seed", 0))
-    if methods is None and not grid:
-        raise CadisError("Say what to vary, such as --grid threshold=0.6,0.7,0.8.")
-    varied = _grid(grid, file, given)
+    varied = _grid(grid, file, given) if grid or methods is None else {}
     if methods is None:
         variants = grid_variants(varied, file, given)
         study = Study("sweep", variants, (), "", parameters=tuple(varied))
@@ -60,7 +58,6 @@ def compare(
 
 
 def _run(study: Study, preset: str | None, out: Path | None, track: str | None) -> int:
-    """Run what is missing, and show tables, files, figures and the page."""
     study = replace(study, command=shlex.join(["cadis", *sys.argv[1:]]))
     name = preset or plain_name(study.variants[0].options["dataset"])
     folder = StudyFolder(out) if out else study_folder(Path("runs") / f"{study.kind}-{name}", study)
@@ -83,9 +80,7 @@ def _run(study: Study, preset: str | None, out: Path | None, track: str | None) 
 def _grid(
     texts: Sequence[str], file: Mapping[str, Any], given: Mapping[str, Any]
 ) -> dict[str, list[str]]:
-    """Options and the values that they are to have; nothing if nothing is varied."""
-    if not texts:
-        return {}
+    """Return the options that are varied and their values; refuse one that is given as well."""
     grid = parse_grid(texts, own_classes({**file, **given}))
     for name in grid:
         if name in given:
@@ -94,7 +89,6 @@ def _grid(
 
 
 def _seeds(first: Any, number: int, study: Study) -> tuple[int, ...]:
-    """So many seeds, from the first, for each of the variants."""
     check_runs(number * len(study.variants))
     first = validated(Settings, {"seed": first}).seed
     return tuple(validated(Settings, {"seed": first + n}).seed for n in range(number))

@@ -21,16 +21,13 @@ from cadis.data.published import (
     roots,
 )
 from cadis.report.terminal import loading, tell
-from cadis.report.terminal_table import Fitting
+from cadis.report.terminal_table import fitting_table
 
 
 def list_datasets(data_dir: Path | None = None) -> int:
     """What is there and what is missing."""
     places = roots(data_dir)
-    table = Table(title="Datasets", title_justify="left")
-    for column in ("name", "classes", "where", "MB"):
-        table.add_column(column, overflow="fold", justify="right" if column == "MB" else "left")
-    table.add_row("digits", "10", "comes with scikit-learn", "")
+    rows = [("digits", "10", "comes with scikit-learn", "")]
     for name, published in CATALOGUE.items():
         found = find(published, places)
         if found is None:
@@ -38,12 +35,14 @@ def list_datasets(data_dir: Path | None = None) -> int:
             where, size = f"[yellow]{escape(lack)}[/yellow]", ""
         else:
             where, size = escape(str(found.folder)), f"{found.size / 1e6:,.0f}"
-        table.add_row(name, str(len(published.classes)), where, size)
-    table.add_row("images:FOLDER", "", "pictures of your own", "")
-    table.add_row("csv:PLACE", "", "tables of your own, Parquet by parquet:PLACE", "")
-    table.add_row("FILE.py:FUNCTION", "", "what a function of your own returns", "")
-    console = Console()
-    console.print(Fitting(table))
+        rows.append((name, str(len(published.classes)), where, size))
+    rows += [
+        ("images:FOLDER", "", "pictures of your own", ""),
+        ("csv:PLACE", "", "tables of your own, Parquet by parquet:PLACE", ""),
+        ("FILE.py:FUNCTION", "", "what a function of your own returns", ""),
+    ]
+    console, columns = Console(), ("name", "classes", "where", "MB")
+    console.print(fitting_table("Datasets", columns, rows, words=columns[:3]))
     tell(console, f"Searched: {', '.join(map(str, places))}.")
     console.print("Missing ones are downloaded when needed, or by: cadis data fetch NAME")
     return 0

@@ -83,7 +83,6 @@ def _default_path(
 
 
 def _check_type(path: Path | None) -> None:
-    """Refuse a type of file that figures are not written as."""
     if path is not None and path.suffix not in (".png", ".pdf", ".svg"):
         raise CadisError(f"The picture is written as PNG, PDF or SVG; call it {path.stem}.png.")
 

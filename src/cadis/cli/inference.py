@@ -15,6 +15,7 @@ from cadis.cli.guard import say
 from cadis.data import TablePreprocessing
 from cadis.errors import CadisError
 from cadis.inference import (
+    COMPARED_INPUTS,
     SUFFIXES,
     Prediction,
     Predictor,
@@ -66,14 +67,14 @@ def export(run: Path, to: str, overwrite: bool, out: Path | None = None, **asked
     check_free(path, overwrite)
     predictor, console = load(run, **asked), Console()
     with console.status("Exporting ..."):
-        written = export_model(predictor, to, path, overwrite)
-    tell(console, f"{predictor!r} is now {shown(written.path)}.")
+        difference = export_model(predictor, to, path, overwrite)
+    tell(console, f"{predictor!r} is now {shown(path)}.")
     sentence = "It holds the numbers alone: load_state_dict(torch.load(FILE)) takes them."
     if to != "state-dict":
         sentence = (
             f"It makes 'probabilities' of '{input_name(predictor)}', in batches of any size. "
-            f"Compared with the model on {written.inputs} inputs: the same classes; the largest "
-            f"difference of a probability is {written.difference:.1e}."
+            f"Compared with the model on {COMPARED_INPUTS} inputs: the same classes; the largest "
+            f"difference of a probability is {difference:.1e}."
         )
     tell(console, sentence)
     return 0

@@ -95,7 +95,6 @@ def _typed(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _choice_of(kind: Kind) -> GeneratedOption:
-    """The option that chooses parts of a kind."""
     meant = [
         f"{m.default_parts[kind.key]} with {m.name}"
         for m in METHODS.values()
@@ -144,7 +143,6 @@ def _add_parameters(
 
 
 def _may_meet(having: Sequence[Part], compared: bool) -> bool:
-    """Whether two of these parts can be chosen at once."""
     kinds = [kind.key for kind, _ in having]
     several = {kind.key for kind, _ in having if kind.many or (compared and kind.key == "method")}
     return len(set(kinds)) > 1 or any(kinds.count(key) > 1 for key in several)
@@ -153,7 +151,6 @@ def _may_meet(having: Sequence[Part], compared: bool) -> bool:
 def _parameter(
     name: str, field: str, having: Sequence[Part], hidden: bool = False
 ) -> GeneratedOption:
-    """The option of a parameter that these parts have."""
     parts = [part for _, part in having]
     words: dict[str, list[str]] = {}
     for part in parts:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cadis import report as reports
 from cadis.algorithm import check_names
 from cadis.analysis import Comparison, Results, is_result, read_folder, read_results, task_measure
 from cadis.cli.run import short_name
 from cadis.errors import CadisError
+from cadis.report.exports import RESULT_FILES, write_results
+from cadis.report.figures import draw_figures
+from cadis.report.page.assembly import is_report, is_report_of_others, write_report
 from cadis.report.page.watching import Watched, serving, wait_for_end
 from cadis.report.terminal import show_answer, show_tables, tell
 from cadis.store import RunFolder, StudyFolder, cell_name
@@ -55,8 +57,8 @@ def show_results(
         tell(console, sentence)
     try:
         with console.status("Drawing ..."):
-            reports.write_report(results, page, of or [page.parent])
-            reports.write_results(comparison, page.parent)
+            write_report(results, page, of or [page.parent])
+            write_results(comparison, page.parent)
             _draw(comparison, page.parent)
     except OSError as error:
         raise CadisError(f"{page.parent} cannot be written: {error.strerror}.") from None
@@ -84,25 +86,25 @@ def watch(run: Path, port: int, open_browser: bool) -> int:
 def _draw(comparison: Comparison, folder: Path) -> None:
     """Figures; of several comparisons, a folder with a page, tables and figures for each."""
     if comparison.results.same_classes and not comparison.several_comparisons:
-        reports.draw_figures(comparison.results, folder / "figures")
+        draw_figures(comparison.results, folder / "figures")
         return
     for cell in comparison.cells:
         own = folder / "cells" / cell_name(list(cell.values), list(cell.values.values()))
         own.mkdir(parents=True, exist_ok=True)
-        reports.write_report(cell.results, own / "report.html", [own])
-        reports.write_results(Comparison(cell.results), own)
-        reports.draw_figures(cell.results, own / "figures")
+        write_report(cell.results, own / "report.html", [own])
+        write_results(Comparison(cell.results), own)
+        draw_figures(cell.results, own / "figures")
 
 
 def _check_place(page: Path, paths: Sequence[Path]) -> None:
     """Refuse to write over files that are not ours, and over the report of other runs."""
     folder = page.parent
     same = folder.resolve() in [path.resolve() for path in paths]
-    if not same and any(reports.is_report_of_others(old, paths) for old in folder.glob("*.html")):
+    if not same and any(is_report_of_others(old, paths) for old in folder.glob("*.html")):
         raise CadisError(f"{folder} holds the report of other runs; choose another by --out.")
-    pages = any(map(reports.is_report, folder.glob("*.html")))
+    pages = any(map(is_report, folder.glob("*.html")))
     ours = RunFolder(folder).is_ours() or StudyFolder(folder).holds_study() or pages
-    there = [path for path in (page, *(folder / n for n in reports.RESULT_FILES)) if path.exists()]
+    there = [path for path in (page, *(folder / n for n in RESULT_FILES)) if path.exists()]
     if there and not ours:
         raise CadisError(f"{there[0]} is there already; choose another folder by --out.")
 

@@ -16,6 +16,7 @@ from cadis.errors import CadisError
 from cadis.experiment import (
     ExperimentConfig,
     Tracking,
+    call_each,
     read_preset,
     resolve,
     run_experiment,
@@ -84,7 +85,7 @@ def _run(config: ExperimentConfig, folder: RunFolder, resume: bool, tracking: Tr
     console = Console()
     rounds, metric = config.settings.rounds, config.algorithm.task.headline
     with run_progress(console, rounds, metric) as (on_round, callbacks):
-        heard = tracking.listening(on_round)
+        heard = call_each(on_round, tracking.log_round)
         result = run_experiment(config, folder.path, resume, heard, callbacks)
     figures = report.draw_figures(read_results([folder.path]), folder.figures, pdf=False)
     tracking.finish(figures)

@@ -24,10 +24,5 @@ from cadis.experiment.presets import (
 )
 from cadis.experiment.run_federation import run
 from cadis.experiment.study import comparison_of, run_study, study_folder
-from cadis.experiment.tracking import Tracking, check_tracker
-from cadis.experiment.variants import (
-    check_runs,
-    grid_variants,
-    method_variants,
-    parse_grid,
-)
+from cadis.experiment.tracking import Tracking, call_each, check_tracker
+from cadis.experiment.variants import check_runs, grid_variants, method_variants, parse_grid

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,9 @@ from cadis.errors import CadisError
 from cadis.experiment.own_study import OwnStudy
 from cadis.experiment.parameters import qualified
 from cadis.experiment.presets import read_preset
-from cadis.experiment.run_federation import (
-    call_both,
-    folder_for,
-    ignore_round,
-    is_shown,
-    warn,
-)
+from cadis.experiment.run_federation import folder_for, is_shown, warn
 from cadis.experiment.study import RunFromOptions, RunPlanned, comparison_of, run_study
-from cadis.experiment.tracking import check_tracker
+from cadis.experiment.tracking import call_each, check_tracker
 from cadis.report.formats import Sheet, to_markdown, to_rich
 from cadis.report.study_display import study_progress
 from cadis.report.tables import sheets
@@ -185,7 +179,7 @@ def _run(
     track: str | None,
 ) -> tuple[Results, list[str]]:
     def run_planned(run: PlannedRun, shown: OnRound, callbacks: Callbacks) -> None:
-        begin(run, call_both(shown, on_round), callbacks)
+        begin(run, call_each(shown, on_round), callbacks)
 
     runs = list(planned_runs(folder, study))
     console = Console(stderr=True)
@@ -197,15 +191,13 @@ def _run(
     return read_results([folder.path]), failures
 
 
-@dataclass
 class _Silent:
     """Callbacks that show nothing; what a command would print is a warning."""
 
-    of_run: Callbacks = field(default_factory=lambda: replace(NO_CALLBACKS, say=warn))
+    of_run = replace(NO_CALLBACKS, say=warn)
 
     def begin(self, run: PlannedRun) -> OnRound:  # noqa: ARG002
-        """Ignore the rounds of a run."""
-        return ignore_round
+        return call_each()
 
     def end(self, run: PlannedRun, reused: bool) -> None:
         """Ignore that a run has ended."""

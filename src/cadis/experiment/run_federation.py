@@ -34,11 +34,11 @@ from cadis.engine import Federation, speeds_by_client
 from cadis.errors import CadisError
 from cadis.experiment.config import engine_settings
 from cadis.experiment.execution import FederationRun, RunResult
-from cadis.experiment.tracking import Tracking
+from cadis.experiment.tracking import Tracking, call_each
 from cadis.models import auto_lr
 from cadis.options import Device, Precision
 from cadis.report.terminal import run_progress
-from cadis.server import OnRound, RoundResult
+from cadis.server import OnRound
 from cadis.store import RunFolder
 from cadis.training import AUGMENTATIONS
 from cadis.types import ClientId
@@ -145,10 +145,10 @@ def run(
     planned = plan_run(options, build_federation(options))
     decides = planned.algorithm.task.headline
     with folder_for(out) as path, closing(Tracking(track, RunFolder(path))) as tracking:
-        console, nothing = Console(stderr=True), nullcontext((ignore_round, NO_CALLBACKS))
+        console, nothing = Console(stderr=True), nullcontext((None, NO_CALLBACKS))
         bar = run_progress(console, planned.settings.rounds, decides)
         with bar if is_shown(progress, console) else nothing as (shown, callbacks):
-            heard = tracking.listening(call_both(shown, on_round))
+            heard = call_each(shown, on_round, tracking.log_round)
             result = planned.execute(RunFolder(path), resume, heard, replace(callbacks, say=warn))
         tracking.finish()
     return result if out is not None else replace(result, folder=None)
@@ -192,21 +192,6 @@ def is_shown(progress: bool | None, console: Console) -> bool:
     """Return whether to show progress: as asked, else on a terminal and in a notebook."""
     looked_at = console.is_jupyter or (sys.stderr is not None and sys.stderr.isatty())
     return looked_at if progress is None else progress
-
-
-def ignore_round(_result: RoundResult) -> None:
-    """Do nothing with the result of a round."""
-
-
-def call_both(shown: OnRound, own: OnRound | None) -> OnRound:
-    """Return a callback that shows a round and then calls the user's own callback."""
-
-    def on_round(result: RoundResult) -> None:
-        shown(result)
-        if own is not None:
-            own(result)
-
-    return on_round
 
 
 def warn(sentence: str) -> None:

@@ -14,7 +14,7 @@ from cadis.experiment.build import load_dataset
 from cadis.experiment.config import resolve
 from cadis.experiment.execution import run_experiment
 from cadis.experiment.presets import reported
-from cadis.experiment.tracking import Tracking
+from cadis.experiment.tracking import Tracking, call_each
 from cadis.experiment.variants import choose_baseline, gridded_methods, method_variants
 from cadis.options import DatasetOptions
 from cadis.server import OnRound
@@ -81,7 +81,7 @@ def run_study(
             reused = run.finished()
             with closing(Tracking(track, run.folder, folder.path.name)) as tracking:
                 if not reused:
-                    on_round = tracking.listening(callbacks.begin(run))
+                    on_round = call_each(callbacks.begin(run), tracking.log_round)
                     execute(run, on_round, callbacks.of_run)
                 callbacks.end(run, reused)
                 tracking.finish()

@@ -30,19 +30,11 @@ class Tracking:
             called = path.name if group is None else f"{path.parent.name}, {path.name}"
             self._tracker = open_tracker(name, path, called, group, folder.read_config)
 
-    def listening(self, on_round: OnRound) -> OnRound:
-        """Return a callback that calls the one given, and then logs the round."""
-        tracker = self._tracker
-        if tracker is None:
-            return on_round
-
-        def both(result: RoundResult) -> None:
-            on_round(result)
-            # In the first round of this process there may be earlier ones.
+    def log_round(self, result: RoundResult) -> None:
+        """Log a round; with the first of this process, the rounds of an earlier process too."""
+        if self._tracker is not None:
             earlier = [] if self._federation else self._folder.read_history()
-            self._log(tracker, [*earlier, result.record])
-
-        return both
+            self._log(self._tracker, [*earlier, result.record])
 
     def finish(self, figures: Sequence[Path] | None = None) -> None:
         """The run is complete: send the tracker what it lacks, and the figures.
@@ -67,6 +59,17 @@ class Tracking:
         self._federation = self._federation or self._folder.read_json("federation.json")
         for record in records:
             tracker.log(record, rare_classes(self._federation), self._federation["classes"])
+
+
+def call_each(*callbacks: OnRound | None) -> OnRound:
+    """Return a callback that calls each of these with the result of a round."""
+
+    def on_round(result: RoundResult) -> None:
+        for callback in callbacks:
+            if callback is not None:
+                callback(result)
+
+    return on_round
 
 
 def check_tracker(name: str | None) -> None:

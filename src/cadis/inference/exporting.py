@@ -12,7 +12,6 @@ import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,9 @@ from cadis.store import replace_file
 _BATCHES = (1, 2, 17)
 """So many inputs at once: a file must not have learned how many it was made with."""
 
+COMPARED_INPUTS = sum(_BATCHES)
+"""So many inputs an exported file is compared with the model on."""
+
 _TOLERANCE = 1e-4
 """How much a probability may differ: other programs add numbers in another order."""
 
@@ -36,23 +38,11 @@ _LONGEST = 200
 """Letters of what an exporter says."""
 
 
-@dataclass(frozen=True)
-class Exported:
-    """A file that was written.
-
-    Attributes:
-        path: where it is.
-        inputs: how many inputs it was compared with the model on.
-        difference: the largest one of any probability, or of any number of a state dict.
-    """
-
-    path: Path
-    inputs: int
-    difference: float
-
-
-def export(predictor: Predictor, to: str, path: Path, overwrite: bool = False) -> Exported:
+def export(predictor: Predictor, to: str, path: Path, overwrite: bool = False) -> float:
     """Write a trained model for other programs.
+
+    Return the largest difference of a probability from the model's, of ``COMPARED_INPUTS`` inputs;
+    0 for a state dict.
 
     Args:
         predictor: the model with its preprocessing.
@@ -64,12 +54,12 @@ def export(predictor: Predictor, to: str, path: Path, overwrite: bool = False) -
     if to not in SUFFIXES:
         raise CadisError(f"A model is exported to {', '.join(SUFFIXES)}, not to {to}.")
     check_free(path, overwrite)
-    content, inputs, difference = _WRITERS[to](predictor)
+    content, difference = _WRITERS[to](predictor)
     try:
         replace_file(path, content)
     except OSError as error:
         raise unwritable(path, error) from None
-    return Exported(path, inputs, difference)
+    return difference
 
 
 def write_predictions(
@@ -110,7 +100,7 @@ def input_name(predictor: Predictor) -> str:
     return "pixels" if isinstance(inputs.preprocessing, PicturePreprocessing) else "rows"
 
 
-def _to_onnx(predictor: Predictor) -> tuple[bytes, int, float]:
+def _to_onnx(predictor: Predictor) -> tuple[bytes, float]:
     needed = ("onnx", "onnxruntime", "onnxscript")
     if any(find_spec(name) is None for name in needed):
         raise CadisError("ONNX needs packages of its own; pip install 'cadis[onnx]'.")
@@ -138,10 +128,10 @@ def _to_onnx(predictor: Predictor) -> tuple[bytes, int, float]:
     def apply(raw: Tensor) -> Tensor:
         return torch.from_numpy(session.run(["probabilities"], {name: raw.numpy()})[0])
 
-    return content, sum(_BATCHES), _compare(predictor, apply, "ONNX")
+    return content, _compare(predictor, apply, "ONNX")
 
 
-def _to_torchscript(predictor: Predictor) -> tuple[bytes, int, float]:
+def _to_torchscript(predictor: Predictor) -> tuple[bytes, float]:
     with _exporting("TorchScript"):
         raw = _raw_inputs(predictor, 2)
         traced = torch.jit.trace(predictor.pipeline, raw, check_trace=False)  # we compare more
@@ -149,19 +139,19 @@ def _to_torchscript(predictor: Predictor) -> tuple[bytes, int, float]:
         described = {"cadis.json": predictor.description.to_text()}
         torch.jit.save(traced, file, _extra_files=described)
         again = torch.jit.load(io.BytesIO(file.getvalue()))
-    return file.getvalue(), sum(_BATCHES), _compare(predictor, again, "TorchScript")
+    return file.getvalue(), _compare(predictor, again, "TorchScript")
 
 
-def _to_state_dict(predictor: Predictor) -> tuple[bytes, int, float]:
+def _to_state_dict(predictor: Predictor) -> tuple[bytes, float]:
     numbers = {name: tensor.cpu() for name, tensor in predictor.module.state_dict().items()}
     file = io.BytesIO()
     torch.save(numbers, file)
     again = torch.load(io.BytesIO(file.getvalue()), weights_only=True)
     assert all(torch.equal(numbers[name], again[name]) for name in numbers)
-    return file.getvalue(), 0, 0.0
+    return file.getvalue(), 0.0
 
 
-_WRITERS: dict[str, Callable[[Predictor], tuple[bytes, int, float]]] = {
+_WRITERS: dict[str, Callable[[Predictor], tuple[bytes, float]]] = {
     "onnx": _to_onnx,
     "torchscript": _to_torchscript,
     "state-dict": _to_state_dict,

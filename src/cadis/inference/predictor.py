@@ -219,7 +219,6 @@ def load(
 def _choose(
     tensors: Mapping[str, Tensor], names: Sequence[str], name: str | None, place: str
 ) -> dict[str, Tensor]:
-    """Return the tensors of the model that is asked for."""
     if name is None and not names:
         return dict(tensors)
     if name not in names:
@@ -231,7 +230,6 @@ def _choose(
 
 
 def _build(architecture: str, description: ModelDescription, place: str) -> nn.Module:
-    """Return a new network like the one that was trained."""
     shape = () if description.inputs is None else description.inputs.shape
     if not (is_user_code(architecture) or (architecture in MODELS and shape)):
         kind = f"a {architecture}" if architecture else "of unknown architecture"

@@ -102,7 +102,5 @@ def runs_csv(comparison: Comparison) -> str:
 
 def _csv(head: list[str], lines: list[list[object]]) -> str:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows(lines)
+    csv.writer(text, lineterminator="\n").writerows([head, *lines])
     return text.getvalue()

@@ -129,13 +129,11 @@ def shown_p(p_value: float) -> str:
 
 
 def _markdown(text: str) -> str:
-    """Text that means nothing but itself."""
-    for letter in "\\|*_`<>[]":
-        text = text.replace(letter, f"\\{letter}")
-    return text
+    """Escape what has a meaning in Markdown."""
+    return re.sub(r"[\\|*_`<>\[\]]", r"\\\g<0>", text)
 
 
 def _latex(text: str) -> str:
-    """The same for LaTeX; a minus becomes one."""
+    """Escape what has a meaning in LaTeX; a hyphen before a number becomes a minus sign."""
     text = re.sub(r"(?<![\w.])-(?=\d)", "\N{MINUS SIGN}", text)
     return "".join(_LATEX.get(letter, letter) for letter in text)

@@ -118,28 +118,18 @@ def _heat_map(axes: Axes, probe: HeadProbe, panel: Panel, norm: AsinhNorm) -> No
 
 
 def _mark_classes(axes: Axes, probe: HeadProbe, panel: Panel, all_names: bool) -> None:
-    """The classes trained on in bold; the others, not too many, where there is room."""
+    """The classes trained on in bold, close ones together; some of the others in between."""
     classes = len(probe.classes)
     step = -(-classes // _LABELS)
-    groups = _close(sorted(panel.trained), classes // (2 * _LABELS))
-    bold = {sum(group) / len(group): group for group in groups}
+    trained = np.sort(panel.trained)
+    gaps = np.flatnonzero(np.diff(trained) > classes // (2 * _LABELS))
+    bold = {group.mean(): group for group in np.split(trained, gaps + 1)}
     free = [n for n in range(0, classes, step) if all(abs(n - t) >= step for t in panel.trained)]
-    marks = bold | ({float(n): [n] for n in free} if all_names else {})
+    marks = bold | ({float(n): np.array([n]) for n in free} if all_names else {})
     texts = ["\n".join(shown(probe.classes[n]) for n in group) for group in marks.values()]
     axes.set_yticks(list(marks), texts, size=8)
     for place, label in zip(marks, axes.get_yticklabels(), strict=True):
         label.set_fontweight("bold" if place in bold else "normal")
-
-
-def _close(places: Sequence[int], distance: int) -> list[list[int]]:
-    """Places in groups of such that are too close to be labelled one by one."""
-    groups: list[list[int]] = []
-    for place in places:
-        if groups and place - groups[-1][-1] <= distance:
-            groups[-1].append(place)
-        else:
-            groups.append([place])
-    return groups
 
 
 def _row_sums(axes: Axes, panel: Panel, widest: float) -> None:

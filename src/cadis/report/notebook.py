@@ -40,7 +40,6 @@ class NotebookBar:
             self._handle.update(content, raw=True)
 
     def _told(self, what: str) -> Iterator[str]:
-        """The parts of the line."""
         yield f"round {self._done}/{self._rounds}"
         yield self._state
         yield what

@@ -67,8 +67,6 @@ class _Bars:
         )
 
     def begin(self, run: PlannedRun) -> OnRound:
-        """Show the run's rounds as they end."""
-
         def on_round(result: RoundResult) -> None:
             amount = f"seed {run.seed}: {result.record.round}/{run.rounds}"
             self._bars.advance(self._all)
@@ -85,7 +83,6 @@ class _Bars:
         return on_round
 
     def end(self, run: PlannedRun, reused: bool) -> None:
-        """Count the run as ended, and say so if it was there already."""
         self._ended += 1
         self._bars.update(self._all, amount=f"{self._ended}/{self._runs}")
         if reused and run.variant.name in self._rows:
@@ -94,7 +91,6 @@ class _Bars:
         self._bars.refresh()
 
     def fail(self, sentence: str) -> None:
-        """Write the sentence above the bars."""
         self._ended += 1
         tell(self._bars.console, sentence)
 
@@ -109,8 +105,6 @@ class _Lines:
         self._done, self._todo = 0, sum(run.rounds - len(run.done()) for run in runs)
 
     def begin(self, run: PlannedRun) -> OnRound:
-        """Tell of a round if nothing was told for a while."""
-
         def on_round(result: RoundResult) -> None:
             self._done += 1
             if time.monotonic() > self._told + _SILENCE:
@@ -120,14 +114,12 @@ class _Lines:
         return on_round
 
     def end(self, run: PlannedRun, reused: bool) -> None:
-        """Tell that it has ended, and how many have."""
         self._ended += 1
         there = " (there already)" if reused else self._left()
         state = _state(run, run.done()[-1])
         self._tell(f"run {self._ended}/{self._runs}: {_name(run)}: {state}{there}")
 
     def fail(self, sentence: str) -> None:
-        """Tell that it could not go on."""
         self._ended += 1
         self._tell(f"run {self._ended}/{self._runs}: {sentence}")
 

@@ -288,17 +288,12 @@ def _reached(
     groups: Sequence[Group],
 ) -> Sheet:
     """Rounds or simulated seconds to reach targets, and the speed-up over the baseline."""
-    targets = comparison.targets
+    targets, percent = comparison.targets, comparison.results.metric == "accuracy"
     rows = [[g.label, *(_shown_rounds(when(g, target)) for target in targets)] for g in groups]
     against = f" (speed-up over {comparison.baseline.label})" if comparison.baseline else ""
-    columns = [_rows_are(comparison), *(_target(comparison, target) for target in targets)]
+    columns = [_rows_are(comparison), *(f"{t:.0%}" if percent else f"{t:g}" for t in targets)]
     caption = f"{unit} to reach {with_article(comparison.metric)}{against}"
     return Sheet(caption, columns, rows, [])
-
-
-def _target(comparison: Comparison, target: float) -> str:
-    """Accuracies are written in percent, other measures are not."""
-    return f"{target:.0%}" if comparison.results.metric == "accuracy" else f"{target:g}"
 
 
 def _models(comparison: Comparison) -> Sheet:

@@ -92,7 +92,6 @@ class MLflow(Tracker):
         return str(client.create_experiment(name, artifact_location=artifacts))
 
     def _beside(self) -> str:
-        """The address of the database beside the run."""
         self._store.mkdir(parents=True, exist_ok=True)
         logging.getLogger("mlflow.store.db").setLevel(logging.WARNING)  # how it makes its tables
         return f"sqlite:///{(self._store / 'mlflow.db').as_posix()}"

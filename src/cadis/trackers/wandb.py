@@ -73,7 +73,6 @@ class WandB(Tracker):
         return mode or ("online" if has_key else "offline")
 
     def _open(self) -> Any:
-        """The run, begun or gone on with under the same id."""
         if self._open_run is None:
             if not self._logged.id:
                 self._remember(id=uuid4().hex[:8])

@@ -184,7 +184,6 @@ def dress(axes: Axes, rounds: int, label: str) -> None:
 def _plot_groups(
     axes: Axes, results: Results, curve: CurveOf, limits: tuple[float, float] = SHARES
 ) -> None:
-    """Plot a line for each method that has the curve."""
     for group, look in style.styled_groups(results):
         curves = [curve(run_data) for run_data in group.runs]
         plot_spread(axes, curves, look, style.label_of(group), limits)

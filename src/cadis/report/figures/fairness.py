@@ -193,7 +193,6 @@ def _last_tests(group: Group) -> dict[ClientId, list[float]]:
 
 
 def _tested(results: Results) -> str:
-    """Return the clients that were tested, in words."""
     return next((s.clients_tested for s in results.runs if s.clients_tested), "clients")
 
 

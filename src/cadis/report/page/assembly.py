@@ -34,7 +34,7 @@ def write_report(results: Results, path: Path, of: Sequence[Path] = ()) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     data = json.dumps(page_data(results), allow_nan=False, separators=(",", ":"))
     safe = data.replace("<", "\\u003c")  # so that no name can end the script
-    text = _page(f'<script type="application/json" id="data">{safe}</script>')
+    text = assemble_page(f'<script type="application/json" id="data">{safe}</script>')
     replace_text(path, text.replace(_MARK, f"{_MARK}{_of(of)}", 1) if of else text)
     return path
 
@@ -65,12 +65,8 @@ def is_report(path: Path) -> bool:
     return _MARK in _head_of(path)
 
 
-def live_page() -> str:
-    """The page without data: it asks for them again and again."""
-    return _page("")
-
-
-def _page(data: str) -> str:
+def assemble_page(data: str = "") -> str:
+    """Return the page with an element that holds its data; without, it polls the server."""
     scripts = "\n".join(f"<script>\n{_asset(name)}\n</script>" for name in SCRIPTS)
     parts = {
         "<!--STYLE-->": f"<style>\n{_asset('style.css')}\n</style>",
@@ -79,8 +75,7 @@ def _page(data: str) -> str:
     }
     text = _asset("page.html")
     for place, content in parts.items():
-        before, _, after = text.partition(place)
-        text = f"{before}{content}{after}"
+        text = text.replace(place, content, 1)
     return text
 
 

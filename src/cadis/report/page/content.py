@@ -244,7 +244,6 @@ def _listed(values: Curve) -> list[float | None]:
 
 
 def _title(results: Results) -> str:
-    """The federation in a few words."""
     run_data = results.runs[0]
     clients = run_data.federation["clients"]
     clusters = {client["cluster"] for client in clients}

@@ -13,7 +13,7 @@ from typing import Any
 
 from cadis.analysis import Results, RunData, is_result, naming, read_results
 from cadis.errors import CadisError
-from cadis.report.page.assembly import live_page
+from cadis.report.page.assembly import assemble_page
 from cadis.report.page.content import now, page_data
 from cadis.store import RunFolder, StudyFolder, is_locked
 
@@ -126,7 +126,6 @@ def _empty_page(path: Path, state: str, note: str = "") -> dict[str, Any]:
 
 
 def _live(results: Results, state: str) -> dict[str, Any]:
-    """How far it is, and what was worked on last."""
     runs = [(group.label, run_data) for group in results.groups for run_data in group.runs]
     newest = max(runs, key=lambda run: (run[1].path / "history.jsonl").stat().st_mtime)
     return {
@@ -144,7 +143,7 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, watched: Watched, port: int, patience: float) -> None:
         super().__init__((_HOST, port), _Handler)
-        self.watched, self.page = watched, live_page().encode()
+        self.watched, self.page = watched, assemble_page().encode()
         self.working, self.patience = threading.Lock(), patience
 
     def handle_error(self, *_: object) -> None:
