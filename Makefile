@@ -1,27 +1,35 @@
 .DEFAULT_GOAL := help
 .PHONY: help run report test test-deploy test-lowest torture goldens check docs package format experiments bench bench-save bench-compare clean
 
-# Another Python has an environment of its own: make test PYTHON=python3.13 VENV=.venv313
+# To use another Python in a separate environment: make test PYTHON=python3.13 VENV=.venv313
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 LIGHT := $(VENV)/.ready-light
+DOCS := $(VENV)/.ready-docs
 READY := $(VENV)/.ready-dev
 
-# What the package needs, and nothing else.
+# The package with its required dependencies only.
 $(LIGHT): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(INSTALL) .
 	@touch $@
 
-# The same with all extras and tools, which are more than twice as much.
+# The package with the tools of the documentation.
+$(DOCS): pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) with the packages for the documentation ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(INSTALL) '.[docs]'
+	@touch $(LIGHT) $@
+
+# The package with all extras and development tools, which are more than twice as large.
 $(READY): pyproject.toml constraints.txt
-	@echo "Setting up $(VENV) with all that tests need ..."
+	@echo "Setting up $(VENV) with the packages for tests ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(INSTALL) '.[dev]'
-	@touch $(LIGHT) $@
+	@touch $(LIGHT) $(DOCS) $@
 
 help:  ## Explain the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -29,10 +37,10 @@ help:  ## Explain the targets.
 run: $(LIGHT)  ## Run the demo: CADIS on handwritten digits, 20 clients in 5 clusters.
 	@$(BIN)/cadis run
 
-report: $(LIGHT)  ## Compare six methods on the digits, three seeds each, and make the page (a few minutes).
+report: $(LIGHT)  ## Compare six methods on the digits, three seeds each, and write a report (a few minutes).
 	@$(BIN)/cadis compare --seeds 3 --rounds 40
 
-test: $(READY)  ## Run all tests but those of deployments.
+test: $(READY)  ## Run all tests except those of deployments.
 	@$(BIN)/pytest -n auto --dist worksteal
 
 test-deploy: $(READY)  ## Run the tests that start a server and sites as processes.
@@ -42,42 +50,42 @@ test-lowest:  ## Run the tests with the lowest versions that pyproject.toml allo
 	@$(PYTHON) -m venv .venv-lowest
 	@.ci/lowest > .venv-lowest/constraints.txt
 	@.venv-lowest/bin/pip install --quiet --disable-pip-version-check --constraint .venv-lowest/constraints.txt --editable '.[dev]'
-	@.venv-lowest/bin/pytest -n auto --dist worksteal -W default  # old releases warn of newer ones
+	@.venv-lowest/bin/pytest -n auto --dist worksteal -W default  # old releases give deprecation warnings
 
-torture: $(READY)  ## Attack all that is kept, thousands of times, and rewrite the table of docs/reliability.md.
-	@PYTHONPATH=tests $(BIN)/python -m torture --markdown docs/reliability.md
+torture: $(READY)  ## Damage files and kill processes thousands of times, and rewrite the table of docs/explanation/reliability.md.
+	@PYTHONPATH=tests $(BIN)/python -m torture --markdown docs/explanation/reliability.md
 
-goldens: $(READY)  ## Compare the hashes of all results with the kept ones (WORDS="fedavg flower" for some cases).
+goldens: $(READY)  ## Compare the hashes of all results with the stored ones (WORDS="fedavg flower" for some cases).
 	@PYTHONPATH=tests $(BIN)/python -m goldens $(WORDS)
 
-check: $(READY)  ## Lint, format, types and import rules.
+check: $(READY)  ## Check lint, format, types and import rules.
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-docs: $(READY)  ## Build the documentation as a site; open site/index.html. A broken link fails.
+docs: $(DOCS)  ## Build the documentation as a site; open site/index.html. A broken link fails.
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-package: $(READY)  ## Build the wheel and the sdist in dist/, and try the wheel in an environment of its own.
+package: $(READY)  ## Build the wheel and the sdist in dist/, and test the wheel in a new environment.
 	@.ci/package $(BIN)/python
 
-format: $(READY)  ## Put the code into shape.
+format: $(READY)  ## Format the code and fix lint errors.
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(READY)  ## Measure speed and memory, as ratios (about 20 minutes; WORDS="steps disk" for some lines).
+bench: $(READY)  ## Measure speed and memory as ratios (about 20 minutes; WORDS="steps disk" for some lines).
 	@$(BIN)/python -m benchmarks $(WORDS)
 
-bench-save: $(READY)  ## The same, kept in benchmarks/results (NOTE="..." is kept with it).
+bench-save: $(READY)  ## Measure, and save the results in benchmarks/results (NOTE="..." is stored with them).
 	@$(BIN)/python -m benchmarks --save --note "$(NOTE)" $(WORDS)
 
-bench-compare: $(READY)  ## What changed between the two newest results (or FILES="OLD.json NEW.json").
+bench-compare: $(READY)  ## Compare the two newest results (or FILES="OLD.json NEW.json").
 	@$(BIN)/python -m benchmarks.compare $(FILES)
 
-experiments: $(READY)  ## Rewrite the tables in docs (PLANS="digits mnist" runs what is missing of them first).
+experiments: $(READY)  ## Rewrite the tables in docs (PLANS="digits mnist" runs the missing runs of these plans first).
 	@$(if $(PLANS),$(BIN)/python -m experiments run $(PLANS))
 	@$(BIN)/python -m experiments tables
 
-clean:  ## Remove the virtual environment, what was built, and caches.
+clean:  ## Remove the virtual environment, built files and caches.
 	@rm -rf $(VENV) dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,6 +1,6 @@
-"""What becoming one costs ten models: time against reading them, and against Flower's FedAvg.
+"""Aggregation of ten models relative to reading them and to Flower's FedAvg.
 
-Times are those of the processor, and torch has one thread, as numpy has, by which Flower averages.
+Times are CPU times. torch has one thread, like numpy, which Flower uses.
 """
 
 import gc
@@ -22,20 +22,20 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 from flwr.supercore.task_identity import TaskIdentity
 from torch import nn
 
-from benchmarks.measure import Measured
-from cadis.algorithm import mean_state
+from benchmarks.measure import Measurement
+from cadis.algorithm import average_models
 from cadis.flower.strategy import MethodStrategy
 from cadis.types import ModelState
 
 MODELS, NUMBERS = 10, 25_000_000
 WIDTHS = {100: 518, 10: 164}
-"""By megabytes, how wide the layers of a model of this size are."""
+"""Width of the layers, by the size of the model in megabytes."""
 
 
-def processor_ratio(
+def measure_cpu_ratio(
     action: Callable[[], object], reference: Callable[[], object], times: int
 ) -> float:
-    """Seconds of the processor, one / the other: the median of pairs one after the other."""
+    """Return the median ratio of CPU seconds of two actions, alternating."""
 
     def seconds(work: Callable[[], object]) -> float:
         started = time.process_time()
@@ -46,23 +46,23 @@ def processor_ratio(
     return median(one / other for one, other in pairs)
 
 
-def mean_of_models(times: int) -> Measured:
-    """The mean of ten models of 100 MB / summing the numbers of each."""
+def measure_mean_of_models(times: int) -> Measurement:
+    """Measure the mean of ten models of 100 MB relative to summing the parameters of each."""
     torch.set_num_threads(1)
     nothing = torch.zeros(0)
     models = [ModelState(torch.randn(NUMBERS), nothing, nothing.long()) for _ in range(MODELS)]
     weights = torch.full((MODELS,), 1 / MODELS, dtype=torch.float64)
-    value = processor_ratio(
-        lambda: mean_state(models, weights),
+    value = measure_cpu_ratio(
+        lambda: average_models(models, weights),
         lambda: [model.parameters.sum() for model in models],
         times,
     )
     name = "mean of 10 models of 100 MB / reading them"
-    return Measured(name, value, 1.2, note="a sum over each; new memory for the mean included")
+    return Measurement(name, value, 1.2, note="a sum over each; new memory for the mean included")
 
 
 def network(width: int) -> nn.Module:
-    """Convolutions with batch norm and linear layers, of about as many numbers each."""
+    """Return a network of convolutions with batch norm and linear layers."""
     convolutions = [
         layer
         for _ in range(5)
@@ -73,18 +73,18 @@ def network(width: int) -> nn.Module:
 
 
 class Nodes:
-    """What a strategy asks of Flower's grid when all of ten nodes have names."""
+    """Stand-in for Flower's grid with ten named nodes."""
 
     def get_nodes(self) -> list[NodeInfo]:
-        """All nodes."""
+        """Return all nodes."""
         return [NodeInfo(node_id=n + 1, name=f"site-{n}") for n in range(MODELS)]
 
 
-def asked(method: str, megabytes: int) -> tuple[Strategy, list[Message]]:
-    """A strategy that has asked ten nodes, and their replies, each a model of its own."""
+def make_strategy_and_replies(method: str, megabytes: int) -> tuple[Strategy, list[Message]]:
+    """Return a strategy after ``configure_train``, and ten replies with different models."""
     torch.set_num_threads(1)
     logging.getLogger("flwr").setLevel(logging.ERROR)
-    TaskIdentity.task_id, TaskIdentity.run_id = 1, 1  # messages are written in its name
+    TaskIdentity.task_id, TaskIdentity.run_id = 1, 1  # identity of the sender of messages
     TaskIdentity.node_id = SUPERLINK_NODE_ID
     model = network(WIDTHS[megabytes])
     strategy = MethodStrategy(method, seed=1)
@@ -102,39 +102,39 @@ def asked(method: str, megabytes: int) -> tuple[Strategy, list[Message]]:
     return strategy, replies
 
 
-def flower_time(method: str, megabytes: int, times: int) -> Measured:
-    """Our strategy's ``aggregate_train`` / Flower's FedAvg's, on the same replies."""
-    ours, replies = asked(method, megabytes)
+def measure_flower_time(method: str, megabytes: int, times: int) -> Measurement:
+    """Measure ``aggregate_train`` of cadis relative to Flower's FedAvg, on the same replies."""
+    ours, replies = make_strategy_and_replies(method, megabytes)
     theirs = FedAvg()
-    value = processor_ratio(
+    value = measure_cpu_ratio(
         lambda: ours.aggregate_train(1, replies),
         lambda: theirs.aggregate_train(1, replies),
         times,
     )
     name = f"10 replies of {megabytes} MB, {method} / Flower's FedAvg"
-    return Measured(name, value, 1.5, note="time of the processor")
+    return Measurement(name, value, 1.5, note="time of the processor")
 
 
-def flower_memory(method: str) -> Measured:
-    """What our strategy's ``aggregate_train`` takes at its peak / size of the model."""
+def measure_flower_memory(method: str) -> Measurement:
+    """Measure the peak memory of ``aggregate_train`` relative to the size of the model."""
 
-    def measured(whose: str) -> float:
-        command = [sys.executable, "-m", "benchmarks.aggregation", method, whose]
+    def measure_in_process(side: str) -> float:
+        command = [sys.executable, "-m", "benchmarks.aggregation", method, side]
         return float(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
 
     name = f"10 replies of 100 MB, {method}: memory / model"
-    note = f"besides the replies; Flower's FedAvg: {measured('theirs'):.2f}"
-    return Measured(name, measured("ours"), 3, note=note)
+    note = f"besides the replies; Flower's FedAvg: {measure_in_process('theirs'):.2f}"
+    return Measurement(name, measure_in_process("ours"), 3, note=note)
 
 
-def peak_in_models(method: str, whose: str) -> float:
-    """The peak of memory while ten replies of 100 MB are aggregated, in models, Linux only."""
-    ours, replies = asked(method, 100)
-    strategy = FedAvg() if whose == "theirs" else ours
+def measure_peak_in_models(method: str, side: str) -> float:
+    """Return the peak memory of aggregating ten replies, in models of 100 MB; Linux only."""
+    ours, replies = make_strategy_and_replies(method, 100)
+    strategy = FedAvg() if side == "theirs" else ours
     size = replies[0].content.array_records["arrays"].count_bytes()
     gc.collect()
     before = _kilobytes("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak counts from now on
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     strategy.aggregate_train(1, replies)
     return (_kilobytes("VmHWM") - before) * 2**10 / size
 
@@ -145,4 +145,4 @@ def _kilobytes(name: str) -> int:
 
 
 if __name__ == "__main__":
-    print(peak_in_models(*sys.argv[1:]))
+    print(measure_peak_in_models(*sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""The floor: bare SGD steps in single-thread processes, and nothing else."""
+"""Lower bound of the training time: plain SGD steps in single-threaded processes."""
 
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cadis.models import channels_last
+from cadis.models import to_channels_last
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a step is: this model on batches of these examples."""
+    """Model, examples and settings of the steps."""
 
     module: nn.Module
     inputs: Tensor  # (n, ...)
@@ -22,11 +22,11 @@ class Work:
     learning_rate: float
 
 
-def bare_steps(work: Work, steps: int) -> None:
-    """The fastest plain loop found: channels last, ready-made batches, updates in place."""
+def run_plain_steps(work: Work, steps: int) -> None:
+    """Run SGD steps with the fastest plain loop: channels last, fixed batches, in-place updates."""
     module = work.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     parameters = list(module.parameters())
-    inputs = channels_last(work.inputs).split(work.batch_size)
+    inputs = to_channels_last(work.inputs).split(work.batch_size)
     labels = work.labels.split(work.batch_size)
     for number in range(steps):
         batch = number % len(inputs)
@@ -38,7 +38,7 @@ def bare_steps(work: Work, steps: int) -> None:
 
 
 class Floor:
-    """Worker processes that do nothing but steps."""
+    """Worker processes that only run training steps."""
 
     def __init__(self, work: Work, workers: int) -> None:
         context = get_context("fork")
@@ -51,7 +51,7 @@ class Floor:
             self._processes.append(process)
 
     def run(self, steps: int) -> None:
-        """Do so many steps, shared equally among the workers."""
+        """Run this number of steps, split equally among the workers."""
         share, rest = divmod(steps, len(self._pipes))
         for number, pipe in enumerate(self._pipes):
             pipe.send(share + (number < rest))
@@ -68,5 +68,5 @@ class Floor:
 def _serve(work: Work, pipe: Connection) -> None:
     torch.set_num_threads(1)
     while True:
-        bare_steps(work, pipe.recv())
+        run_plain_steps(work, pipe.recv())
         pipe.send(None)

@@ -1,9 +1,9 @@
-"""The work of ``benchmarks.peers`` as Flower's quickstart for PyTorch would do it.
+"""The work of ``benchmarks.peers`` in the style of Flower's quickstart for PyTorch.
 
-A model is made for each message, ``torch.optim.SGD`` steps, Flower's own FedAvg averages, and Ray
-gives a CPU to each of two actors. What would only slow it down is left out: data are made once in
-each actor and cut into batches without a ``DataLoader``, there is one torch thread, nobody
-evaluates on clients, and testing the global model is not counted.
+A model is built for each message, ``torch.optim.SGD`` trains it, Flower's FedAvg aggregates, and
+Ray gives one CPU to each of two actors. To be fair, avoidable costs are left out: data are created
+once per actor and split into batches without a ``DataLoader``, torch has one thread, clients are
+not evaluated, and the test of the global model is not counted.
 """
 
 import time
@@ -27,8 +27,8 @@ from benchmarks.peers import (
     PER_ROUND,
     TEST,
     WORKERS,
-    first_model,
-    pictures_of,
+    build_initial_model,
+    make_client_images,
 )
 
 app = ClientApp()
@@ -36,19 +36,19 @@ app = ClientApp()
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """A client in a round."""
+    """Train a client in a round."""
     torch.set_num_threads(1)
-    model = usual_cnn()
+    model = build_cnn()
     model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
-    inputs, labels = pictures_of(int(context.node_config["partition-id"]))
-    loss = train_plainly(model, inputs, labels)
+    inputs, labels = make_client_images(int(context.node_config["partition-id"]))
+    loss = train_locally(model, inputs, labels)
     metrics = MetricRecord({"train_loss": loss, "num-examples": len(labels)})
     content = RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics})
     return Message(content=content, reply_to=message)
 
 
-def usual_cnn() -> nn.Module:
-    """The FedAvg CNN as tutorials write it: rectified, then pooled. The same numbers as ours."""
+def build_cnn() -> nn.Module:
+    """Return the FedAvg CNN as tutorials write it, with the same parameters as that of cadis."""
     return nn.Sequential(
         nn.Conv2d(1, 32, kernel_size=5, padding=2),
         nn.ReLU(),
@@ -63,8 +63,8 @@ def usual_cnn() -> nn.Module:
     )
 
 
-def train_plainly(model: nn.Module, inputs: Tensor, labels: Tensor) -> float:
-    """The loop of every tutorial; the mean loss of a batch."""
+def train_locally(model: nn.Module, inputs: Tensor, labels: Tensor) -> float:
+    """Train with a plain loop; return the mean loss of a batch."""
     optimizer = torch.optim.SGD(model.parameters(), lr=LR)
     model.train()
     total, steps = torch.zeros(()), 0
@@ -79,14 +79,14 @@ def train_plainly(model: nn.Module, inputs: Tensor, labels: Tensor) -> float:
     return float(total) / steps
 
 
-def server_app(pipe: Connection, rounds: int) -> ServerApp:
-    """A server that begins a round whenever it is asked to, and tells how it went."""
+def build_server_app(pipe: Connection, rounds: int) -> ServerApp:
+    """Return a server that runs one round per request and sends back its time and loss."""
     server, started = ServerApp(), 0.0
 
     def after_round(number: int, arrays: ArrayRecord) -> MetricRecord:
         nonlocal started
         taken = time.perf_counter() - started
-        loss = global_loss(arrays)
+        loss = compute_global_loss(arrays)
         pipe.send((taken, loss))
         if number < rounds:
             pipe.recv()
@@ -97,24 +97,24 @@ def server_app(pipe: Connection, rounds: int) -> ServerApp:
     def serve(grid: Grid, _context: Context) -> None:
         fraction = PER_ROUND / CLIENTS
         strategy = FedAvg(fraction, fraction_evaluate=0.0, min_available_nodes=CLIENTS)
-        arrays = ArrayRecord(first_model().state_dict())
+        arrays = ArrayRecord(build_initial_model().state_dict())
         strategy.start(grid, arrays, num_rounds=rounds, evaluate_fn=after_round)
 
     return server
 
 
-def global_loss(arrays: ArrayRecord) -> float:
-    """Of the global model on the test set."""
-    model, (inputs, labels) = first_model(), pictures_of(TEST)
+def compute_global_loss(arrays: ArrayRecord) -> float:
+    """Return the loss of the global model on the test set."""
+    model, (inputs, labels) = build_initial_model(), make_client_images(TEST)
     model.load_state_dict(arrays.to_torch_state_dict())
     with torch.no_grad():
         return float(F.cross_entropy(model(inputs), labels))
 
 
 def simulate(pipe: Connection, rounds: int) -> None:
-    """All rounds, from the beginning to the end."""
+    """Run all rounds."""
     resources: BackendConfig = {
         "client_resources": {"num_cpus": 1},
         "init_args": {"num_cpus": WORKERS},
     }
-    run_simulation(server_app(pipe, rounds), app, CLIENTS, backend_config=resources)
+    run_simulation(build_server_app(pipe, rounds), app, CLIENTS, backend_config=resources)

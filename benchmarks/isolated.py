@@ -1,4 +1,4 @@
-"""A line measured in a process of its own, so that it finds nothing that others left behind."""
+"""Measure a line in a separate process, so that lines do not affect each other."""
 
 import json
 import subprocess
@@ -7,32 +7,32 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.measure import Measured, SkippedError
+from benchmarks.measure import Measurement, SkippedError
 
-_SHOWN = 15
-"""Lines of what a failed process said that are worth showing."""
+_MAX_LINES = 15
+"""Number of output lines of a failed process to show."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a line.
+    """Outcome of a line.
 
     Attributes:
-        rows: what it measured.
-        skipped: why it did not measure anything, if it cannot here.
-        failure: the end of what it said before it failed, if it did.
+        rows: the measurements.
+        skipped: the reason why the line was skipped, or "".
+        failure: the last output of the line if it failed, or "".
     """
 
-    rows: tuple[Measured, ...] = ()
+    rows: tuple[Measurement, ...] = ()
     skipped: str = ""
     failure: str = ""
 
 
-def measure_apart(line: str) -> Outcome:
-    """Measure one of the lines in a fresh process, which may fail."""
+def measure_in_process(line: str) -> Outcome:
+    """Measure a line in a new process, which may fail."""
     with tempfile.TemporaryDirectory() as folder:
-        told = Path(folder) / "told.json"
-        command = [sys.executable, "-m", "benchmarks.isolated", line, str(told)]
+        path = Path(folder) / "outcome.json"
+        command = [sys.executable, "-m", "benchmarks.isolated", line, str(path)]
         done = subprocess.run(
             command,
             cwd=Path(__file__).parents[1],
@@ -41,16 +41,16 @@ def measure_apart(line: str) -> Outcome:
             text=True,
             check=False,
         )
-        if done.returncode or not told.exists():
-            said = done.stdout.splitlines()[-_SHOWN:]
-            return Outcome(failure="\n".join([*said, f"exit code {done.returncode}"]))
-        answer = json.loads(told.read_text(encoding="utf-8"))
-    return Outcome(tuple(Measured(**row) for row in answer["rows"]), answer["skipped"])
+        if done.returncode or not path.exists():
+            lines = done.stdout.splitlines()[-_MAX_LINES:]
+            return Outcome(failure="\n".join([*lines, f"exit code {done.returncode}"]))
+        answer = json.loads(path.read_text(encoding="utf-8"))
+    return Outcome(tuple(Measurement(**row) for row in answer["rows"]), answer["skipped"])
 
 
 def main(line: str, path: str) -> None:
-    """Measure in this process, and write what came of it."""
-    from benchmarks.lines import LINES  # noqa: PLC0415 - torch, which the parent does not need
+    """Measure a line in this process, and write the outcome to a file."""
+    from benchmarks.lines import LINES  # noqa: PLC0415 - imports torch, which the parent does not need
 
     try:
         measured, skipped = LINES[line](), ""

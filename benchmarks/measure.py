@@ -1,4 +1,4 @@
-"""Ratios that hold on a noisy machine: both sides measured in turns."""
+"""Measurements and ratios; alternating both sides makes ratios robust to load."""
 
 import time
 from collections.abc import Callable
@@ -7,20 +7,20 @@ from statistics import median
 
 
 class SkippedError(Exception):
-    """Raised by a line that cannot be measured here, with a sentence that says why."""
+    """Raised by a line that cannot be measured on this machine; the message says why."""
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """One row of the table.
 
     Attributes:
         name: what was measured.
-        value: the figure.
-        limit: the goal: what it may be at most, or must be at least.
-        unit: of the figure, empty for a ratio.
-        note: how it came about.
-        at_least: whether more is better, and the goal is what it must be at least.
+        value: the measured value.
+        limit: the goal, an upper limit or a lower one.
+        unit: the unit of the value; empty for a ratio.
+        note: details of the measurement.
+        at_least: whether the limit is a lower limit, since more is better.
     """
 
     name: str
@@ -32,28 +32,28 @@ class Measured:
 
     @property
     def met(self) -> bool:
-        """Whether the goal is reached."""
+        """Return whether the goal is met."""
         return self.value >= self.limit if self.at_least else self.value <= self.limit
 
     @property
     def figure(self) -> str:
-        """The value with its unit, to three digits."""
+        """Return the value with its unit, to three digits."""
         return f"{self.value:.3g} {self.unit}".rstrip()
 
     @property
     def goal(self) -> str:
-        """The limit in words."""
+        """Return the limit as text."""
         return f"{'at least' if self.at_least else 'at most'} {self.limit:g} {self.unit}".rstrip()
 
 
 def seconds(action: Callable[[], object]) -> float:
-    """How long it takes."""
+    """Return the seconds that the action takes."""
     started = time.perf_counter()
     action()
     return time.perf_counter() - started
 
 
 def ratio(action: Callable[[], object], reference: Callable[[], object], times: int) -> float:
-    """Seconds of one / seconds of the other: the median of pairs taken one after the other."""
+    """Return the median ratio of the seconds of two actions, alternating."""
     pairs = [(seconds(action), seconds(reference)) for _ in range(times + 1)][1:]
     return median(one / other for one, other in pairs)

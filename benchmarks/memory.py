@@ -1,4 +1,4 @@
-"""Does memory grow with clients times model size? It must not."""
+"""Growth of memory with the number of clients, relative to the size of the model."""
 
 import resource
 import subprocess
@@ -7,18 +7,18 @@ import sys
 import torch
 
 import cadis
-from benchmarks.measure import Measured
+from benchmarks.measure import Measurement
 from cadis.algorithm.methods import METHODS
 from cadis.models import cnn
 
 FEW, MANY, ROUNDS = 50, 250, 25
-"""In so many rounds everybody of the many takes part about once."""
+"""Numbers of clients, and of rounds in which each of the many takes part about once."""
 
 MODEL_MEGABYTES = 4 * 1_663_370 / 2**20
 
 
-def peak(num_clients: int, method: str) -> float:
-    """Peak megabytes of this process and its largest worker, after a few rounds."""
+def compute_peak(num_clients: int, method: str) -> float:
+    """Return the peak megabytes of this process and its largest worker."""
     generator = torch.Generator().manual_seed(0)
     clients = [
         (torch.randn(2, 1, 28, 28, generator=generator), torch.tensor([0, 1]))
@@ -36,21 +36,21 @@ def peak(num_clients: int, method: str) -> float:
         workers=2,
         device="cpu",
     )
-    whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    return sum(resource.getrusage(who).ru_maxrss for who in whose) / 2**10
+    processes = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return sum(resource.getrusage(which).ru_maxrss for which in processes) / 2**10
 
 
-def memory(method: str) -> Measured:
-    """Memory for a further client / size of the model."""
+def measure_memory(method: str) -> Measurement:
+    """Measure the memory per additional client relative to the size of the model."""
 
-    def measured(number: int) -> float:
+    def measure_peak(number: int) -> float:
         command = [sys.executable, "-m", "benchmarks.memory", str(number), method]
         return float(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
 
-    value = (measured(MANY) - measured(FEW)) / (MANY - FEW) / MODEL_MEGABYTES
+    value = (measure_peak(MANY) - measure_peak(FEW)) / (MANY - FEW) / MODEL_MEGABYTES
     note = f"{FEW} against {MANY} clients, {ROUNDS} rounds"
-    return Measured(f"memory a client / model, {method}", value, 0.05, note=note)
+    return Measurement(f"memory a client / model, {method}", value, 0.05, note=note)
 
 
 if __name__ == "__main__":
-    print(peak(int(sys.argv[1]), sys.argv[2]))
+    print(compute_peak(int(sys.argv[1]), sys.argv[2]))

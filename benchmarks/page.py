@@ -1,7 +1,7 @@
-"""Is a page smooth? ``python -m benchmarks.page REPORT.html`` (the page of a long comparison).
+"""Measure the frame rate of a report page: ``python -m benchmarks.page REPORT.html``.
 
 Scrolls through the page and drags the slider of the matrix in a real browser, and counts frames
-that took more than twice their 16.7 ms.
+that take more than twice 16.7 ms. Use the page of a long comparison.
 """
 
 import shutil
@@ -38,9 +38,9 @@ _STEPS = """
 
 
 def main(path: str) -> None:
-    """Open, measure, print."""
+    """Open the page, measure it, and print a table."""
     table = Table(title=f"{path}: {Path(path).stat().st_size / 1e6:.1f} MB")
-    for title in ("what", "median ms a frame", "95%", "frames of more than 33 ms"):
+    for title in ("action", "median ms per frame", "95%", "frames of more than 33 ms"):
         table.add_column(title, justify="right")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(

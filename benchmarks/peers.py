@@ -1,8 +1,8 @@
-"""Our rounds against those of Flower's own simulation, which do the same work, in turns.
+"""Rounds of cadis compared with rounds of Flower's simulation on the same work, alternating.
 
-The work: the FedAvg CNN, 100 clients of 290 pictures of 28 x 28, 10 a round, 5 epochs, batches of
-8: 1,850 steps of SGD. Ours is ``cadis.run`` with FedAvg and two workers, all files and the test of
-the global model included. Theirs is in ``benchmarks.flower_app``.
+The work: the FedAvg CNN, 100 clients with 290 images of 28 x 28, 10 per round, 5 epochs, batch size
+8: 1,850 steps of SGD. cadis runs ``cadis.run`` with FedAvg and two workers, including all files and
+the test of the global model. The Flower side is in ``benchmarks.flower_app``.
 """
 
 import os
@@ -22,14 +22,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import cadis
-from benchmarks.measure import Measured, SkippedError
+from benchmarks.measure import Measurement, SkippedError
 from cadis.algorithm.methods import FedAvg
 from cadis.models import cnn
 from cadis.server import RoundResult
 
 CLIENTS, PER_ROUND, PICTURES, EPOCHS, BATCH, LR, WORKERS = 100, 10, 290, 5, 8, 0.01, 2
 TEST = CLIENTS
-"""The test set is what a further client would have."""
+"""Index of one more client, whose images are the test set."""
 
 _OFFLINE = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -39,8 +39,8 @@ _OFFLINE = {
 
 
 @cache
-def pictures_of(client: int) -> tuple[Tensor, Tensor]:
-    """What a client has: ten patterns under much noise, so that there is something to learn."""
+def make_client_images(client: int) -> tuple[Tensor, Tensor]:
+    """Return the images of a client: ten patterns with strong noise, so that there is a signal."""
     patterns = torch.randn(10, 1, 28, 28, generator=torch.Generator().manual_seed(-1))
     generator = torch.Generator().manual_seed(client)
     labels = torch.randint(0, 10, (PICTURES,), generator=generator)
@@ -48,15 +48,15 @@ def pictures_of(client: int) -> tuple[Tensor, Tensor]:
     return 0.5 * patterns[labels] + noise, labels
 
 
-def first_model() -> nn.Module:
-    """What both begin with."""
+def build_initial_model() -> nn.Module:
+    """Return the initial model of both sides."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return cnn(1, 28, 28, 10)
 
 
-def flower_simulation(rounds: int) -> Measured:
-    """Median of (a round of Flower's simulation) / (a round of ours), one after the other."""
+def compare_with_flower(rounds: int) -> Measurement:
+    """Measure the median of (round of Flower's simulation) / (round of cadis), alternating."""
     if find_spec("ray") is None or find_spec("flwr") is None:
         raise SkippedError("It needs pip install 'cadis[simulation]'.")
     ours, theirs = list[float](), list[float]()
@@ -76,16 +76,16 @@ def flower_simulation(rounds: int) -> Measured:
     check_same_work(losses)
     value = median(other / own for own, other in zip(ours[1:], theirs[1:], strict=True))
     note = f"{rounds} rounds each in turns: {median(theirs[1:]):.1f} s, {median(ours[1:]):.1f} s"
-    return Measured("Flower's simulation / ours", value, 2.2, note=note, at_least=True)
+    return Measurement("Flower's simulation / ours", value, 2.2, note=note, at_least=True)
 
 
 def run_ours(rounds: int, on_round: Callable[[RoundResult], None]) -> None:
-    """The same work by ``cadis.run``, its files included."""
+    """Do the work with ``cadis.run``, including its files."""
     with tempfile.TemporaryDirectory() as folder:
         cadis.run(
-            first_model(),
-            [pictures_of(client) for client in range(CLIENTS)],
-            pictures_of(TEST),
+            build_initial_model(),
+            [make_client_images(client) for client in range(CLIENTS)],
+            make_client_images(TEST),
             rounds=rounds,
             method=FedAvg(),
             per_round=PER_ROUND,
@@ -101,20 +101,20 @@ def run_ours(rounds: int, on_round: Callable[[RoundResult], None]) -> None:
 
 
 def check_same_work(losses: list[tuple[float, float]]) -> None:
-    """Refuse a comparison in which one has learned more than the other, or nothing was learned."""
+    """Refuse a comparison in which the losses differ, or in which nothing was learned."""
     with torch.no_grad():
-        inputs, labels = pictures_of(TEST)
-        before = float(F.cross_entropy(first_model()(inputs), labels))
+        inputs, labels = make_client_images(TEST)
+        before = float(F.cross_entropy(build_initial_model()(inputs), labels))
     own, other = losses[-1]
     if not (max(own, other) < 0.9 * before and abs(own - other) < 0.15 * before):
         raise RuntimeError(f"Not the same work: a loss of {before} became {losses}.")
 
 
 class Flower:
-    """Flower's simulation in a process of its own, which does a round whenever it is asked to."""
+    """Flower's simulation in a separate process, which runs one round per request."""
 
     def __init__(self, rounds: int) -> None:
-        """Start it, and wait until it is about to begin its first round."""
+        """Start the process, and wait until it is ready for the first round."""
         context = get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_simulate, args=(theirs, rounds))
@@ -123,13 +123,13 @@ class Flower:
         self._pipe.recv()
 
     def round(self) -> tuple[float, float]:
-        """Seconds that a round takes, and the loss of the global model after it."""
+        """Run a round; return its seconds and the loss of the global model."""
         self._pipe.send(None)
         taken, loss = self._pipe.recv()
         return taken, loss
 
     def close(self) -> None:
-        """Let it end, or end it where it hangs."""
+        """End the process; kill it if it does not respond."""
         self._pipe.close()
         self._process.join(timeout=60)
         self._process.kill()
@@ -137,6 +137,6 @@ class Flower:
 
 def _simulate(pipe: Connection, rounds: int) -> None:
     os.environ.update(_OFFLINE)
-    from benchmarks.flower_app import simulate  # noqa: PLC0415 - an extra, which reads these
+    from benchmarks.flower_app import simulate  # noqa: PLC0415 - optional, and reads the variables above
 
     simulate(pipe, rounds)

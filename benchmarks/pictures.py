@@ -1,4 +1,4 @@
-"""Pictures of noise, where only their number and size matter."""
+"""Random images, for benchmarks in which only their number and size matter."""
 
 from typing import TypeAlias
 
@@ -9,8 +9,8 @@ Pair: TypeAlias = tuple[Tensor, Tensor]
 """Inputs and labels."""
 
 
-def random_pictures(count: int, seed: int, shape: tuple[int, int, int] = (1, 28, 28)) -> Pair:
-    """Pictures of ten classes, of MNIST's size if nobody says."""
+def make_random_images(count: int, seed: int, shape: tuple[int, int, int] = (1, 28, 28)) -> Pair:
+    """Return random images of ten classes, by default of the size of MNIST."""
     generator = torch.Generator().manual_seed(seed)
     return (
         torch.randn(count, *shape, generator=generator),

@@ -1,4 +1,4 @@
-"""What the report of a large run costs, against what a server does that knows all pairs."""
+"""Cost of the report of a large run, relative to the server's work on all pairs."""
 
 import resource
 import subprocess
@@ -9,23 +9,23 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.measure import Measured, seconds
+from benchmarks.measure import Measurement, seconds
 from cadis._io import to_toml
-from cadis.algorithm import Algorithm, options_of
+from cadis.algorithm import Algorithm, to_options
 from cadis.algorithm.methods import CADISPaper
 from cadis.algorithm.methods.cadis import SimilarityMatrix
 from cadis.analysis import Comparison, read_results
 from cadis.report import draw_figures, write_report, write_results
-from cadis.rng import one_thread
-from cadis.server import RoundRecord, Seconds, numbers
-from cadis.store import HistoryWriter, RunFolder, replace_text, summarise
+from cadis.rng import use_one_thread
+from cadis.server import RoundRecord, Seconds, to_json_array
+from cadis.store import HistoryWriter, RunFolder, replace_text, summarize
 from cadis.training import Evaluation
 
 CLIENTS, PER_ROUND, ROUNDS, CLUSTERS, CLASSES = 2000, 100, 60, 5, 10
 
 
 def record(number: int, random: np.random.Generator) -> RoundRecord:
-    """A round that nobody trained: clients of one cluster are alike."""
+    """Return an artificial round in which clients of one cluster are similar."""
     present = random.choice(CLIENTS, PER_ROUND, replace=False)
     cluster = present % CLUSTERS
     noise = 0.1 * random.random((PER_ROUND, PER_ROUND))
@@ -42,7 +42,7 @@ def record(number: int, random: np.random.Generator) -> RoundRecord:
         seconds=Seconds(1.0, 0.1, 0.1, 1.0),
         report={
             "clusters": cluster.tolist(),
-            "similarity": numbers(torch.tensor(similarity).float()),
+            "similarity": to_json_array(torch.tensor(similarity).float()),
             "threshold": 0.7,
             "gamma": CADISPaper().gamma,
         },
@@ -51,11 +51,11 @@ def record(number: int, random: np.random.Generator) -> RoundRecord:
 
 
 def write_run(path: Path, history: list[RoundRecord]) -> None:
-    """The folder of a run with these rounds."""
+    """Write the folder of a run with these rounds."""
     folder, method = RunFolder(path), CADISPaper()
-    folder.claim().close()
+    folder.lock_new().close()
     options = {"dataset": "made up", "rounds": ROUNDS, "epochs": 1, "seed": 0}
-    replace_text(path / "config.toml", to_toml(options_of(Algorithm(method), options)))
+    replace_text(path / "config.toml", to_toml(to_options(Algorithm(method), options)))
     clients = [
         {
             "id": n,
@@ -70,12 +70,12 @@ def write_run(path: Path, history: list[RoundRecord]) -> None:
     for each in history:
         writer.append(each)
     evaluation = Evaluation(torch.eye(CLASSES, dtype=torch.int64), 1.0)
-    folder.write_json("summary.json", summarise(method.name, history, described, evaluation))
+    folder.write_json("summary.json", summarize(method.name, history, described, evaluation))
 
 
-@one_thread()
+@use_one_thread()
 def serve(history: list[RoundRecord]) -> None:
-    """What the server makes of the similarities, round by round, with ``scope = "federation"``."""
+    """Update the similarity matrix round by round, as with ``scope = "federation"``."""
     matrix = SimilarityMatrix()
     for each in history:
         matrix = matrix.observe(each.participants, torch.tensor(each.array("similarity")))
@@ -83,15 +83,15 @@ def serve(history: list[RoundRecord]) -> None:
 
 
 def show(path: Path) -> None:
-    """What ``cadis report`` does."""
+    """Do the work of ``cadis report``."""
     results = read_results([path])
     write_report(results, path / "report.html")
     write_results(Comparison(results), path)
     draw_figures(results, path / "figures")
 
 
-def report() -> list[Measured]:
-    """Seconds of the report / of the similarities of all pairs, and its peak memory."""
+def measure_report() -> list[Measurement]:
+    """Measure the time of the report relative to the similarities, and its peak memory."""
     random = np.random.default_rng(0)
     history = [record(number, random) for number in range(1, ROUNDS + 1)]
     with tempfile.TemporaryDirectory() as folder:
@@ -99,13 +99,13 @@ def report() -> list[Measured]:
         summary = seconds(lambda: write_run(path, history))
         server = seconds(lambda: serve(history))
         command = [sys.executable, "-m", "benchmarks.report", str(path)]
-        told = subprocess.run(command, capture_output=True, check=True, text=True).stdout
-    taken, megabytes = map(float, told.split())
+        output = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    taken, megabytes = map(float, output.split())
     note = f"{CLIENTS:,} clients, {PER_ROUND} a round, {ROUNDS} rounds"
     return [
-        Measured("report / similarities of all pairs", taken / server, 1, note=note),
-        Measured("end of a run / the same", summary / server, 1, note="summary of 300 clients"),
-        Measured("memory of the report", megabytes, 1000, "MB", note=note),
+        Measurement("report / similarities of all pairs", taken / server, 1, note=note),
+        Measurement("end of a run / the same", summary / server, 1, note="summary of 300 clients"),
+        Measurement("memory of the report", megabytes, 1000, "MB", note=note),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Results that are kept: one small JSON file for each time that all was measured."""
+"""Results of the benchmarks, stored as one small JSON file each."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from benchmarks.measure import Measured
+from benchmarks.measure import Measurement
 from cadis.errors import CadisError
 
 FOLDER = Path(__file__).parent / "results"
@@ -18,16 +18,16 @@ _PACKAGES = ("torch", "numpy", "flwr", "ray")
 
 @dataclass(frozen=True)
 class Results:
-    """What was measured, when, where and of which code.
+    """Measurements with date, commit, machine and versions.
 
     Attributes:
-        date: when it was measured, UTC.
-        commit: of which code, short.
+        date: date and time of the measurement, UTC.
+        commit: short hash of the commit.
         changed: whether files differed from that commit.
-        machine: processor and cores.
-        versions: of Python and of what the speed depends on.
-        rows: the figures.
-        note: what else to know, such as how busy the machine was.
+        machine: processor and number of cores.
+        versions: versions of Python and of relevant packages.
+        rows: the measurements.
+        note: further information, such as the load of the machine.
     """
 
     date: str
@@ -35,25 +35,25 @@ class Results:
     changed: bool
     machine: str
     versions: dict[str, str]
-    rows: tuple[Measured, ...]
+    rows: tuple[Measurement, ...]
     note: str = ""
 
 
-def results_now(rows: list[Measured], note: str = "") -> Results:
-    """Results of this code on this machine."""
+def collect_results(rows: list[Measurement], note: str = "") -> Results:
+    """Return results with the current date, commit, machine and versions."""
     return Results(
         date=datetime.now(UTC).strftime("%Y-%m-%d-%H%M%S"),
         commit=_git("rev-parse", "--short", "HEAD") or "unknown",
         changed=bool(_git("status", "--porcelain", "--untracked-files=no")),
-        machine=machine(),
-        versions=versions(),
+        machine=describe_machine(),
+        versions=collect_versions(),
         rows=tuple(rows),
         note=note,
     )
 
 
 def save(results: Results, folder: Path = FOLDER) -> Path:
-    """Write them to a file whose name says when and of what; names sort by time."""
+    """Write results to a file named by date and commit, so that names sort by time."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{results.date}-{results.commit}.json"
     path.write_text(json.dumps(asdict(results), indent=1) + "\n", encoding="utf-8")
@@ -61,33 +61,33 @@ def save(results: Results, folder: Path = FOLDER) -> Path:
 
 
 def read(path: Path) -> Results:
-    """Results that were saved."""
+    """Read saved results."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        rows = tuple(Measured(**row) for row in found.pop("rows"))
+        rows = tuple(Measurement(**row) for row in found.pop("rows"))
         return Results(**found, rows=rows)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CadisError(f"{path} holds no results of make bench-save: {error}.") from None
+        raise CadisError(f"{path} does not contain results of make bench-save: {error}.") from None
 
 
-def newest(folder: Path = FOLDER) -> tuple[Path, Path]:
-    """The last two that were saved, the older one first."""
+def find_newest(folder: Path = FOLDER) -> tuple[Path, Path]:
+    """Return the paths of the last two results, the older one first."""
     paths = sorted(folder.glob("*.json"))
     if len(paths) < 2:
         raise CadisError(f"There are {len(paths)} results in {folder}; make bench-save adds one.")
     return paths[-2], paths[-1]
 
 
-def machine() -> str:
-    """What this is measured on."""
+def describe_machine() -> str:
+    """Return the processor and the number of cores."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     return f"{names[0] if names else platform.processor()}, {os.cpu_count()} cores"
 
 
-def versions() -> dict[str, str]:
-    """Of Python, and of the packages that are there."""
+def collect_versions() -> dict[str, str]:
+    """Return the versions of Python and of the installed packages."""
     found = {"Python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -98,7 +98,7 @@ def versions() -> dict[str, str]:
 
 
 def _git(*arguments: str) -> str:
-    """What Git says of this folder; nothing where there is no Git."""
+    """Return the output of a git command, or "" without git."""
     command = ["git", "-C", str(Path(__file__).parent), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""What the paper's CADIS does on the server between updates and weights, and what is kept."""
+"""Server of the paper's CADIS: time from updates to weights, memory and files."""
 
 import json
 import resource
@@ -13,12 +13,12 @@ from statistics import median
 import numpy as np
 import torch
 
-from benchmarks.measure import Measured, seconds
+from benchmarks.measure import Measurement, seconds
 from cadis.algorithm import Aggregation, ServerRound, ServerState
 from cadis.algorithm.methods import CADISPaper
 from cadis.algorithm.methods.cadis import ObservedPairs
-from cadis.rng import generator_for
-from cadis.server import RoundRecord, RunState, Seconds, numbers
+from cadis.rng import derive_generator
+from cadis.server import RoundRecord, RunState, Seconds, to_json_array
 from cadis.store import Checkpoint, HistoryWriter
 from cadis.types import ClientUpdate, Message, ModelState
 
@@ -26,23 +26,23 @@ PER_ROUND, CLUSTERS, HEAD, TIMES = 100, 5, 512 * 10 + 10, 25
 NOTHING, ZERO = torch.zeros(0), torch.zeros(0).long()
 
 
-def observed(num_clients: int, random: np.random.Generator) -> ObservedPairs:
-    """What is known when about everybody has taken part, made at once: n / k * ln(n) rounds."""
+def make_observed_pairs(num_clients: int, random: np.random.Generator) -> ObservedPairs:
+    """Return artificial observations after n / k * ln(n) rounds, when most clients took part."""
     rounds = round(num_clients / PER_ROUND * log(num_clients))
     one, other = np.triu_indices(PER_ROUND, 1)
     met = []
     for _ in range(rounds):
-        present = np.sort(random.choice(num_clients, PER_ROUND, replace=False))
-        met.append(present[other] << 32 | present[one])
+        participants = np.sort(random.choice(num_clients, PER_ROUND, replace=False))
+        met.append(participants[other] << 32 | participants[one])
     pair, count = np.unique(np.concatenate(met), return_counts=True)
-    alike = (pair >> 32) % CLUSTERS == (pair & (2**32 - 1)) % CLUSTERS
-    mean = np.where(alike, 0.85, -0.05) + 0.1 * random.random(len(pair))
+    same_cluster = (pair >> 32) % CLUSTERS == (pair & (2**32 - 1)) % CLUSTERS
+    mean = np.where(same_cluster, 0.85, -0.05) + 0.1 * random.random(len(pair))
     tensors = torch.tensor(pair), torch.tensor(mean).float(), torch.tensor(count).int()
     return ObservedPairs(tuple(range(num_clients)), *tensors)
 
 
-def updates_of(clients: list[int], random: np.random.Generator) -> list[ClientUpdate]:
-    """Updates of the head alone, which are alike in a cluster."""
+def make_updates(clients: list[int], random: np.random.Generator) -> list[ClientUpdate]:
+    """Return updates of the head that are similar within a cluster."""
     centres = np.random.default_rng(0).standard_normal((CLUSTERS, HEAD), dtype=np.float32)
     noise = 0.5 * random.standard_normal((len(clients), HEAD), dtype=np.float32)
     vectors = torch.tensor(centres[np.array(clients) % CLUSTERS] + noise)
@@ -52,29 +52,31 @@ def updates_of(clients: list[int], random: np.random.Generator) -> list[ClientUp
 
 
 def serve(num_clients: int) -> dict[str, float]:
-    """Some rounds with so many known clients, and what they cost."""
+    """Run some rounds with this number of known clients; return their costs."""
     torch.set_num_threads(1)
     random = np.random.default_rng(0)
-    pairs, method = observed(num_clients, random), CADISPaper()
+    pairs, method = make_observed_pairs(num_clients, random), CADISPaper()
     met = len(pairs.pair) / (num_clients * (num_clients - 1) / 2)
-    sent = ModelState(torch.zeros(HEAD), NOTHING, ZERO)
-    state, taken = ServerState({"model": sent}, pairs.to_tensors()), []
+    model = ModelState(torch.zeros(HEAD), NOTHING, ZERO)
+    state, cpu_seconds = ServerState({"model": model}, pairs.to_tensors()), []
     del pairs
-    present = [random.choice(num_clients, PER_ROUND, replace=False).tolist() for _ in range(TIMES)]
-    received = [updates_of(clients, random) for clients in present]
-    for number, updates in enumerate(received, start=1):
-        server_round = ServerRound(number, (slice(0, HEAD),), num_clients, generator_for(0))
-        started = time.process_time()  # of one thread: what else the machine does counts less
+    participants = [
+        random.choice(num_clients, PER_ROUND, replace=False).tolist() for _ in range(TIMES)
+    ]
+    rounds = [make_updates(clients, random) for clients in participants]
+    for number, updates in enumerate(rounds, start=1):
+        server_round = ServerRound(number, (slice(0, HEAD),), num_clients, derive_generator(0))
+        started = time.process_time()  # CPU time depends less on the load of the machine
         result = method.aggregate(server_round, updates, state)
-        taken.append(time.process_time() - started)
-        state = ServerState({"model": sent}, result.memory)
-    kept = keep(RunState(TIMES, state), present[-1], result)
+        cpu_seconds.append(time.process_time() - started)
+        state = ServerState({"model": model}, result.tensors)
+    files = save_round(RunState(TIMES, state), participants[-1], result)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-    return {"ms": 1000 * median(taken), "met": met, "megabytes": peak, **kept}
+    return {"ms": 1000 * median(cpu_seconds), "met": met, "megabytes": peak, **files}
 
 
-def keep(state: RunState, clients: list[int], result: Aggregation) -> dict[str, float]:
-    """What a round leaves on the disk, and how long that takes."""
+def save_round(state: RunState, clients: list[int], result: Aggregation) -> dict[str, float]:
+    """Save a round; return the milliseconds and the sizes of its files."""
     record = RoundRecord(
         round=state.round,
         accuracy=0.9,
@@ -84,11 +86,11 @@ def keep(state: RunState, clients: list[int], result: Aggregation) -> dict[str, 
         weights=result.weights.tolist(),
         rejected=[],
         seconds=Seconds(1.0, 0.1, 0.1, 1.0),
-        report={name: numbers(array) for name, array in result.report.items()},
+        report={name: to_json_array(array) for name, array in result.report.items()},
         client_loss=[0.1] * len(clients),
     )
-    with tempfile.TemporaryDirectory() as place:
-        folder, history = Path(place), Path(place) / "history.jsonl"
+    with tempfile.TemporaryDirectory() as temporary:
+        folder, history = Path(temporary), Path(temporary) / "history.jsonl"
         checkpoint, writer = Checkpoint(folder), HistoryWriter(history)
         checkpoint.client_folder.mkdir(parents=True)
 
@@ -102,37 +104,37 @@ def keep(state: RunState, clients: list[int], result: Aggregation) -> dict[str, 
     return {"keeping": 1000 * spent, "checkpoint": sizes[0] / 1e6, "line": sizes[1] / 1e3}
 
 
-def measured(num_clients: int) -> dict[str, float]:
-    """The same in a process of its own, whose memory is nothing but that."""
+def measure_in_process(num_clients: int) -> dict[str, float]:
+    """Measure the server in a separate process, to get its memory."""
     command = [sys.executable, "-m", "benchmarks.server", str(num_clients)]
-    told = subprocess.run(command, capture_output=True, check=True, text=True).stdout
-    found: dict[str, float] = json.loads(told)
-    return found
+    output = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    result: dict[str, float] = json.loads(output)
+    return result
 
 
-def server(num_clients: int, limit: float) -> Measured:
-    """Milliseconds of ``CADISPaper.aggregate`` on updates of the head alone."""
-    found = measured(num_clients)
+def measure_server(num_clients: int, limit: float) -> Measurement:
+    """Measure the milliseconds of ``CADISPaper.aggregate`` on updates of the head."""
+    result = measure_in_process(num_clients)
     name = f"server, n = {num_clients:,}, k = {PER_ROUND}"
-    note = f"all clients known, {found['met']:.0%} of pairs met"
-    return Measured(name, found["ms"], limit, "ms", note)
+    note = f"all clients known, {result['met']:.0%} of pairs met"
+    return Measurement(name, result["ms"], limit, "ms", note)
 
 
-def large_server(limit: float) -> list[Measured]:
-    """The same of 10,000 clients, with the memory that it takes and what it keeps of a round."""
-    found, known = measured(10_000), f"n = 10,000, k = {PER_ROUND}"
-    note = f"all clients known, {found['met']:.0%} of pairs met"
+def measure_large_server(limit: float) -> list[Measurement]:
+    """Measure the server with 10,000 clients: time, memory and files of a round."""
+    result, known = measure_in_process(10_000), f"n = 10,000, k = {PER_ROUND}"
+    note = f"all clients known, {result['met']:.0%} of pairs met"
     return [
-        Measured(f"server, {known}", found["ms"], limit, "ms", note),
-        Measured("memory of that server", found["megabytes"], 1500, "MB", "the whole process"),
-        Measured(
+        Measurement(f"server, {known}", result["ms"], limit, "ms", note),
+        Measurement("memory of that server", result["megabytes"], 1500, "MB", "the whole process"),
+        Measurement(
             "its checkpoint of a round",
-            found["checkpoint"],
+            result["checkpoint"],
             100,
             "MB",
-            f"16 bytes a pair that met; stored in {found['keeping']:.0f} ms",
+            f"16 bytes a pair that met; stored in {result['keeping']:.0f} ms",
         ),
-        Measured("its line of history", found["line"], 40, "kB", "with k x k similarities"),
+        Measurement("its line of history", result["line"], 40, "kB", "with k x k similarities"),
     ]
 
 

@@ -1,7 +1,7 @@
-"""What the defaults of CADIS rest on: ``python -m benchmarks.similarity RUN`` (a run of CADIS).
+"""Basis of the defaults of CADIS: ``python -m benchmarks.similarity RUN`` (a run of CADIS).
 
-Prints which thresholds separate the true clusters, and how far the similarity matrix is from the
-one at the end of the run, with and without transitive learning.
+Prints which thresholds recover the true clusters, and the error of the similarity matrix relative
+to the end of the run, with and without transitive estimates.
 """
 
 import sys
@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.metrics import adjusted_rand_score
 
-from cadis.algorithm.methods.cadis import cluster, rescale
-from cadis.analysis import error, growing
+from cadis.algorithm.methods.cadis import cluster_by_threshold, compute_q_matrix
+from cadis.analysis import compute_matrix_error, replay_matrices
 from cadis.server import RoundRecord
 from cadis.store import RunFolder
 from cadis.types import ClientId
@@ -23,10 +23,10 @@ GAMMAS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.34)
 ROUNDS = (5, 10, 20, 40, 60, 100)
 
 
-def agreements(folder: RunFolder, thresholds: Sequence[float]) -> dict[float, float]:
-    """For each threshold, how well the participants' clusters agree with the truth, on average.
+def compute_agreements(folder: RunFolder, thresholds: Sequence[float]) -> dict[float, float]:
+    """Return the mean agreement of the found clusters with the true ones, by threshold.
 
-    Nothing if there are no true clusters.
+    Return {} if the run has no true clusters.
     """
     history = folder.read_history()
     clients = folder.read_json("federation.json")["clients"]
@@ -34,20 +34,20 @@ def agreements(folder: RunFolder, thresholds: Sequence[float]) -> dict[float, fl
     if None in truth.values():
         return {}
     agreement = dict.fromkeys(thresholds, 0.0)
-    for record, matrix in zip(history, growing(history), strict=True):
-        rows = matrix.index_of(record.participants)
+    for record, matrix in zip(history, replay_matrices(history), strict=True):
+        rows = matrix.find_rows(record.participants)
         complete = matrix.estimate_missing(0.2, "mean")
-        q = rescale(complete.mean, complete.known)[rows[:, None], rows]
+        q = compute_q_matrix(complete.mean, complete.known)[rows[:, None], rows]
         true = [truth[client] for client in record.participants]
         for threshold in thresholds:
-            found = cluster(q, threshold).tolist()
+            found = cluster_by_threshold(q, threshold).tolist()
             agreement[threshold] += adjusted_rand_score(true, found) / len(history)
     return agreement
 
 
 def separation(folder: RunFolder) -> Table:
-    """The agreement of many thresholds."""
-    found = agreements(folder, THRESHOLDS)
+    """Return a table of the agreement for many thresholds."""
+    found = compute_agreements(folder, THRESHOLDS)
     table = Table(title="Adjusted Rand index, mean over rounds, by threshold")
     for threshold in found:
         table.add_column(f"{threshold}")
@@ -56,8 +56,8 @@ def separation(folder: RunFolder) -> Table:
 
 
 def convergence(history: list[RoundRecord]) -> Table:
-    """The error after some rounds, without transitive learning and by gamma."""
-    matrices = list(growing(history))
+    """Return a table of the error after some rounds, without transitive estimates and by gamma."""
+    matrices = list(replay_matrices(history))
     rounds = [number for number in ROUNDS if number <= len(history)]
     table = Table(title="Mean squared error of the similarity matrix, by round")
     for title in ("gamma", *map(str, rounds)):
@@ -67,13 +67,13 @@ def convergence(history: list[RoundRecord]) -> Table:
             matrices[number - 1].estimate_missing(gamma or 1, "mean" if gamma else "off")
             for number in rounds
         )
-        errors = (f"{error(matrix, matrices[-1]):.4f}" for matrix in completed)
+        errors = (f"{compute_matrix_error(matrix, matrices[-1]):.4f}" for matrix in completed)
         table.add_row("off" if gamma is None else f"{gamma}", *errors)
     return table
 
 
 def main(path: str) -> None:
-    """Read a run and print."""
+    """Read a run and print the tables."""
     folder = RunFolder(Path(path))
     console = Console(width=100)
     console.print(separation(folder))

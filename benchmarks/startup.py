@@ -1,4 +1,4 @@
-"""From typing to the first words and to training, and 10,000 clients."""
+"""Start-up time of commands, and of a federation with 10,000 clients."""
 
 import json
 import os
@@ -11,30 +11,30 @@ import time
 from statistics import median
 
 import cadis
-from benchmarks.measure import Measured, seconds
-from benchmarks.tail import random_clients
+from benchmarks.measure import Measurement, seconds
+from benchmarks.tail import make_random_clients
 from cadis.models import small_cnn
 from cadis.server import RoundResult
 
-_WORDED = ("run", "compare", "report x", "partition")
+_COMMANDS = ("run", "compare", "report x", "partition")
 MANY, SIZE, SIDE, PER_ROUND = 10_000, 14, 8, 100
 
 
-def startup(times: int) -> list[Measured]:
-    """Medians of seconds, taken in turns with what torch alone takes."""
+def measure_startup(times: int) -> list[Measurement]:
+    """Measure median start-up times, alternating with ``import torch`` alone."""
     turns = [(_until_training(), seconds(_torch)) for _ in range(times)]
     training, torch = (median(column) for column in zip(*turns, strict=True))
-    words = f"the slowest of {', '.join(_WORDED)}"
+    words = f"the slowest of {', '.join(_COMMANDS)}"
     note = f"{times} times; import torch alone: {torch:.2f} s"
     return [
-        Measured("a command's first words in a terminal", _first_words(times), 0.5, "s", words),
-        Measured("cadis run on digits: first client trained", training, 2.5, "s", note),
+        Measurement("a command's first words in a terminal", _first_words(times), 0.5, "s", words),
+        Measurement("cadis run on digits: first client trained", training, 2.5, "s", note),
         *_many_clients(),
     ]
 
 
 def _until_training() -> float:
-    """From typing until the first client of the default digits has trained."""
+    """Return the seconds until the first client of ``cadis run`` is trained."""
     started = time.perf_counter()
     command = [sys.executable, "-m", "cadis", "run", "--out"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
@@ -52,8 +52,8 @@ def _until_training() -> float:
 
 
 def _first_words(times: int) -> float:
-    """From typing until the first byte in a terminal: a median, of the slowest command."""
-    return max(median(_until_a_byte(command) for _ in range(times)) for command in _WORDED)
+    """Return the median seconds until the first output, of the slowest command."""
+    return max(median(_until_a_byte(command) for _ in range(times)) for command in _COMMANDS)
 
 
 def _until_a_byte(command: str) -> float:
@@ -73,19 +73,19 @@ def _torch() -> None:
     subprocess.run([sys.executable, "-c", "import torch"], check=True)
 
 
-def _many_clients() -> list[Measured]:
+def _many_clients() -> list[Measurement]:
     command = [sys.executable, "-m", "benchmarks.startup"]
     done = subprocess.run(command, capture_output=True, check=True, text=True)
     found = json.loads(done.stdout)
     who = f"{MANY:,} clients of {SIZE} pictures, {PER_ROUND} a round"
     return [
-        Measured("10,000 clients: the first round begins", found["seconds"], 5, "s", who),
-        Measured("10,000 clients: memory / data and models", found["memory"], 2, note=who),
+        Measurement("10,000 clients: the first round begins", found["seconds"], 5, "s", who),
+        Measurement("10,000 clients: memory / data and models", found["memory"], 2, note=who),
     ]
 
 
 def many_clients() -> dict[str, float]:
-    """Seconds from ``cadis.run`` to the first round, and memory by that of data and models."""
+    """Return the seconds until the first round, and the memory relative to data and models."""
     began, model = [0.0], small_cnn(1, SIDE, SIDE, 10)
 
     def on_round(result: RoundResult) -> None:
@@ -93,7 +93,7 @@ def many_clients() -> dict[str, float]:
             began[0] = time.perf_counter() - result.record.seconds.total
 
     def run(clients: int) -> float:
-        data, started = random_clients(clients, SIZE, SIDE), time.perf_counter()
+        data, started = make_random_clients(clients, SIZE, SIDE), time.perf_counter()
         cadis.run(
             model,
             data,
@@ -107,7 +107,7 @@ def many_clients() -> dict[str, float]:
         )
         return began[0] - started
 
-    run(PER_ROUND)  # torch makes itself comfortable
+    run(PER_ROUND)  # warm up torch
     before = _peak()
     took = run(MANY)
     data = MANY * SIZE * (4 * SIDE**2 + 8)
@@ -116,7 +116,7 @@ def many_clients() -> dict[str, float]:
 
 
 def _peak() -> float:
-    """Bytes of this process at the most."""
+    """Return the peak memory of this process in bytes."""
     return 2**10 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 

@@ -1,7 +1,7 @@
-"""Where the time of a step goes: ``python -m benchmarks.step_profile`` (two minutes).
+"""Profile of a training step: ``python -m benchmarks.step_profile`` (two minutes).
 
-Milliseconds a step at batch 8 on one core, each kind in a process of its own, in turns; and what
-torch's profiler says of a step of the FedAvg CNN as workers take it.
+Prints milliseconds per step with batch size 8 on one core, each kind in a separate process,
+alternating; and the profile of a step of the FedAvg CNN by the torch profiler.
 """
 
 import subprocess
@@ -15,32 +15,32 @@ from rich.table import Table
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.floor import Work, bare_steps
+from benchmarks.floor import Work, run_plain_steps
 from benchmarks.measure import seconds
-from benchmarks.pictures import random_pictures
-from benchmarks.steps import flops_per_example
+from benchmarks.pictures import make_random_images
+from benchmarks.steps import count_flops
 from cadis.algorithm import Algorithm, BaseMethod
 from cadis.algorithm.methods import CADIS, FedAvg
 from cadis.data import Examples
 from cadis.engine.allocator import keep_freed_memory
 from cadis.models import FlatModel, cnn, resnet9
 from cadis.options import Precision
-from cadis.training import LocalSettings, reply_to
+from cadis.training import LocalSettings, train_client
 from cadis.types import Message
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, int, int], int]] = {
     "FedAvg CNN": (lambda: cnn(1, 28, 28, 10), (1, 28, 28), 160),
     "ResNet-9": (lambda: resnet9(3, 32, 32, 10), (3, 32, 32), 48),
 }
-"""How each is made, its pictures, and how many of them are trained on."""
+"""Function that builds each model, shape of its images, and number of images."""
 
 KINDS = {
     "plain": "a plain loop of torch",
-    "returned": "ours, memory given back after every step",
-    "kept": "ours, as workers do it",
-    "cadis": "the same with CADIS (a fifth of its teacher's pass a step)",
+    "returned": "cadis, memory returned after every step",
+    "kept": "cadis, as in workers",
+    "cadis": "the same with CADIS (a fifth of the teacher's pass per step)",
     "bf16": "the same in bf16",
-    "arithmetic": "its arithmetic, as fast as a large matrix product",
+    "arithmetic": "its arithmetic at the speed of a large matrix product",
 }
 
 GROUPS = {
@@ -53,90 +53,90 @@ GROUPS = {
     "clamp": "rectifiers",
     "add_": "updates of the other parameters",
 }
-"""Parts of the names of torch's operations, and what they belong to."""
+"""Group of a torch operation, by a part of its name."""
 
 
-def training(kind: str, model: str) -> tuple[Callable[[], None], int]:
-    """What trains, and how many steps that is."""
+def make_training(kind: str, model: str) -> tuple[Callable[[], None], int]:
+    """Return a function that trains, and its number of steps."""
     make, shape, number = MODELS[model]
-    module, pictures = make(), random_pictures(number, 0, shape)
+    module, pictures = make(), make_random_images(number, 0, shape)
     steps = number // 8
     if kind == "plain":
         work = Work(module, *pictures, batch_size=8, learning_rate=0.001)
-        return lambda: bare_steps(work, steps), steps
+        return lambda: run_plain_steps(work, steps), steps
     flat, examples = FlatModel(module), Examples(*pictures)
     precision: Precision = "bf16" if kind == "bf16" else "float32"
     epochs = 5 if kind == "cadis" else 1
     method: BaseMethod = CADIS() if kind == "cadis" else FedAvg()
     received, local = (
-        Message({"model": flat.state()}),
+        Message({"model": flat.copy_state()}),
         LocalSettings(epochs, 8, 0.001, (), precision),
     )
     if kind != "returned":
         keep_freed_memory()
 
     def train() -> None:
-        reply_to(received, flat, examples, {}, Algorithm(method), local, 0, 1, 0, 1)
+        train_client(received, flat, examples, {}, Algorithm(method), local, 0, 1, 0, 1)
 
     return train, steps * epochs
 
 
-def arithmetic(model: str) -> float:
-    """Milliseconds of a step's products at the speed of a large one."""
+def measure_arithmetic(model: str) -> float:
+    """Return the milliseconds of the matrix products of a step at the speed of a large product."""
     make, shape, _ = MODELS[model]
     square = torch.randn(1536, 1536)
     fastest = min(seconds(lambda: square @ square) for _ in range(10))
-    return 1e3 * 8 * flops_per_example(make(), shape) * fastest / (2 * 1536**3)
+    return 1e3 * 8 * count_flops(make(), shape) * fastest / (2 * 1536**3)
 
 
-def milliseconds(kind: str, model: str) -> float:
-    """A step of this kind."""
+def measure_milliseconds(kind: str, model: str) -> float:
+    """Measure the milliseconds of a step in this process."""
     torch.set_num_threads(1)
     if kind == "arithmetic":
-        return arithmetic(model)
-    train, steps = training(kind, model)
+        return measure_arithmetic(model)
+    train, steps = make_training(kind, model)
     return 1e3 * min(seconds(train) for _ in range(6)) / steps
 
 
-def measured(kind: str, model: str) -> float:
-    """The same in a process of its own: what a process is told of its memory, it keeps."""
+def measure_in_process(kind: str, model: str) -> float:
+    """Measure a step in a new process, since memory settings last for a process."""
     command = [sys.executable, "-m", "benchmarks.step_profile", kind, model]
     return float(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
 
 
-def shares() -> dict[str, float]:
-    """Milliseconds of a CNN step by what they are spent on."""
+def profile_step() -> dict[str, float]:
+    """Return the milliseconds of a CNN step by group of operations."""
     torch.set_num_threads(1)
-    train, steps = training("kept", "FedAvg CNN")
+    train, steps = make_training("kept", "FedAvg CNN")
     train()
-    taken = seconds(train)
-    with profile(activities=[ProfilerActivity.CPU]) as profiled:
+    elapsed = seconds(train)
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
         train()
-    found: dict[str, float] = {}
-    for event in profiled.key_averages():
+    groups: dict[str, float] = {}
+    for event in profiler.key_averages():
         names = (group for part, group in GROUPS.items() if part in event.key)
         if event.key.startswith("aten::") and (group := next(names, None)) is not None:
-            found[group] = found.get(group, 0) + event.self_cpu_time_total / 1e3 / steps
-    found["everything else, Python included"] = 1e3 * taken / steps - sum(found.values())
-    return found
+            groups[group] = groups.get(group, 0) + event.self_cpu_time_total / 1e3 / steps
+    groups["everything else, including Python"] = 1e3 * elapsed / steps - sum(groups.values())
+    return groups
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure all kinds and print the tables."""
     console = Console(width=100)
     table = Table("ms a step", *MODELS, title="Batch 8, one core", title_justify="left")
-    for kind, what in KINDS.items():
-        values = [median(measured(kind, model) for _ in range(3)) for model in MODELS]
-        table.add_row(what, *(f"{value:.1f}" for value in values))
+    for kind, title in KINDS.items():
+        values = [median(measure_in_process(kind, model) for _ in range(3)) for model in MODELS]
+        table.add_row(title, *(f"{value:.1f}" for value in values))
     console.print(table)
     parts = Table("a step of the FedAvg CNN", "ms", title_justify="left")
-    for group, value in sorted(shares().items(), key=lambda pair: -pair[1]):
+    for group, value in sorted(profile_step().items(), key=lambda pair: -pair[1]):
         parts.add_row(group, f"{value:.2f}")
     console.print(parts)
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        print(milliseconds(*sys.argv[1:]))
+        print(measure_milliseconds(*sys.argv[1:]))
     else:
         main()

@@ -1,1 +1,1 @@
-"""The tables of docs/results.md, each made by a command that anyone can repeat."""
+"""The tables of docs/explanation/results.md, each made by a command that anyone can repeat."""

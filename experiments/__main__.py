@@ -12,7 +12,7 @@ from experiments.tables import rewrite
 
 
 def main() -> None:
-    """Parse the command line and do what it asks for."""
+    """Parse the command line and run the command."""
     arguments = _parser().parse_args()
     try:
         _run(arguments)
@@ -23,17 +23,17 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m experiments", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="run what is missing of plans")
+    run = commands.add_parser("run", help="run the missing runs of plans")
     names = [*PLANS, "signatures"]
     run.add_argument("plans", nargs="+", choices=names, metavar="PLAN", help=", ".join(names))
     run.add_argument("--data-dir", default="", help="folder of the datasets")
-    run.add_argument("--seeds", type=int, help="instead of the plan's own number")
+    run.add_argument("--seeds", type=int, help="number of seeds instead of that of the plan")
     run.add_argument("--at-once", type=int, default=2, help="runs at a time, one process each")
     text = f"work through the long plans in the background: {', '.join(QUEUE)}"
     long = commands.add_parser("queue", help=text, description=text)
-    long.add_argument("--status", action="store_true", help="print what is finished and left")
+    long.add_argument("--status", action="store_true", help="print finished and remaining runs")
     long.add_argument("--data-dir", default="", help="folder of the datasets")
-    long.add_argument("--here", action="store_true", help="use this checkout as it is")
+    long.add_argument("--here", action="store_true", help="use this checkout")
     long.add_argument("--home", type=Path, default=queue.HOME, help=argparse.SUPPRESS)
     long.add_argument("--results", type=Path, default=RESULTS, help=argparse.SUPPRESS)
     commands.add_parser("tables", help="rewrite the tables in docs")

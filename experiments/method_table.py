@@ -1,72 +1,82 @@
-"""The tables of docs/methods.md: what methods cost, and each at its best learning rate."""
+"""Tables of docs/explanation/methods.md: costs of methods, results at the best learning rate."""
 
 from collections.abc import Mapping, Sequence
 from statistics import mean, stdev
 from typing import Any
 
-from cadis.algorithm import catalogue
+from cadis.algorithm import Paper, build_catalogue
 from cadis.algorithm.catalogue import Entry
 from experiments.plans import PLANS
-from experiments.running import results_of, rounds_to, score
+from experiments.running import find_first_round, read_results, score
 
 Run = dict[str, Any]
 
 PLAN = "methods"
 
-_CHANCE = 0.15
-"""An accuracy that a model of ten classes has without knowing anything, and a little."""
+_RANDOM_GUESS = 0.15
+"""Accuracy slightly above that of a random guess among ten classes."""
 
 
 def table() -> list[str]:
-    """A row a method in Markdown, by what they are about, the best of a kind first."""
-    grouped = _by_method(results_of(PLAN))
+    """Return a Markdown table of methods by topic, the best of each topic first."""
+    runs_by_method = _by_method(read_results(PLAN))
     lines = [
         "| | best lr | test set | own data | rare classes | rounds to 85% | diverged |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for about, entries in catalogue().items():
-        rows = [_Row(entry, grouped[entry.name]) for entry in entries if entry.name in grouped]
+    for about, entries in build_catalogue().items():
+        rows = [
+            _Row(entry, runs_by_method[entry.name])
+            for entry in entries
+            if entry.name in runs_by_method
+        ]
         if rows:
             lines.append(f"| *{about}* | | | | | | |")
-            lines += [row.line for row in sorted(rows, key=lambda row: -row.decisive)]
+            lines += [row.line for row in sorted(rows, key=lambda row: -row.mean_score)]
     return lines
 
 
 def costs() -> list[str]:
-    """What each method and sampler sends and remembers, and where it runs, in Markdown."""
+    """Return a Markdown table of the paper, communication and state of each built-in part."""
     lines = [
-        "| | what it does | sent | client memory | server memory | Flower | batch norm |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| | summary | paper | sent | client state | server state | Flower | batch norm |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for about, entries in catalogue().items():
-        lines.append(f"| *{about}* | | | | | | |")
+    for topic, entries in build_catalogue().items():
+        lines.append(f"| *{topic}* | | | | | | | |")
         for entry in entries:
-            facts = entry.about
-            name = f"`--sampler {entry.name}`" if entry.kind.key == "sampler" else f"`{entry.name}`"
-            memories = facts.sends, facts.client_memory, facts.server_memory
-            told = ["" if fact == "nothing" else fact for fact in memories]
-            cells = [name, entry.line.replace("|", "\\|"), *told, facts.flower, facts.batch_norm]
-            lines.append(f"| {' | '.join(cells)} |")
+            about = entry.about
+            name = entry.name if entry.kind.key == "method" else entry.option
+            costs = [about.sends, about.client_state, about.server_state]
+            cells = [f"`{name}`", entry.summary.replace("|", "\\|"), _cite(about.paper)]
+            cells += ["" if cost == "nothing" else cost for cost in costs]
+            lines.append(f"| {' | '.join([*cells, about.flower, about.batch_norm])} |")
     return lines
 
 
+def _cite(paper: Paper | None) -> str:
+    if paper is None:
+        return ""
+    return f"[{paper.citation}]({paper.link})" if paper.link else paper.citation
+
+
 class _Row:
-    """A method at the learning rate at which it did best with the first seed."""
+    """Row of a method at its best learning rate with the first seed."""
 
     def __init__(self, entry: Entry, runs: Mapping[float, Sequence[Run]]) -> None:
-        firsts = {lr: own[0] for lr, own in runs.items()}
+        first_runs = {lr: own[0] for lr, own in runs.items()}
         self._entry, self._runs = entry, runs
-        self._lr = max(firsts, key=lambda lr: (score(firsts[lr]), lr))
-        self.decisive = mean(map(score, runs[self._lr]))
+        self._lr = max(first_runs, key=lambda lr: (score(first_runs[lr]), lr))
+        self.mean_score = mean(map(score, runs[self._lr]))
 
     @property
     def line(self) -> str:
-        """Its row."""
+        """Return the Markdown row."""
         best = [run for run in self._runs[self._lr] if not run["diverged"]]
         diverged = [
-            f"{sum(map(_failed, own))} of {len(own)} at {lr:g}"
+            f"{sum(map(_has_failed, own))} of {len(own)} at {lr:g}"
             for lr, own in self._runs.items()
-            if any(map(_failed, own))
+            if any(map(_has_failed, own))
         ]
         cells = [
             f"`{self._entry.name}`",
@@ -80,31 +90,31 @@ class _Row:
         return f"| {' | '.join(cells)} |"
 
 
-def _failed(run: Run) -> bool:
-    """Whether numbers became infinite, or nothing was learned that chance would not know."""
-    return bool(run["diverged"] or run["last_ten"] < _CHANCE)
+def _has_failed(run: Run) -> bool:
+    """Return whether the run diverged or is not better than a random guess."""
+    return bool(run["diverged"] or run["last_ten"] < _RANDOM_GUESS)
 
 
 def _by_method(runs: Sequence[Run]) -> dict[str, dict[float, list[Run]]]:
-    """The runs of each method, by learning rate."""
+    """Return the runs of each method, by learning rate."""
     rates = {name: float(own["lr"]) for name, own in PLANS[PLAN].federations.items()}
-    found: dict[str, dict[float, list[Run]]] = {}
+    runs_by_rate: dict[str, dict[float, list[Run]]] = {}
     for run in sorted(runs, key=lambda run: (rates[run["federation"]], run["seed"])):
-        by_rate = found.setdefault(run["method"], {})
+        by_rate = runs_by_rate.setdefault(run["method"], {})
         by_rate.setdefault(rates[run["federation"]], []).append(run)
-    return found
+    return runs_by_rate
 
 
-def _spread(runs: Sequence[Run], measure: str) -> str:
-    told = [run[measure] for run in runs if run[measure] is not None]
-    if not told:
+def _spread(runs: Sequence[Run], metric: str) -> str:
+    values = [run[metric] for run in runs if run[metric] is not None]
+    if not values:
         return ""
-    return f"{mean(told):.3f}±{stdev(told):.3f}" if len(told) > 1 else f"{told[0]:.3f}"
+    return f"{mean(values):.3f}±{stdev(values):.3f}" if len(values) > 1 else f"{values[0]:.3f}"
 
 
 def _rounds(runs: Sequence[Run]) -> str:
-    firsts = [rounds_to(run, PLANS[PLAN].target_of("")) for run in runs]
-    told = [first for first in firsts if first is not None]
-    if len(told) < len(firsts) or not told:
-        return f"{len(told)} of {len(firsts)}"
-    return f"{mean(told):.1f}"
+    first_rounds = [find_first_round(run, PLANS[PLAN].get_target("")) for run in runs]
+    values = [first for first in first_rounds if first is not None]
+    if len(values) < len(first_rounds) or not values:
+        return f"{len(values)} of {len(first_rounds)}"
+    return f"{mean(values):.1f}"

@@ -1,4 +1,4 @@
-"""What is run: each plan is a table of docs/results.md, or some columns of it."""
+"""Plans of runs: each gives a table of docs/explanation/results.md, or some of its columns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -36,16 +36,16 @@ class Plan:
     """Methods on federations, with several seeds each.
 
     Attributes:
-        title: what it is, for people.
+        title: the title of the plan.
         common: options of all runs.
-        federations: further options, by the federation's name.
-        methods: names as ``cadis compare`` knows them.
-        seeds: how many runs of each.
-        target: the accuracy whose first round is told, by federation or for all.
-        variants: a method with options of its own, by name.
-        tuned: whether a method has all federations with the first seed only, and further seeds
-            with the one that it did best in: federations are then learning rates.
-        minutes: how long one run takes on two cores, roughly; for the estimate of the queue.
+        federations: further options, by the name of the federation.
+        methods: names of methods, as for ``cadis compare``.
+        seeds: number of runs of each method.
+        target: the target accuracy, for all federations or by federation.
+        variants: a method and further options, by name.
+        tuned: whether the federations are learning rates: all are run with the first seed, and
+            only the best one of each method with further seeds.
+        minutes: approximate minutes of one run on two cores, for the estimate of the queue.
     """
 
     title: str
@@ -58,8 +58,8 @@ class Plan:
     tuned: bool = False
     minutes: float = 5.0
 
-    def target_of(self, federation: str) -> float:
-        """The accuracy to be reached."""
+    def get_target(self, federation: str) -> float:
+        """Return the target accuracy of a federation."""
         return self.target if isinstance(self.target, float) else self.target[federation]
 
 
@@ -72,7 +72,7 @@ def _with_rates(partitions: tuple[str, ...], rates: tuple[float, ...]) -> dict[s
 
 
 _RATES = (0.03, 0.1, 0.3)
-"""Learning rates of which each method has its best."""
+"""Learning rates among which each method gets its best."""
 
 _HUNDRED = {"clients": 100, "per_round": 10, "test_clients": 0}
 _DIGITS = {**_HUNDRED, "dataset": "digits", "rounds": 120}
@@ -108,7 +108,7 @@ def _paper_variants(passes: int, threshold: float) -> dict[str, tuple[str, dict[
 
 PLANS: dict[str, Plan] = {
     "methods": Plan(
-        "All methods on the default digits, a fifth of everybody's data held out, 80 rounds",
+        "All methods on the default digits, a fifth of each client's data held out, 80 rounds",
         {"partition": "mc", "client_test": 0.2},
         {f"lr {rate:g}": {"lr": rate} for rate in _RATES},
         tuple(ALL),
@@ -133,7 +133,7 @@ PLANS: dict[str, Plan] = {
         0.85,
     ),
     "digits-singleset": Plan(
-        "Digits, everybody's data in one place, 20 passes of five epochs",
+        "Digits, the data of all clients in one place, 20 passes of five epochs",
         {**_DIGITS, "rounds": 20},
         {"mc": _PARTITIONS["mc"]},
         ("singleset",),

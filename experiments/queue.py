@@ -1,9 +1,9 @@
 """The queue: experiments that take hours, run one at a time in the background.
 
-``python -m experiments queue`` may be killed at any moment and started again: an interrupted run
-resumes from its checkpoint, and a finished run is never repeated. The runs use a worktree and a
-virtual environment of their own in the user's cache, at the commit that ``queue_commit`` names, so
-that edits of the checkout cannot change results.
+``python -m experiments queue`` may be killed at any time and started again: an interrupted run
+resumes from its checkpoint, and a finished run is never repeated. The runs use a separate worktree
+and virtual environment in the user's cache, at the commit in ``queue_commit``, so that edits of the
+checkout cannot change results.
 """
 
 import json
@@ -28,7 +28,7 @@ from cadis.errors import CadisError
 from cadis.server import RoundResult
 from cadis.store import replace_text
 from experiments.plans import PLANS, QUEUE
-from experiments.running import RESULTS, Task, results_of, run_task, tasks_of
+from experiments.running import RESULTS, Task, list_tasks, read_results, run_task
 
 ROOT = Path(__file__).parents[1]
 HOME = user_cache_path("cadis") / "experiments"
@@ -39,15 +39,15 @@ _COMMIT_FILE = Path(__file__).parent / "queue_commit"
 
 @dataclass(frozen=True)
 class Progress:
-    """The run that is being worked on.
+    """State of the current run.
 
     Attributes:
         plan: the name of its plan.
         federation: the name of the federation.
         method: the name of the method or variant.
         seed: the seed.
-        round: rounds that are finished.
-        rounds: rounds of the whole run.
+        round: number of finished rounds.
+        rounds: number of rounds of the run.
         seconds: seconds per round since the queue started this run or resumed it.
     """
 
@@ -66,7 +66,7 @@ def start(data_dir: str) -> None:
 
 
 def show_status() -> None:
-    """Print the status as the code of the fixed commit sees it."""
+    """Print the status, with the code of the fixed commit."""
     _call_in_worktree(["--status"])
 
 
@@ -78,13 +78,13 @@ def _call_in_worktree(arguments: list[str]) -> None:
 
 
 def call_at_lowest_priority(command: list[str], folder: Path) -> int:
-    """Run a command in a session of its own that gives way to all others; return its exit code.
+    """Run a command in a new session of the lowest priority; return its exit code.
 
     Linux divides processor time among sessions first and applies ``nice`` within each session, so
-    the session itself must be made nice, too.
+    the session itself needs a low priority too.
     """
     process = subprocess.Popen(["nice", "-n", "19", *command], cwd=folder, start_new_session=True)
-    with suppress(OSError):  # a kernel without groups of sessions
+    with suppress(OSError):  # a kernel without autogroups
         Path(f"/proc/{process.pid}/autogroup").write_text("19")
     try:
         return process.wait()
@@ -99,9 +99,9 @@ def prepare_worktree() -> Path:
     commit = _COMMIT_FILE.read_text().strip()
     tree, venv = HOME / "tree", HOME / "venv"
     ready = venv / f"ready-{commit}"
-    if not ready.exists() or _commit_of(tree) != commit:
+    if not ready.exists() or _read_commit(tree) != commit:
         print(f"Preparing {tree} at commit {commit[:10]} ...", flush=True)
-        shutil.rmtree(tree, ignore_errors=True)  # it may belong to a clone that is gone
+        shutil.rmtree(tree, ignore_errors=True)  # it may belong to a deleted clone
         _git("worktree", "prune")
         _git("worktree", "add", "--quiet", "--detach", str(tree), commit)
         subprocess.run([sys.executable, "-m", "venv", venv], check=True)
@@ -112,7 +112,7 @@ def prepare_worktree() -> Path:
     return venv / "bin" / "python"
 
 
-def _commit_of(tree: Path) -> str | None:
+def _read_commit(tree: Path) -> str | None:
     """Return the commit of a worktree; None if it is missing or belongs to a deleted clone."""
     try:
         return _git("-C", str(tree), "rev-parse", "HEAD")
@@ -130,26 +130,26 @@ def _git(*arguments: str) -> str:
 
 
 def work(data_dir: str, home: Path, results: Path) -> None:
-    """Run what is missing, one run at a time, and store each result as soon as it is there."""
+    """Run the missing runs one at a time, and store each result immediately."""
     home.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(home / "lock", timeout=0):
-            for task in _missing(results):
+            for task in _iterate_missing(results):
                 _run(task, data_dir, home, results)
     except Timeout:
         raise CadisError("The queue is running already; --status shows its progress.") from None
     print("The queue is empty.", flush=True)
 
 
-def _missing(results: Path) -> Iterator[Task]:
+def _iterate_missing(results: Path) -> Iterator[Task]:
     for name in QUEUE:
-        for task in tasks_of(name):
-            if task.key not in _finished(name, results):
+        for task in list_tasks(name):
+            if task.key not in _read_finished(name, results):
                 yield task
 
 
-def _finished(name: str, results: Path) -> set[tuple[str, str, int]]:
-    return {(run["federation"], run["method"], run["seed"]) for run in results_of(name, results)}
+def _read_finished(name: str, results: Path) -> set[tuple[str, str, int]]:
+    return {(run["federation"], run["method"], run["seed"]) for run in read_results(name, results)}
 
 
 def _run(task: Task, data_dir: str, home: Path, results: Path) -> None:
@@ -162,37 +162,39 @@ def _run(task: Task, data_dir: str, home: Path, results: Path) -> None:
 
     def record_progress(result: RoundResult) -> None:
         times.append(time.monotonic())
-        now = Progress(task.plan, *task.key, result.record.round, rounds, _pace(times) or 0.0)
+        now = Progress(
+            task.plan, *task.key, result.record.round, rounds, _seconds_per_round(times) or 0.0
+        )
         replace_text(progress, json.dumps(asdict(now)))
 
     print(f"{time.strftime('%H:%M')} {task.plan}: {task.key}", flush=True)
     result = run_task(task, data_dir, folder, "auto", record_progress)
-    result |= {"commit": _git("rev-parse", "HEAD"), "seconds_per_round": _pace(times)}
+    result |= {"commit": _git("rev-parse", "HEAD"), "seconds_per_round": _seconds_per_round(times)}
     file = results / f"{task.plan}.jsonl"
     before = file.read_text() if file.exists() else ""
     replace_text(file, before + json.dumps(result) + "\n")
     shutil.rmtree(folder)
     progress.unlink(missing_ok=True)
-    shown = "diverged" if result["diverged"] else f"{result['last_ten']:.3f}"
-    print(f"{time.strftime('%H:%M')} {task.plan}: {task.key}: {shown}", flush=True)
+    outcome = "diverged" if result["diverged"] else f"{result['last_ten']:.3f}"
+    print(f"{time.strftime('%H:%M')} {task.plan}: {task.key}: {outcome}", flush=True)
 
 
-def _pace(times: list[float]) -> float | None:
+def _seconds_per_round(times: list[float]) -> float | None:
     """Return seconds per round; None if a resumed run had no round left."""
     return round((times[-1] - times[0]) / (len(times) - 1), 3) if len(times) > 1 else None
 
 
 def print_status(home: Path, results: Path) -> None:
-    """Print what is finished, what is running and what is left, with an estimate in hours."""
-    current = _current(home)
+    """Print finished, running and remaining runs, with an estimate in hours."""
+    current = _read_progress(home)
     table = Table(title="Queue of experiments")
     for column in ("plan", "finished", "left", "hours left"):
         table.add_column(column, justify="left" if column == "plan" else "right")
     total = 0.0
     for name in QUEUE:
-        tasks, finished = list(tasks_of(name)), _finished(name, results)
+        tasks, finished = list(list_tasks(name)), _read_finished(name, results)
         left = [task for task in tasks if task.key not in finished]
-        hours = sum(_minutes(task, results, current) for task in left) / 60
+        hours = sum(_estimate_minutes(task, results, current) for task in left) / 60
         total += hours
         done = len(tasks) - len(left)
         table.add_row(name, f"{done} of {len(tasks)}", str(len(left)), f"{hours:.1f}")
@@ -218,17 +220,17 @@ def _is_running(home: Path) -> bool:
         return True
 
 
-def _current(home: Path) -> Progress | None:
+def _read_progress(home: Path) -> Progress | None:
     path = home / "progress.json"
     return Progress(**json.loads(path.read_text())) if path.exists() else None
 
 
-def _minutes(task: Task, results: Path, current: Progress | None) -> float:
-    """Estimate the minutes that a task still takes, from finished runs of its plan if any."""
+def _estimate_minutes(task: Task, results: Path, current: Progress | None) -> float:
+    """Estimate the remaining minutes of a task, from finished runs of its plan if any."""
     rounds = int(task.options["rounds"])
-    runs = [run for run in results_of(task.plan, results) if run.get("seconds_per_round")]
-    alike = [run for run in runs if run["method"] == task.method]
-    paces = [run["seconds_per_round"] for run in alike or runs if task.method != "singleset"]
+    runs = [run for run in read_results(task.plan, results) if run.get("seconds_per_round")]
+    same_method = [run for run in runs if run["method"] == task.method]
+    paces = [run["seconds_per_round"] for run in same_method or runs if task.method != "singleset"]
     minutes = mean(paces) * rounds / 60 if paces else PLANS[task.plan].minutes
     if current and (current.plan, current.federation, current.method, current.seed) == (
         task.plan,

@@ -1,4 +1,4 @@
-"""Running plans: each run that is not there yet, some at a time, kept as soon as it ends."""
+"""Run plans: start the missing runs, a few at a time, and store each result when it ends."""
 
 import json
 import multiprocessing
@@ -9,30 +9,30 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from cadis.algorithm import catalogue
+from cadis.algorithm import build_catalogue
 from cadis.errors import RunError
-from cadis.experiment import method_variants, resolve, run_experiment
+from cadis.experiment import build_method_variants, resolve, run_experiment
 from cadis.server import OnRound, RoundRecord
-from cadis.store import RunFolder, agreement, mean_accuracy, rare_classes
-from cadis.store.observations import clusters_of, confidence_of
+from cadis.store import RunFolder, adjusted_rand_index, compute_mean_accuracy, find_rare_classes
+from cadis.store.observations import get_clusters, get_confidence
 from experiments.plans import PLANS, Plan
 
 RESULTS = Path(__file__).parent / "results"
 
-_KNOWN = ("mc", "bc", "uc", "iid")
-"""Partitions whose true clusters are known, which an oracle needs."""
+_WITH_CLUSTERS = ("mc", "bc", "uc", "iid")
+"""Partitions with true clusters, which the oracle needs."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One run.
+    """One run of a plan.
 
     Attributes:
-        plan: its name.
+        plan: the name of the plan.
         federation: the name of the federation.
-        method: that of the method or variant.
-        seed: with which seed.
-        options: all options but the seed, as files hold them.
+        method: the name of the method or variant.
+        seed: the seed.
+        options: all options except the seed.
     """
 
     plan: str
@@ -43,67 +43,67 @@ class Task:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """What tells it from the other runs of its plan."""
+        """Return the identity of the run within its plan."""
         return self.federation, self.method, self.seed
 
 
-def tasks_of(name: str, seeds: int | None = None) -> Iterator[Task]:
-    """All runs of a plan, seed by seed, so that what is there early is even."""
+def list_tasks(name: str, seeds: int | None = None) -> Iterator[Task]:
+    """Yield all runs of a plan, seed by seed, so that early results are balanced."""
     plan = PLANS[name]
     for seed in range(seeds or plan.seeds):
-        best = best_federations(name) if plan.tuned and seed else None
+        best = find_best_federations(name) if plan.tuned and seed else None
         for federation, own in plan.federations.items():
-            for method, options in _options(plan, {**plan.common, **own}).items():
-                if method == "cadis-oracle" and own["partition"] not in _KNOWN:
+            for method, options in _list_options(plan, {**plan.common, **own}).items():
+                if method == "cadis-oracle" and own["partition"] not in _WITH_CLUSTERS:
                     continue
                 if best is None or best.get(method) == federation:
                     yield Task(name, federation, method, seed, options)
 
 
-def best_federations(name: str) -> dict[str, str]:
-    """Of each method, where it did best with the first seed; of equals the last."""
+def find_best_federations(name: str) -> dict[str, str]:
+    """Return the federation in which each method is best with the first seed."""
     order = list(PLANS[name].federations)
-    runs = [run for run in results_of(name) if run["seed"] == 0]
+    runs = [run for run in read_results(name) if run["seed"] == 0]
     runs.sort(key=lambda run: (score(run), order.index(run["federation"])))
-    return {run["method"]: run["federation"] for run in runs}  # the last one wins
+    return {run["method"]: run["federation"] for run in runs}  # the last entry wins
 
 
 def score(run: Mapping[str, Any]) -> float:
-    """What decides: the test set; of a method with several models, what each client gets."""
-    several = run["method"] in {entry.name for entry in catalogue()["one model per cluster"]}
+    """Return the accuracy that ranks a run; with several models, that on the clients' own data."""
+    several = run["method"] in {entry.name for entry in build_catalogue()["one model per cluster"]}
     return 0.0 if run["diverged"] else float(run["own" if several else "last_ten"])
 
 
-def _options(plan: Plan, common: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """The options of each method and variant."""
+def _list_options(plan: Plan, common: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the options of each method and variant."""
     found: dict[str, Mapping[str, Any]] = {}
     for method in plan.methods:
-        (variant,) = method_variants([method], {}, common)
+        (variant,) = build_method_variants([method], {}, common)
         found[method] = variant.options
     for name, (method, own) in plan.variants.items():
-        (variant,) = method_variants([method], {}, {**common, **own})
+        (variant,) = build_method_variants([method], {}, {**common, **own})
         found[name] = variant.options
     return found
 
 
-def results_of(name: str, folder: Path | None = None) -> list[dict[str, Any]]:
-    """Return the stored results of a plan, from the repository's folder if none is given."""
+def read_results(name: str, folder: Path | None = None) -> list[dict[str, Any]]:
+    """Read the stored results of a plan, by default from the repository."""
     path = (folder or RESULTS) / f"{name}.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def rounds_to(run: Mapping[str, Any], target: float) -> int | None:
-    """The first round with this accuracy; None if there is none."""
-    reached = (n for n, accuracy in enumerate(run["accuracy"], 1) if accuracy >= target)
-    return next(reached, None)
+def find_first_round(run: Mapping[str, Any], target: float) -> int | None:
+    """Return the first round with this accuracy, or None."""
+    matching_rounds = (n for n, accuracy in enumerate(run["accuracy"], 1) if accuracy >= target)
+    return next(matching_rounds, None)
 
 
 def run_plan(name: str, data_dir: str = "", seeds: int | None = None, at_once: int = 2) -> None:
-    """Run what is missing of a plan; what was interrupted goes on with the same command."""
+    """Run the missing runs of a plan; the same command continues after an interruption."""
     if PLANS[name].tuned and seeds != 1:
-        run_plan(name, data_dir, 1, at_once)  # which tells what is best
-    done = {(r["federation"], r["method"], r["seed"]) for r in results_of(name)}
-    missing = [task for task in tasks_of(name, seeds) if task.key not in done]
+        run_plan(name, data_dir, 1, at_once)  # to find the best learning rates
+    done = {(r["federation"], r["method"], r["seed"]) for r in read_results(name)}
+    missing = [task for task in list_tasks(name, seeds) if task.key not in done]
     RESULTS.mkdir(exist_ok=True)
     context = multiprocessing.get_context("spawn")
     with (
@@ -116,9 +116,9 @@ def run_plan(name: str, data_dir: str = "", seeds: int | None = None, at_once: i
                 result = future.result()
                 file.write(json.dumps(result) + "\n")
                 file.flush()
-                told = "diverged" if result["diverged"] else f"{result['last_ten']:.3f}"
+                known = "diverged" if result["diverged"] else f"{result['last_ten']:.3f}"
                 key = futures[future].key
-                print(f"{name} {number}/{len(missing)}: {key}: {told}", flush=True)
+                print(f"{name} {number}/{len(missing)}: {key}: {known}", flush=True)
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -130,7 +130,7 @@ def run_task(
     workers: int | str = 1,
     on_round: OnRound | None = None,
 ) -> dict[str, Any]:
-    """Run a task, or resume it if the folder has an interrupted run, and summarise it.
+    """Run a task, or resume it if the folder has an interrupted run, and summarize it.
 
     Args:
         task: the run.
@@ -156,29 +156,31 @@ def run_task(
         "method": task.method,
         "seed": task.seed,
         "diverged": diverged,
-        **_summary(history, run.read_json("federation.json")),
+        **_summarize(history, run.read_json("federation.json")),
     }
 
 
-def _summary(history: list[RoundRecord], described: dict[str, Any]) -> dict[str, Any]:
-    """Accuracy by round, and what the last ten rounds and the clusters come to."""
+def _summarize(history: list[RoundRecord], description: dict[str, Any]) -> dict[str, Any]:
+    """Return the accuracy by round, and means of the last ten rounds and of the clusters."""
     accuracy = [round(record.accuracy or 0.0, 4) for record in history]
-    last, rare = history[-10:], rare_classes(described)
-    common = [n for n in range(len(described["classes"])) if n not in rare]
-    truth = {client["id"]: client["cluster"] for client in described["clients"]}
-    found = [(record, clusters_of(record)) for record in history[4:]]
+    last, rare = history[-10:], find_rare_classes(description)
+    common = [n for n in range(len(description["classes"])) if n not in rare]
+    truth = {client["id"]: client["cluster"] for client in description["clients"]}
+    found = [(record, get_clusters(record)) for record in history[4:]]
     agreements = [
-        agreement([truth[client] for client in record.participants], labels)
+        adjusted_rand_index([truth[client] for client in record.participants], labels)
         for record, labels in found
         if labels is not None and None not in truth.values()
     ]
-    confidences = [c for record in history if (c := confidence_of(record)) is not None]
+    confidences = [c for record in history if (c := get_confidence(record)) is not None]
     tested = [record.client_accuracy for record in history if record.client_accuracy is not None]
     return {
         "accuracy": accuracy,
         "last_ten": _mean([record.accuracy for record in last]),
-        "rare": _mean([mean_accuracy(record, rare) for record in last]) if rare else None,
-        "common": _mean([mean_accuracy(record, common) for record in last]) if rare else None,
+        "rare": _mean([compute_mean_accuracy(record, rare) for record in last]) if rare else None,
+        "common": _mean([compute_mean_accuracy(record, common) for record in last])
+        if rare
+        else None,
         "own": _mean(tested[-1]) if tested else None,
         "agreement": _mean(agreements),
         "clusters": _mean([float(len(set(labels))) for _, labels in found if labels is not None]),
@@ -187,5 +189,5 @@ def _summary(history: list[RoundRecord], described: dict[str, Any]) -> dict[str,
 
 
 def _mean(values: list[Any]) -> float | None:
-    told = [value for value in values if value is not None]
-    return round(sum(told) / len(told), 4) if told else None
+    known = [value for value in values if value is not None]
+    return round(sum(known) / len(known), 4) if known else None

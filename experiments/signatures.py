@@ -1,7 +1,7 @@
-"""Which signature of a client, and which cut, find the clusters: replayed from the same updates.
+"""Compare signatures of clients and cuts of the dendrogram by the clusters that they find.
 
-FedAvg trains; the updates of the classifier layer that it gets are kept, and every way to compare
-and to cut is tried on them, so that all see the same.
+FedAvg trains; its updates of the classifier layer are stored, and all combinations are computed
+from the same updates.
 """
 
 import json
@@ -20,18 +20,18 @@ from sklearn.metrics import silhouette_score
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
-from cadis.algorithm import Algorithm, unit
+from cadis.algorithm import Algorithm, normalize
 from cadis.algorithm.methods.cadis import (
     average_linkage,
-    class_profiles,
-    cluster,
-    found_clusters,
-    rescale,
+    cluster_by_threshold,
+    compute_class_profiles,
+    compute_q_matrix,
+    find_clusters,
 )
 from cadis.engine import Engine
-from cadis.experiment import HeadKeeping, build_experiment, resolve
-from cadis.rng import one_thread
-from cadis.store import agreement
+from cadis.experiment import HeadRecorder, build_experiment, resolve
+from cadis.rng import use_one_thread
+from cadis.store import adjusted_rand_index
 from experiments.running import RESULTS
 
 FILE = RESULTS / "signatures.jsonl"
@@ -39,7 +39,7 @@ _HUNDRED = {"clients": 100, "per_round": 10, "test_clients": 0, "workers": 2}
 
 
 def federations() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Names and options: model, partition and learning rate."""
+    """Yield names and options of federations: model, partition and learning rate."""
     for partition in ("mc", "bc", "uc", "iid"):
         for lr in (0.1, 0.01):
             yield f"digits, {partition}, lr {lr}", {"partition": partition, "lr": lr, "rounds": 40}
@@ -66,7 +66,7 @@ def _head(weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _row_norms(weight: Tensor, bias: Tensor | None) -> Tensor:
-    """The signed norm of each row, as it is."""
+    """Return the signed norm of each row."""
     squares = weight.square().sum(dim=2) + (0 if bias is None else bias.square())
     return _row_sums(weight, bias).sign() * squares.sqrt()
 
@@ -84,24 +84,26 @@ SIGNATURES: dict[str, Signature] = {
     "bias": _bias,
     "row sums": _row_sums,
     "signed row norms": _row_norms,
-    "class profile": class_profiles,
+    "class profile": compute_class_profiles,
 }
 
 
-def _threshold(mean: Tensor, _count: Tensor) -> Tensor:
-    """The paper's: the Q-matrix at 0.7."""
-    similarity = _similarity(mean)
-    return cluster(rescale(similarity, torch.ones_like(similarity, dtype=torch.bool)), 0.7)
+def _cut_threshold(mean: Tensor, _count: Tensor) -> Tensor:
+    """Cut the Q-matrix at 0.7, as in the paper."""
+    similarity = _compute_similarity(mean)
+    return cluster_by_threshold(
+        compute_q_matrix(similarity, torch.ones_like(similarity, dtype=torch.bool)), 0.7
+    )
 
 
-def _contrast(mean: Tensor, count: Tensor) -> Tensor:
-    """Ours."""
-    return found_clusters(mean, count).of(mean)
+def _cut_contrast(mean: Tensor, count: Tensor) -> Tensor:
+    """Cut by the criterion of cadis."""
+    return find_clusters(mean, count).predict(mean)
 
 
-def _largest_gap(mean: Tensor, _count: Tensor) -> Tensor:
-    """Average linkage, cut in the middle of the largest gap between joins above 0."""
-    similarity = _similarity(mean)
+def _cut_largest_gap(mean: Tensor, _count: Tensor) -> Tensor:
+    """Cut average linkage in the middle of the largest gap between merges above 0."""
+    similarity = _compute_similarity(mean)
     distances = squareform((1 - similarity).clamp(min=0).numpy(), checks=False)
     joins = np.sort(1 - linkage(distances, "average")[:, 2])[::-1]
     levels = np.concatenate([[1.0], joins[joins > 0], [0.0]])
@@ -109,9 +111,9 @@ def _largest_gap(mean: Tensor, _count: Tensor) -> Tensor:
     return average_linkage(similarity, float(levels[widest] + levels[widest + 1]) / 2)
 
 
-def _mixture(mean: Tensor, _count: Tensor) -> Tensor:
-    """Average linkage, cut where a pair is as likely of one normal distribution as of another."""
-    similarity = _similarity(mean)
+def _cut_mixture(mean: Tensor, _count: Tensor) -> Tensor:
+    """Cut average linkage where two normal distributions of similarities are equally likely."""
+    similarity = _compute_similarity(mean)
     rows, columns = np.triu_indices(len(mean), 1)
     values = similarity.numpy()[rows, columns][:, None]
     if len(values) < 3:
@@ -123,9 +125,9 @@ def _mixture(mean: Tensor, _count: Tensor) -> Tensor:
     return average_linkage(similarity, float(lowest.min()) if len(lowest) else 1.0)
 
 
-def _silhouette(mean: Tensor, _count: Tensor) -> Tensor:
-    """Average linkage, cut where the mean silhouette is largest."""
-    similarity, best = _similarity(mean), (0.0, torch.zeros(len(mean), dtype=torch.long))
+def _cut_silhouette(mean: Tensor, _count: Tensor) -> Tensor:
+    """Cut average linkage at the largest mean silhouette."""
+    similarity, best = _compute_similarity(mean), (0.0, torch.zeros(len(mean), dtype=torch.long))
     distances = (1 - similarity).clamp(min=0).fill_diagonal_(0).numpy()
     for cut in np.linspace(0.2, 0.9, 15):
         labels = average_linkage(similarity, float(cut))
@@ -135,110 +137,125 @@ def _silhouette(mean: Tensor, _count: Tensor) -> Tensor:
     return best[1]
 
 
-def _hdbscan(mean: Tensor, _count: Tensor) -> Tensor:
-    """HDBSCAN with its defaults, clusters of two at least; whoever is noise is alone."""
-    distances = (1 - _similarity(mean)).clamp(min=0).fill_diagonal_(0).double().numpy()
+def _cut_hdbscan(mean: Tensor, _count: Tensor) -> Tensor:
+    """Run HDBSCAN with clusters of at least two; clients that are noise are single clusters."""
+    distances = (1 - _compute_similarity(mean)).clamp(min=0).fill_diagonal_(0).double().numpy()
     labels = HDBSCAN(min_cluster_size=2, metric="precomputed", copy=True).fit_predict(distances)
-    alone = labels.max() + 1 + np.arange(len(labels))
-    return torch.tensor(np.where(labels < 0, alone, labels))
+    own_labels = labels.max() + 1 + np.arange(len(labels))
+    return torch.tensor(np.where(labels < 0, own_labels, labels))
 
 
 CUTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "threshold 0.7": _threshold,
-    "largest gap": _largest_gap,
-    "mixture": _mixture,
-    "silhouette": _silhouette,
-    "HDBSCAN": _hdbscan,
-    "contrast": _contrast,
+    "threshold 0.7": _cut_threshold,
+    "largest gap": _cut_largest_gap,
+    "mixture": _cut_mixture,
+    "silhouette": _cut_silhouette,
+    "HDBSCAN": _cut_hdbscan,
+    "contrast": _cut_contrast,
 }
 
 
-def _similarity(mean: Tensor) -> Tensor:
-    profiles = unit(mean.double())
+def _compute_similarity(mean: Tensor) -> Tensor:
+    profiles = normalize(mean.double())
     cosines = profiles @ profiles.T
     return ((cosines + cosines.T) / 2).clamp(-1, 1).fill_diagonal_(1)
 
 
 def run(data_dir: str = "") -> None:
-    """Try what is missing, and keep it."""
-    done = {json.loads(line)["federation"] for line in _lines()}
+    """Compute the missing results and store them."""
+    done = {json.loads(line)["federation"] for line in _read_lines()}
     for name, options in federations():
         if name not in done:
-            found = {"federation": name, **_tried({**_HUNDRED, **options}, data_dir)}
+            found = {"federation": name, **_evaluate({**_HUNDRED, **options}, data_dir)}
             with FILE.open("a") as file:
                 file.write(json.dumps(found) + "\n")
             print(f"signatures: {name}: {found['contrast']['class profile']}", flush=True)
 
 
-def _lines() -> list[str]:
+def _read_lines() -> list[str]:
     return FILE.read_text().splitlines() if FILE.exists() else []
 
 
-@one_thread()
-def _tried(options: Mapping[str, Any], data_dir: str) -> dict[str, Any]:
-    """By cut and signature, the mean agreement over rounds, of all clients seen."""
-    given = {**options, "method": "fedavg", **({"data_dir": data_dir} if data_dir else {})}
-    built = build_experiment(resolve({}, given))
-    truth = built.federation.true_clusters
-    assert truth is not None
-    classes = len(built.federation.classes)
-    kept: list[tuple[list[int], list[Tensor]]] = []
+@use_one_thread()
+def _evaluate(options: Mapping[str, Any], data_dir: str) -> dict[str, Any]:
+    """Return the mean agreement over rounds, by cut and signature."""
+    all_options = {**options, "method": "fedavg", **({"data_dir": data_dir} if data_dir else {})}
+    experiment = build_experiment(resolve({}, all_options))
+    true_clusters = experiment.federation.true_clusters
+    assert true_clusters is not None
+    classes = len(experiment.federation.classes)
+    rounds_data: list[tuple[list[int], list[Tensor]]] = []
     with TemporaryDirectory() as folder:
-        settings = built.config.settings.for_engine()
-        parts = built.model, built.federation, Algorithm(HeadKeeping()), settings, Path(folder)
+        settings = experiment.config.settings.to_engine_settings()
+        parts = (
+            experiment.model,
+            experiment.federation,
+            Algorithm(HeadRecorder()),
+            settings,
+            Path(folder),
+        )
         engine = Engine(*parts)
         with closing(engine.rounds(engine.start)) as rounds:
             for result in rounds:
-                memory = list(result.state.server.memory.values())
-                kept.append(([int(client) for client in result.record.participants], memory))
+                tensors = list(result.state.server.tensors.values())
+                rounds_data.append(
+                    ([int(client) for client in result.record.participants], tensors)
+                )
     pairs = [("class profile", cut) for cut in CUTS]
     pairs += [(signature, "contrast") for signature in SIGNATURES if signature != "class profile"]
     pairs += [("whole head", "threshold 0.7")]
     found: dict[str, dict[str, list[float]]] = {cut: {} for cut in CUTS}
     for signature, cut in pairs:
-        scores = _scores(kept, classes, SIGNATURES[signature], CUTS[cut], truth)
+        scores = _compute_scores(
+            rounds_data, classes, SIGNATURES[signature], CUTS[cut], true_clusters
+        )
         found[cut][signature] = [round(float(np.mean(s)), 3) for s in zip(*scores, strict=True)]
     return found
 
 
-def _scores(
-    kept: Sequence[tuple[list[int], list[Tensor]]],
+def _compute_scores(
+    rounds_data: Sequence[tuple[list[int], list[Tensor]]],
     classes: int,
     signature: Signature,
     cut: Callable[[Tensor, Tensor], Tensor],
-    truth: Tensor,
+    true_clusters: Tensor,
 ) -> list[tuple[float, float]]:
-    """After every round from the fifth on, or all of few: agreement, and number of clusters."""
+    """Return agreement and number of clusters of each round, from the fifth if there are many."""
     sums: Tensor | None = None
-    count, scores = torch.zeros(len(truth), dtype=torch.int32), []
-    for number, (clients, (weight, *bias)) in enumerate(kept):
-        found = unit(signature(weight.view(len(clients), classes, -1), bias[0] if bias else None))
-        sums = torch.zeros(len(truth), found.shape[1]) if sums is None else sums
+    count, scores = torch.zeros(len(true_clusters), dtype=torch.int32), []
+    for number, (clients, (weight, *bias)) in enumerate(rounds_data):
+        found = normalize(
+            signature(weight.view(len(clients), classes, -1), bias[0] if bias else None)
+        )
+        sums = torch.zeros(len(true_clusters), found.shape[1]) if sums is None else sums
         sums[clients] += found
         count[clients] += 1
-        if number >= 4 or len(kept) < 5:
+        if number >= 4 or len(rounds_data) < 5:
             seen = count.nonzero()[:, 0]
             labels = cut(sums[seen] / count[seen, None], count[seen])
-            agreed = agreement(truth[seen].tolist(), labels.tolist())
-            scores.append((agreed, float(len(labels.unique()))))
+            agreement = adjusted_rand_index(true_clusters[seen].tolist(), labels.tolist())
+            scores.append((agreement, float(len(labels.unique()))))
     return scores
 
 
 def table() -> list[str]:
-    """The agreement of each way, a row for each federation."""
-    ways = [("whole head", "threshold 0.7"), *((s, "contrast") for s in SIGNATURES)]
-    ways += [("class profile", cut) for cut in CUTS if cut != "contrast"]
-    header = ["federation", *(f"{signature}, {cut}" for signature, cut in ways)]
+    """Return a Markdown table of the agreements, one row per federation."""
+    combinations = [("whole head", "threshold 0.7"), *((s, "contrast") for s in SIGNATURES)]
+    combinations += [("class profile", cut) for cut in CUTS if cut != "contrast"]
+    header = ["federation", *(f"{signature}, {cut}" for signature, cut in combinations)]
     rows = []
-    for line in _lines():
+    for line in _read_lines():
         found = json.loads(line)
-        cells = [found[cut][signature] for signature, cut in ways]
+        cells = [found[cut][signature] for signature, cut in combinations]
         iid = ", iid," in found["federation"]
-        shown = [_shown_iid(clusters) if iid else f"{agreed:.2f}" for agreed, clusters in cells]
-        rows.append([found["federation"], *shown])
+        cells_text = [
+            _format_clusters(clusters) if iid else f"{agreement:.2f}"
+            for agreement, clusters in cells
+        ]
+        rows.append([found["federation"], *cells_text])
     lines = [header, ["---"] * len(header), *rows]
     return [f"| {' | '.join(line)} |" for line in lines]
 
 
-def _shown_iid(clusters: float) -> str:
+def _format_clusters(clusters: float) -> str:
     return "none" if clusters == 1 else f"{clusters:.1f}"

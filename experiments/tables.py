@@ -1,4 +1,4 @@
-"""From kept results to the tables of the pages in docs, between their marks."""
+"""Write tables of stored results into pages of docs, between comment markers."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -10,11 +10,11 @@ from scipy.stats import ttest_rel
 
 from experiments import method_table, signatures
 from experiments.plans import PLANS
-from experiments.running import results_of, rounds_to
+from experiments.running import find_first_round, read_results
 
 _DOCS = Path(__file__).parents[1] / "docs"
-PAGES = (_DOCS / "results.md", _DOCS / "methods.md")
-"""What is made of results."""
+PAGES = (_DOCS / "explanation" / "results.md", _DOCS / "explanation" / "methods.md")
+"""Pages with generated tables."""
 
 _MARK = re.compile(r"(<!-- table: (\w[\w-]*) (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _LABELS = {
@@ -39,184 +39,193 @@ Run = dict[str, Any]
 
 
 def rewrite() -> None:
-    """Put today's tables into the pages."""
+    """Rewrite the tables of all pages."""
     for page in PAGES:
-        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
+        page.write_text(fill_tables(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
-def filled(text: str) -> str:
-    """A page with the tables between its marks made anew."""
+def fill_tables(text: str) -> str:
+    """Return the text of a page with its tables rewritten."""
 
-    def one(match: re.Match[str]) -> str:
+    def replace_table(match: re.Match[str]) -> str:
         begin, plan, kind, end = match.groups()
         lines = "\n".join(table(kind, plan))
         return f"{begin}{lines}\n{end}"
 
-    return _MARK.sub(one, text)
+    return _MARK.sub(replace_table, text)
 
 
 def table(kind: str, plan: str) -> list[str]:
-    """The lines of a table in Markdown, and how many seeds it is of."""
-    lines = _KINDS[kind](plan)
-    seeds = {len(runs) for runs in _grouped(plan).values()} if plan in PLANS else set()
+    """Return the lines of a Markdown table, and the number of seeds."""
+    lines = _TABLES[kind](plan)
+    seeds = {len(runs) for runs in _group_runs(plan).values()} if plan in PLANS else set()
     if not seeds:
         return lines
-    many = str(*seeds) if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
+    seeds_text = str(*seeds) if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
     if PLANS[plan].tuned:
-        many = f"{max(seeds)} at the best learning rate, {min(seeds)} at the others"
-    return [*lines, "", f"Seeds: {many}."]
+        seeds_text = f"{max(seeds)} at the best learning rate, {min(seeds)} at the others"
+    return [*lines, "", f"Seeds: {seeds_text}."]
 
 
-def _grouped(plan: str) -> dict[tuple[str, str], list[Run]]:
-    """The runs of each federation and method."""
-    found: dict[tuple[str, str], list[Run]] = {}
-    for run in sorted(results_of(plan), key=lambda run: run["seed"]):
-        found.setdefault((run["federation"], run["method"]), []).append(run)
-    return found
+def _group_runs(plan: str) -> dict[tuple[str, str], list[Run]]:
+    """Return the runs by federation and method."""
+    groups_of_method: dict[tuple[str, str], list[Run]] = {}
+    for run in sorted(read_results(plan), key=lambda run: run["seed"]):
+        groups_of_method.setdefault((run["federation"], run["method"]), []).append(run)
+    return groups_of_method
 
 
-def _names(plan: str) -> list[str]:
+def _list_methods(plan: str) -> list[str]:
     return [*PLANS[plan].methods, *PLANS[plan].variants]
 
 
-def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def _format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     lines = [header, ["---"] * len(header), *rows]
     return [f"| {' | '.join(line)} |" for line in lines]
 
 
-def _deviating(values: Sequence[float]) -> str:
+def _format_mean(values: Sequence[float]) -> str:
     if len(values) < 2:
         return f"{values[0]:.3f}"
     return f"{mean(values):.3f}±{stdev(values):.3f}"
 
 
-def _mean_rounds(runs: Sequence[Run], target: float) -> str:
-    rounds = [rounds_to(run, target) for run in runs]
-    told = [number for number in rounds if number is not None]
-    if len(told) < len(rounds):
-        return f"{len(told)} of {len(rounds)} reach it"
-    return f"{mean(told):.1f}"
+def _format_rounds(runs: Sequence[Run], target: float) -> str:
+    rounds = [find_first_round(run, target) for run in runs]
+    values = [number for number in rounds if number is not None]
+    if len(values) < len(rounds):
+        return f"{len(values)} of {len(rounds)} reach it"
+    return f"{mean(values):.1f}"
 
 
-def _sound(runs: Sequence[Run]) -> list[Run]:
+def _keep_finite(runs: Sequence[Run]) -> list[Run]:
     return [run for run in runs if not run["diverged"]]
 
 
-def _full(plan: str) -> list[str]:
-    """One federation, all measures."""
-    groups, rows = _grouped(plan), []
+def _make_full_table(plan: str) -> list[str]:
+    """Return a table of all metrics, by federation and method."""
+    groups, rows = _group_runs(plan), []
     federations = list(PLANS[plan].federations)
     for federation in federations:
-        target = PLANS[plan].target_of(federation)
-        for method in _names(plan):
+        target = PLANS[plan].get_target(federation)
+        for method in _list_methods(plan):
             runs = groups.get((federation, method), [])
-            sound = _sound(runs)
+            finite_runs = _keep_finite(runs)
             if not runs:
                 continue
             cells = [federation] if len(federations) > 1 else []
             cells += [_LABELS.get(method, method)]
-            if not sound:
+            if not finite_runs:
                 rows.append([*cells, "diverged", "", "", "", "", ""])
                 continue
-            gone = f" ({len(runs) - len(sound)} of {len(runs)} diverged)"
+            diverged = f" ({len(runs) - len(finite_runs)} of {len(runs)} diverged)"
             cells += [
-                _deviating([run["last_ten"] for run in sound]) + gone * (len(sound) < len(runs)),
-                f"{mean(min(run['accuracy'][-10:]) for run in sound):.3f}",
-                _mean_rounds(runs, target),
-                _optional(sound, "rare"),
-                _optional(sound, "common"),
-                _optional(sound, "agreement"),
+                _format_mean([run["last_ten"] for run in finite_runs])
+                + diverged * (len(finite_runs) < len(runs)),
+                f"{mean(min(run['accuracy'][-10:]) for run in finite_runs):.3f}",
+                _format_rounds(runs, target),
+                _format_optional(finite_runs, "rare"),
+                _format_optional(finite_runs, "common"),
+                _format_optional(finite_runs, "agreement"),
             ]
             rows.append(cells)
     first = ["federation"] if len(federations) > 1 else []
-    shown = {PLANS[plan].target_of(federation) for federation in federations}
-    goal = f"rounds to {shown.pop():.0%}" if len(shown) == 1 else "rounds to target"
+    targets = {PLANS[plan].get_target(federation) for federation in federations}
+    goal = f"rounds to {targets.pop():.0%}" if len(targets) == 1 else "rounds to target"
     header = [*first, "", "last ten rounds", "their minimum", goal]
-    return _markdown([*header, "rare classes", "other classes", "clusters (ARI)"], rows)
+    return _format_table([*header, "rare classes", "other classes", "clusters (ARI)"], rows)
 
 
-def _optional(runs: Sequence[Run], measure: str) -> str:
-    told = [run[measure] for run in runs if run[measure] is not None]
-    return f"{mean(told):.3f}" if told else ""
+def _format_optional(runs: Sequence[Run], metric: str) -> str:
+    values = [run[metric] for run in runs if run[metric] is not None]
+    return f"{mean(values):.3f}" if values else ""
 
 
-def _by_federation(plan: str, cell: Callable[[Sequence[Run], str], str]) -> list[str]:
-    groups, rows = _grouped(plan), []
+def _make_federation_table(plan: str, cell: Callable[[Sequence[Run], str], str]) -> list[str]:
+    groups, rows = _group_runs(plan), []
     federations = list(PLANS[plan].federations)
-    for method in _names(plan):
-        found = [groups.get((federation, method), []) for federation in federations]
-        if any(found):
+    for method in _list_methods(plan):
+        groups_of_method = [groups.get((federation, method), []) for federation in federations]
+        if any(groups_of_method):
             cells = [
                 cell(runs, name) if runs else ""
-                for runs, name in zip(found, federations, strict=True)
+                for runs, name in zip(groups_of_method, federations, strict=True)
             ]
             rows.append([_LABELS.get(method, method), *cells])
-    return _markdown(["", *federations], rows)
+    return _format_table(["", *federations], rows)
 
 
-def _last_ten(plan: str) -> list[str]:
-    """Accuracy of the last ten rounds by federation; stars where it differs from FedAvg's."""
-    groups = _grouped(plan)
+def _make_last_ten_table(plan: str) -> list[str]:
+    """Return a table of the accuracy of the last ten rounds, with signs of significance."""
+    groups = _group_runs(plan)
 
     def cell(runs: Sequence[Run], federation: str) -> str:
-        sound = _sound(runs)
-        if not sound:
+        finite_runs = _keep_finite(runs)
+        if not finite_runs:
             return "diverged"
-        text = _deviating([run["last_ten"] for run in sound])
-        if len(sound) < len(runs):
-            text += f" ({len(runs) - len(sound)} of {len(runs)} diverged)"
-        return text + _significance(sound, groups.get((federation, "fedavg"), []))
+        text = _format_mean([run["last_ten"] for run in finite_runs])
+        if len(finite_runs) < len(runs):
+            text += f" ({len(runs) - len(finite_runs)} of {len(runs)} diverged)"
+        return text + _format_significance(finite_runs, groups.get((federation, "fedavg"), []))
 
-    return _by_federation(plan, cell)
+    return _make_federation_table(plan, cell)
 
 
-def _significance(runs: Sequence[Run], baseline: Sequence[Run]) -> str:
-    """Whether the last ten rounds differ from the baseline's in a paired t-test at 5%."""
-    of_seed = {run["seed"]: run["last_ten"] for run in _sound(baseline)}
-    pairs = [(run["last_ten"], of_seed[run["seed"]]) for run in runs if run["seed"] in of_seed]
-    ours, theirs = zip(*pairs, strict=True) if pairs else ((), ())
-    if len(pairs) < 3 or ours == theirs:
+def _format_significance(runs: Sequence[Run], baseline: Sequence[Run]) -> str:
+    """Return a sign if a paired t-test with the baseline is significant at 5%, else ""."""
+    baseline_by_seed = {run["seed"]: run["last_ten"] for run in _keep_finite(baseline)}
+    pairs = [
+        (run["last_ten"], baseline_by_seed[run["seed"]])
+        for run in runs
+        if run["seed"] in baseline_by_seed
+    ]
+    values_a, values_b = zip(*pairs, strict=True) if pairs else ((), ())
+    if len(pairs) < 3 or values_a == values_b:
         return ""
-    p = float(ttest_rel(ours, theirs).pvalue)
+    p = float(ttest_rel(values_a, values_b).pvalue)
     if not p < 0.05:
         return ""
-    return " ▲" if mean(ours) > mean(theirs) else " ▼"
+    return " ▲" if mean(values_a) > mean(values_b) else " ▼"
 
 
-def _to_target(plan: str) -> list[str]:
-    """Rounds to the target by federation."""
+def _make_target_table(plan: str) -> list[str]:
+    """Return a table of the rounds to the target, by federation."""
     targets = PLANS[plan]
 
     def cell(runs: Sequence[Run], federation: str) -> str:
-        return _mean_rounds(runs, targets.target_of(federation))
+        return _format_rounds(runs, targets.get_target(federation))
 
-    lines = _by_federation(plan, cell)
+    lines = _make_federation_table(plan, cell)
     federations = list(targets.federations)
-    header = [f"{name}, to {targets.target_of(name):.0%}" for name in federations]
+    header = [f"{name}, to {targets.get_target(name):.0%}" for name in federations]
     return [f"| | {' | '.join(header)} |", *lines[1:]]
 
 
-def _clusters(plan: str) -> list[str]:
-    """Agreement with the true clusters: mean and the lowest of the seeds; of iid, how many."""
+def _make_cluster_table(plan: str) -> list[str]:
+    """Return a table of the agreement with the true clusters: mean and minimum over seeds."""
 
     def cell(runs: Sequence[Run], federation: str) -> str:
-        sound = [run for run in _sound(runs) if run["clusters"] is not None]
-        if not sound:
+        finite_runs = [run for run in _keep_finite(runs) if run["clusters"] is not None]
+        if not finite_runs:
             return ""
         if federation.startswith(("iid", "dirichlet", "pa")):
-            most = max(run["clusters"] for run in sound)
-            return "none" if most == 1 else f"{mean(run['clusters'] for run in sound):.1f} clusters"
-        told = [run["agreement"] for run in sound if run["agreement"] is not None]
-        return f"{mean(told):.3f} ({min(told):.3f})" if told else ""
+            max_clusters = max(run["clusters"] for run in finite_runs)
+            return (
+                "none"
+                if max_clusters == 1
+                else f"{mean(run['clusters'] for run in finite_runs):.1f} clusters"
+            )
+        values = [run["agreement"] for run in finite_runs if run["agreement"] is not None]
+        return f"{mean(values):.3f} ({min(values):.3f})" if values else ""
 
-    return _by_federation(plan, cell)
+    return _make_federation_table(plan, cell)
 
 
-_KINDS: dict[str, Callable[[str], list[str]]] = {
-    "full": _full,
-    "last": _last_ten,
-    "rounds": _to_target,
-    "clusters": _clusters,
+_TABLES: dict[str, Callable[[str], list[str]]] = {
+    "full": _make_full_table,
+    "last": _make_last_ten_table,
+    "rounds": _make_target_table,
+    "clusters": _make_cluster_table,
     "signatures": lambda _: signatures.table(),
     "costs": lambda _: method_table.costs(),
     "best": lambda _: method_table.table(),

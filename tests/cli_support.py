@@ -1,4 +1,4 @@
-"""The command as a user types it, in this process."""
+"""Run the command ``cadis`` within the test process."""
 
 from collections.abc import Mapping
 
@@ -13,19 +13,19 @@ def call(*arguments: object) -> Result:
 
 
 def to_options(options: Mapping[str, object]) -> list[str]:
-    """Return options by their Python names as a user types them."""
+    """Convert options by Python name to command-line arguments."""
     return [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
 
 
 def succeed(*arguments: object) -> str:
-    """Run a command that must succeed; return all that it says."""
+    """Run a command that must succeed; return its output."""
     result = call(*arguments)
     assert result.exit_code == 0, result.output
     return result.output
 
 
 def refuse(*arguments: object) -> str:
-    """Run a command that must be refused in one sentence; return the sentence."""
+    """Run a command that must fail with one sentence and exit code 2; return the sentence."""
     result = call(*arguments)
     assert result.exit_code == 2, result.output
     assert "Traceback" not in result.output

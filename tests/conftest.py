@@ -1,4 +1,4 @@
-"""The same on every machine: examples, however slow it is, and threads, as the engine has them."""
+"""Fixtures, and settings that make tests the same on every machine: one thread, fixed examples."""
 
 import fcntl
 import os
@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 import torch
 
-from cadis.data.published import CATALOGUE, find
+from cadis.data.published import CATALOGUE, find_dataset
 from own_parts import write_parts
 
 torch.set_num_threads(1)
@@ -19,18 +19,17 @@ torch.set_num_threads(1)
 hypothesis.settings.register_profile("project", deadline=None, derandomize=True, max_examples=60)
 hypothesis.settings.load_profile("project")
 
-_BESIDE = Path(__file__).parents[2] / "shared" / "data"
-"""A folder of datasets beside the checkout, which may have a program that unpacks some of them."""
-
+_LOCAL_DATA = Path(__file__).parents[2] / "shared" / "data"
+"""An optional folder of datasets beside the checkout; it may have a program ``unpack``."""
 
 _SLOW = {
     "test_docs.py",
     "test_parity.py",
-    "test_library.py",
+    "test_published_files.py",
     "test_federations.py",
     "test_compare.py",
 }
-"""Files with tests of half a minute and more."""
+"""Files with tests that take half a minute or more."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,15 +37,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in _SLOW)
 
 
-def _shared_folder(factory: pytest.TempPathFactory) -> Path:
-    """Return a temporary folder that all worker processes of this test run share."""
+def _get_common_folder(factory: pytest.TempPathFactory) -> Path:
+    """Return a temporary folder that is the same in all worker processes of this test run."""
     base = factory.getbasetemp()
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the current folder, an empty one but for ``own.py``, a file of a user's own parts."""
+    """Return a new current folder that holds ``own.py``, a file with a user's parts."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     write_parts(tmp_path)
@@ -55,23 +54,24 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def real_data(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Gives a folder that has the published files of a dataset; skips where there are none."""
-    unpacked = _shared_folder(tmp_path_factory) / "unpacked"
-    named = os.environ.get("CADIS_DATA")
-    places = [*([Path(named)] if named else []), _BESIDE]
+    """Return a function that finds the folder of a dataset, or skips the test."""
+    unpacked = _get_common_folder(tmp_path_factory) / "unpacked"
+    variable = os.environ.get("CADIS_DATA")
+    folders = [*([Path(variable)] if variable else []), _LOCAL_DATA]
 
-    def folder_of(name: str) -> Path:
-        found = next((place for place in places if find(CATALOGUE[name], [place])), None)
-        if found is None and (_BESIDE / "unpack").is_file():
-            command = [sys.executable, str(_BESIDE / "unpack"), str(unpacked), name]
+    def find_folder(name: str) -> Path:
+        dataset = CATALOGUE[name]
+        result = next((folder for folder in folders if find_dataset(dataset, [folder])), None)
+        if result is None and (_LOCAL_DATA / "unpack").is_file():
+            command = [sys.executable, str(_LOCAL_DATA / "unpack"), str(unpacked), name]
             unpacked.mkdir(exist_ok=True)
             with (unpacked / f"{name}.lock").open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                if not find(CATALOGUE[name], [unpacked]):
+                if not find_dataset(dataset, [unpacked]):
                     subprocess.run(command, check=True, capture_output=True)
-            found = unpacked
-        if found is None:
-            pytest.skip(f"the published files of {name} are not in $CADIS_DATA or {_BESIDE}")
-        return found
+            result = unpacked
+        if result is None:
+            pytest.skip(f"the published files of {name} are not in $CADIS_DATA or {_LOCAL_DATA}")
+        return result
 
-    return folder_of
+    return find_folder

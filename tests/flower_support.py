@@ -1,4 +1,4 @@
-"""A client app on the small federation, and a grid that calls it in this process."""
+"""A ClientApp for the small federation, and a grid that calls it in this process."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -33,14 +33,16 @@ from cadis.store import RunFolder
 from fedcm import FedCM
 from fesem import FeSEM
 from round_robin import RoundRobin
-from support import ALL_METHODS, same, small_federation, small_model
+from support import ALL_METHODS, is_identical, small_federation, small_model
 
-Change = Callable[[Message], Message]
+ReplyChange = Callable[[Message], Message]
 
-FEDERATED = {m.name: Algorithm(m) for m in ALL_METHODS if not m.pools_clients and not m.needs_clock}
-"""Our methods that need nobody's data in one place, and no simulated clock."""
+METHOD_ALGORITHMS = {
+    m.name: Algorithm(m) for m in ALL_METHODS if not m.pools_clients and not m.needs_clock
+}
+"""All methods that can run on Flower, with default parts, by name."""
 
-COMPOSED = {
+COMPOSITIONS = {
     "fedcm": Algorithm(FedCM(alpha=0.5)),
     "fesem": Algorithm(FeSEM()),
     "round-robin": Algorithm(FedAvg(), sampler=RoundRobin()),
@@ -54,48 +56,52 @@ COMPOSED = {
     "absent": Algorithm(CADIS(absent=0.5, distil="not-true"), server_optimizer=Momentum()),
     "stepping": Algorithm(FedProx(), local_optimizer=SGD(0.9, weight_decay=0.01, lr_decay=0.9)),
 }
-"""The examples of methods, and other compositions."""
+"""Methods of ``examples/methods``, and combinations of parts, by name."""
 
-OWN = (FedCM, FeSEM)
-"""Classes that clients of these must know of."""
+CUSTOM_CLASSES = (FedCM, FeSEM)
+"""Classes of ``examples/methods`` that the ClientApp must know."""
 
-SMALL = {"epochs": 2, "batch-size": 4, "lr": 0.1}
-"""How clients train in ``small_settings``."""
+TRAIN_CONFIG = {"epochs": 2, "batch-size": 4, "lr": 0.1}
+"""Config of local training, equal to ``small_settings``."""
 
 
 def small_app(
-    memory: Path,
+    state_dir: Path,
     federation: Federation | None = None,
     model: nn.Module | None = None,
-    own: Sequence[type[Any]] = (),
+    custom_classes: Sequence[type[Any]] = (),
 ) -> ClientApp:
-    """The clients of a small federation, each by its partition id."""
-    app, owned, module = ClientApp(), federation or small_federation(), model or small_model()
+    """Return a ClientApp for a federation; the partition id of a node selects the client."""
+    app, module = ClientApp(), model or small_model()
+    clients = federation or small_federation()
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        data = own_data(context, owned)
-        content = local_train(module, data, message.content, own=own, memory=memory)
+        data = get_client_data(context, clients)
+        content = local_train(
+            module, data, message.content, custom_classes=custom_classes, state_dir=state_dir
+        )
         return Message(content, reply_to=message)
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
-        content = local_evaluate(module, own_data(context, owned), message.content, own=own)
+        data = get_client_data(context, clients)
+        content = local_evaluate(module, data, message.content, custom_classes=custom_classes)
         return Message(content, reply_to=message)
 
     app.query()(introduce)
     return app
 
 
-def own_data(context: Context, federation: Federation) -> Examples:
-    """A client's own data, by its partition id."""
+def get_client_data(context: Context, federation: Federation) -> Examples:
+    """Return the data of a client by its partition id."""
     return federation.clients[int(context.node_config["partition-id"])]
 
 
 def train_small(algorithm: Algorithm, grid: Grid, model: nn.Module) -> ArrayRecord:
-    """Three rounds of three clients, as ``run_rounds`` has them; the last global model."""
-    strategy = MethodStrategy(**algorithm.parts(), per_round=3, seed=7, fraction_evaluate=0)
-    config = ConfigRecord(dict(SMALL))
+    """Run three rounds of three clients, like ``run_rounds``, and return the global model."""
+    strategy = MethodStrategy(**vars(algorithm), per_round=3, seed=7, fraction_evaluate=0)
+    config = ConfigRecord(dict(TRAIN_CONFIG))
     return strategy.start(grid, small_arrays(model), 3, train_config=config).arrays
 
 
@@ -105,7 +111,7 @@ def small_arrays(model: nn.Module | None = None) -> ArrayRecord:
 
 @dataclass
 class Node:
-    """A node of the grid: its app, and what its operator says of it."""
+    """A node of the grid: its app, node config, registered name and run config."""
 
     app: ClientApp
     config: dict[str, float | int | str]
@@ -113,29 +119,29 @@ class Node:
     run: dict[str, bool | float | int | str] = field(default_factory=dict)
     online: bool = True
     silent: bool = False
-    asked: list[str] = field(default_factory=list)
+    message_types: list[str] = field(default_factory=list)
 
 
 class LocalGrid(Grid):
-    """Flower's grid without processes: messages are serialised and handed to the client apps."""
+    """A grid without processes: it serializes messages and calls the ClientApps."""
 
     def __init__(self, nodes: dict[int, Node]) -> None:
         self.nodes = nodes
-        TaskIdentity.task_id, TaskIdentity.run_id = 1, 1  # messages are written in its name
+        TaskIdentity.task_id, TaskIdentity.run_id = 1, 1  # Flower writes them into each message
         TaskIdentity.node_id = SUPERLINK_NODE_ID
 
     @classmethod
-    def of(cls, app: ClientApp, number: int = 5, first: int = 1000) -> "LocalGrid":
+    def with_app(cls, app: ClientApp, number: int = 5, first: int = 1000) -> "LocalGrid":
         return cls({first + 7 * n: Node(app, {"partition-id": n}) for n in reversed(range(number))})
 
     @classmethod
-    def small(cls, folder: Path, number: int = 5) -> "LocalGrid":
-        """The small federation; clients' states are kept in a folder beside the run."""
-        return cls.of(small_app(folder / "state"), number)
+    def with_small_app(cls, folder: Path, number: int = 5) -> "LocalGrid":
+        """Return a grid for the small federation; states of clients are in ``folder / "state"``."""
+        return cls.with_app(small_app(folder / "state"), number)
 
-    def spoil(self, change: Change) -> None:
-        """Change what client 2 sends when it has trained."""
-        self.nodes[1014].app = spoilt(self.nodes[1014].app, change)
+    def alter_client(self, change: ReplyChange) -> None:
+        """Change the train replies of client 2."""
+        self.nodes[1014].app = make_altered_app(self.nodes[1014].app, change)
 
     def get_node_ids(self) -> Iterable[int]:
         return [number for number, node in self.nodes.items() if node.online]
@@ -159,7 +165,7 @@ class LocalGrid(Grid):
         message.metadata.__dict__["_message_id"] = str(uuid4())
         receiver = message.metadata.dst_node_id
         node = self.nodes[receiver]
-        node.asked.append(message.metadata.message_type)
+        node.message_types.append(message.metadata.message_type)
         if not node.online:
             reply = Message(Error(ErrorCode.NODE_UNAVAILABLE, "gone"), reply_to=message)
             reply.metadata.__dict__["_src_node_id"] = SUPERLINK_NODE_ID
@@ -171,7 +177,7 @@ class LocalGrid(Grid):
             reply = node.app(message, context)
             if reply.has_content():
                 reply.content = recorddict_from_proto(recorddict_to_proto(reply.content))
-        except Exception as error:  # as a SuperNode does it
+        except Exception as error:  # like a SuperNode
             code = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
             reply = Message(Error(code, f"{type(error)}:<'{error}'>"), reply_to=message)
         return reply
@@ -193,33 +199,33 @@ class LocalGrid(Grid):
         raise NotImplementedError
 
 
-def start(strategy: MethodStrategy, grid: LocalGrid, rounds: int = 3) -> Result:
+def run_strategy(strategy: MethodStrategy, grid: LocalGrid, rounds: int = 3) -> Result:
     test = server_test(small_model(), small_federation().test)
     return strategy.start(
-        grid, small_arrays(), rounds, 9.0, ConfigRecord(dict(SMALL)), evaluate_fn=test
+        grid, small_arrays(), rounds, 9.0, ConfigRecord(dict(TRAIN_CONFIG)), evaluate_fn=test
     )
 
 
-def history(folder: Path) -> list[RoundRecord]:
-    """The records of a run that was kept in the folder ``run``."""
+def read_history(folder: Path) -> list[RoundRecord]:
+    """Return the records of the run in ``folder / "run"``."""
     return RunFolder(folder / "run").read_history()
 
 
-def equal(first: ArrayRecord, second: ArrayRecord) -> bool:
+def have_equal_arrays(first: ArrayRecord, second: ArrayRecord) -> bool:
     tensors = second.to_torch_state_dict()
-    return all(same(t, tensors[n]) for n, t in first.to_torch_state_dict().items())
+    return all(is_identical(t, tensors[n]) for n, t in first.to_torch_state_dict().items())
 
 
-def spoilt(app: ClientApp, change: Change) -> ClientApp:
-    """A client app whose trained models are changed on the way."""
-    other = ClientApp()
+def make_altered_app(app: ClientApp, change: ReplyChange) -> ClientApp:
+    """Return a ClientApp whose train replies are changed."""
+    altered = ClientApp()
 
-    @other.train()
+    @altered.train()
     def train(message: Message, context: Context) -> Message:
         return change(app(message, context))
 
-    @other.query()
+    @altered.query()
     def query(message: Message, context: Context) -> Message:
         return app(message, context)
 
-    return other
+    return altered

@@ -1,4 +1,4 @@
-"""What makes a figure legible, as things that can be asserted of it."""
+"""Check that figures are legible: no text is cut or covered, and axes make sense."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ SLACK = 1.5  # pixels
 
 
 @contextmanager
-def saved_figures() -> Iterator[dict[str, Figure]]:
+def collect_figures() -> Iterator[dict[str, Figure]]:
     """Collect the figures that the code in this context saves, by file name."""
     found: dict[str, Figure] = {}
     save: Callable[..., Any] = Figure.savefig
@@ -33,70 +33,70 @@ def saved_figures() -> Iterator[dict[str, Figure]]:
         yield found
 
 
-def flaws(drawing: Figure) -> list[str]:
-    """All that makes a figure hard to read, in words."""
+def find_flaws(drawing: Figure) -> list[str]:
+    """Return a sentence for each flaw that makes a figure hard to read."""
     canvas = drawing.canvas
     assert isinstance(canvas, FigureCanvasAgg)
     canvas.draw()  # type: ignore[no-untyped-call]
     return [
-        *_outside(drawing),
-        *_legends_on_plots(drawing),
-        *_overlapping(drawing),
-        *(flaw for axes in drawing.axes for flaw in _fractional_rounds(axes)),
-        *(flaw for axes in drawing.axes for flaw in _impossible_bands(axes)),
+        *_find_cut_texts(drawing),
+        *_find_covering_legends(drawing),
+        *_find_overlaps(drawing),
+        *(flaw for axes in drawing.axes for flaw in _find_fractional_rounds(axes)),
+        *(flaw for axes in drawing.axes for flaw in _find_impossible_bands(axes)),
     ]
 
 
-def texts(drawing: Figure) -> list[str]:
-    """All that is written on a figure."""
-    return [text.get_text() for text in _drawn_texts(drawing)]
+def list_texts(drawing: Figure) -> list[str]:
+    """Return all visible texts of a figure."""
+    return [text.get_text() for text in _find_visible_texts(drawing)]
 
 
-def _drawn_texts(drawing: Figure) -> list[Text]:
-    """The texts that are seen: ticks beyond the ends of an axis are not."""
+def _find_visible_texts(drawing: Figure) -> list[Text]:
+    """Return the visible texts; ticks beyond the ends of an axis are not visible."""
     hidden: set[int] = set()
     for axes in drawing.axes:
         for axis in (axes.xaxis, axes.yaxis):
             ticks = [*axis.majorTicks, *axis.minorTicks]
             hidden |= {id(label) for tick in ticks for label in (tick.label1, tick.label2)}
             if axes.axison:
-                hidden -= {id(label) for label in _tick_labels(axis)}
+                hidden -= {id(label) for label in _get_tick_labels(axis)}
     found = drawing.findobj(Text)
     return [t for t in found if t.get_visible() and t.get_text().strip() and id(t) not in hidden]
 
 
-def _tick_labels(axis: Axis) -> list[Text]:
+def _get_tick_labels(axis: Axis) -> list[Text]:
     ticks = axis._update_ticks()  # type: ignore[attr-defined]  # those that are drawn
     labels = [label for tick in ticks for label in (tick.label1, tick.label2)]
     return [label for label in labels if label.get_visible() and label.get_text().strip()]
 
 
-def _outside(drawing: Figure) -> Iterator[str]:
+def _find_cut_texts(drawing: Figure) -> Iterator[str]:
     whole = drawing.bbox
-    for text in _drawn_texts(drawing):
+    for text in _find_visible_texts(drawing):
         box = text.get_window_extent()
         inside = box.x0 >= whole.x0 - SLACK and box.x1 <= whole.x1 + SLACK
         if not inside or box.y0 < whole.y0 - SLACK or box.y1 > whole.y1 + SLACK:
             yield f"{text.get_text()!r} is cut"
 
 
-def _legends_on_plots(drawing: Figure) -> Iterator[str]:
+def _find_covering_legends(drawing: Figure) -> Iterator[str]:
     for axes in drawing.axes:
         if axes.get_legend() is not None:
             yield "a legend is within a plot, where it may lie on something"
         for legend in drawing.legends:
-            if _overlap(legend.get_window_extent(), axes.get_tightbbox()):
+            if _do_overlap(legend.get_window_extent(), axes.get_tightbbox()):
                 yield f"the legend lies on the plot {axes.get_title(loc='left')!r}"
 
 
-def _overlapping(drawing: Figure) -> Iterator[str]:
-    boxes = [(text.get_text(), text.get_window_extent()) for text in _drawn_texts(drawing)]
+def _find_overlaps(drawing: Figure) -> Iterator[str]:
+    boxes = [(text.get_text(), text.get_window_extent()) for text in _find_visible_texts(drawing)]
     for (one, one_box), (other, other_box) in combinations(boxes, 2):
-        if _overlap(one_box, other_box):
+        if _do_overlap(one_box, other_box):
             yield f"{one!r} and {other!r} lie on each other"
 
 
-def _overlap(one: Bbox, other: Bbox | None) -> bool:
+def _do_overlap(one: Bbox, other: Bbox | None) -> bool:
     if other is None:
         return False
     wide = min(one.x1, other.x1) - max(one.x0, other.x0)
@@ -104,15 +104,15 @@ def _overlap(one: Bbox, other: Bbox | None) -> bool:
     return bool(wide > SLACK and high > SLACK)
 
 
-def _fractional_rounds(axes: Axes) -> Iterator[str]:
+def _find_fractional_rounds(axes: Axes) -> Iterator[str]:
     if axes.get_xlabel().startswith("round"):
-        for label in _tick_labels(axes.xaxis):
+        for label in _get_tick_labels(axes.xaxis):
             if not label.get_text().split("\n")[0].isdecimal():
                 yield f"there is a round {label.get_text()}"
 
 
-def _impossible_bands(axes: Axes) -> Iterator[str]:
-    """Accuracies that cannot be, and such of rounds before the first that has one."""
+def _find_impossible_bands(axes: Axes) -> Iterator[str]:
+    """Find bands of accuracy outside 0 and 1, and bands before the first measurement."""
     lines = [np.asarray(line.get_xdata(), float) for line in axes.get_lines()]
     first = min((x.min() for x in lines if len(x)), default=0.0)
     for band in axes.collections:

@@ -1,4 +1,4 @@
-"""A file of parts as a user would write it; tests put it into a folder of their own."""
+"""A file with parts of a user, which tests write into a temporary folder."""
 
 from pathlib import Path
 
@@ -14,12 +14,12 @@ from cadis.algorithm.samplers import Uniform
 
 @dataclass(frozen=True)
 class Mine(BaseMethod):
-    """Averaging with a parameter.
+    """FedAvg with parameters.
 
     Attributes:
-        parameter: how much of it there is, in
-            all.
-        momentum: of what comes after.
+        parameter: an integer, described in
+            two lines.
+        momentum: a float.
     """
 
     name: ClassVar[str] = "mine"
@@ -31,23 +31,23 @@ class Mine(BaseMethod):
 
 
 @dataclass(frozen=True)
-class Everybody(Uniform):
-    """All.
+class AllClients(Uniform):
+    """A sampler with a parameter.
 
     Attributes:
         eagerness: of the clients.
     """
 
-    name: ClassVar[str] = "everybody"
+    name: ClassVar[str] = "all-clients"
     eagerness: float = 1.0
 
 
 @dataclass(frozen=True)
 class Halve:
-    """Half of an update.
+    """A transform that does not derive from Transform.
 
     Attributes:
-        half: which part is left.
+        half: a fraction.
     """
 
     name: ClassVar[str] = "halve"
@@ -65,7 +65,7 @@ class Halve:
 
 
 def write_parts(folder: Path, name: str = "own.py") -> Path:
-    """Write the file."""
+    """Write the file and return its path."""
     path = folder / name
     path.write_text(TEXT)
     return path

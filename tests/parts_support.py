@@ -1,4 +1,4 @@
-"""What the tests of several kinds of parts use."""
+"""Messages and comparisons for the tests of several kinds of parts."""
 
 from collections.abc import Mapping
 
@@ -8,13 +8,13 @@ from torch import Tensor
 from cadis.types import Message, ModelState
 
 
-def snapshot(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copies, to see afterwards that nothing was changed in place."""
+def copy_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Copy tensors, to check later that nothing was changed in place."""
     return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
-def message(seed: int = 0, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> Message:
-    """A model with buffers and a counter, a further tensor, and a scalar; its numbers random."""
+def make_message(seed: int = 0, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> Message:
+    """Return a message of random numbers: a model with buffers, a tensor and a scalar."""
     generator = torch.Generator().manual_seed(seed)
     model = ModelState(
         (scale * torch.randn(7, generator=generator)).to(dtype),
@@ -25,8 +25,8 @@ def message(seed: int = 0, dtype: torch.dtype = torch.float32, scale: float = 1.
     return Message({"model": model}, {"control": control}, {"train_loss": 0.5 + seed})
 
 
-def plain_update(update: Message, received: Message) -> list[float]:
-    """The numbers of an update, worked out one by one."""
+def compute_plain_changes(update: Message, received: Message) -> list[float]:
+    """Return all changes of an update, computed one by one."""
     pairs: list[tuple[float, float]] = []
     for name, model in update.models.items():
         before = received.models[name]
@@ -36,8 +36,8 @@ def plain_update(update: Message, received: Message) -> list[float]:
     return numbers + [number for vector in update.tensors.values() for number in vector.tolist()]
 
 
-def same_message(first: Message, second: Message) -> bool:
-    """Bit for bit."""
+def is_same_message(first: Message, second: Message) -> bool:
+    """Return whether two messages are bitwise equal."""
     vectors, others = dict(first.vectors()), dict(second.vectors())
     return (
         first.scalars == second.scalars

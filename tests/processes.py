@@ -1,4 +1,4 @@
-"""Real processes for tests, every one of which is ended at the end."""
+"""Processes for tests, which are all ended with the test."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
-_MARK = "CADIS_TEST_PROCESSES"
+_TAG = "CADIS_TEST_PROCESSES"
 _QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -19,20 +19,20 @@ _QUIET = {
 
 
 class Processes:
-    """Starts processes; all of their descendants carry a mark in their environment."""
+    """Starts processes; all their descendants have a tag in their environment."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._mark = folder, uuid4().hex
+        self._folder, self._tag = folder, uuid4().hex
         self._started: list[subprocess.Popen[bytes]] = []
 
     def start(
         self, name: str, command: Sequence[str | Path], environment: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
-        """Start a process that writes to a file of its name."""
-        with self.log(name).open("ab") as log:
+        """Start a process; its output goes to the log ``name``."""
+        with self.log_path(name).open("ab") as log:
             process = subprocess.Popen(
                 [str(part) for part in command],
-                env={**os.environ, **_QUIET, **(environment or {}), _MARK: self._mark},
+                env={**os.environ, **_QUIET, **(environment or {}), _TAG: self._tag},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -49,45 +49,45 @@ class Processes:
         environment: Mapping[str, str] | None = None,
         seconds: float = 300,
     ) -> int:
-        """Run a process to its end; its exit code."""
+        """Run a process until it ends and return its exit code."""
         return self.start(name, command, environment).wait(timeout=seconds)
 
-    def log(self, name: str) -> Path:
-        """What a process has written."""
+    def log_path(self, name: str) -> Path:
+        """Return the path of the log of a process."""
         return self._folder / f"{name}.log"
 
-    def logs(self) -> list[Path]:
-        """What all processes have written."""
+    def log_paths(self) -> list[Path]:
+        """Return the paths of all logs."""
         return sorted(self._folder.glob("*.log"))
 
-    def said(self, name: str) -> str:
-        """The same as text."""
-        path = self.log(name)
+    def read_log(self, name: str) -> str:
+        """Return the output of a process."""
+        path = self.log_path(name)
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
-    def alive(self) -> list[int]:
-        """All processes that carry the mark, and are not about to be collected."""
-        found = []
+    def list_alive(self) -> list[int]:
+        """Return the ids of all processes with the tag, without zombies."""
+        pids = []
         for path in Path("/proc").glob("[0-9]*/environ"):
             try:
-                if f"{_MARK}={self._mark}".encode() in path.read_bytes():
-                    found.append(int(path.parent.name))
-            except OSError:  # it has ended meanwhile, or is somebody else's
+                if f"{_TAG}={self._tag}".encode() in path.read_bytes():
+                    pids.append(int(path.parent.name))
+            except OSError:  # it has ended, or it belongs to another user
                 continue
-        return found
+        return pids
 
     def end(self) -> None:
-        """Ask all to end, then make them."""
+        """Terminate all processes; kill those that do not end."""
         for process in self._started:
             if process.poll() is None:
                 process.terminate()
         deadline = time.monotonic() + 6
-        while self.alive() and time.monotonic() < deadline:
+        while self.list_alive() and time.monotonic() < deadline:
             self._collect()
             time.sleep(0.2)
-        while left := self.alive():
-            for number in left:
-                os.kill(number, signal.SIGKILL)
+        while pids := self.list_alive():
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
             self._collect()
             time.sleep(0.2)
         for process in self._started:
@@ -100,7 +100,7 @@ class Processes:
 
 @contextmanager
 def processes(folder: Path) -> Iterator[Processes]:
-    """Processes that are ended whatever happens."""
+    """Yield :class:`Processes`, which are ended at the end of the context."""
     started = Processes(folder)
     try:
         yield started
@@ -108,10 +108,10 @@ def processes(folder: Path) -> Iterator[Processes]:
         started.end()
 
 
-def wait_until(holds: Callable[[], object], what: str, seconds: float = 60) -> None:
-    """Wait for something to become true."""
+def wait_until(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
+    """Wait until a condition is true; ``what`` describes it in the error."""
     deadline = time.monotonic() + seconds
-    while not holds():
+    while not condition():
         if time.monotonic() > deadline:
             raise AssertionError(f"after {seconds} seconds still not: {what}")
         time.sleep(0.2)

@@ -1,7 +1,7 @@
-"""What somebody has who installed the wheel and nothing else. ``make package`` runs it.
+"""Check an installation of the wheel without extras; ``make package`` runs it.
 
-It is run by the Python of a new environment, in an empty folder far from the checkout, and tries
-the command, the library, the files that go with them, and what is said where an extra is missing.
+The Python of a new environment runs it in an empty folder outside the checkout. It checks the
+command, the library, the files of the package, and the messages about missing extras.
 """
 
 import os
@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 COMMAND = Path(sys.executable).with_name("cadis")
-HEAVY = ("flwr", "ray", "mlflow", "wandb", "tensorboard", "datasets", "onnx", "pandas", "pytest")
+HEAVY = ("flwr", "ray", "mlflow", "wandb", "tensorboard", "datasets", "onnx", "pyarrow", "pytest")
 APP = ("LICENSE", "pyproject.toml", *(f"cadis_app/{n}_app.py" for n in ("client", "server")))
 PROGRAM = """
 import torch, cadis
@@ -29,16 +29,16 @@ assert len(result.history) == 5
 
 
 def cadis(*arguments: str, code: int = 0) -> str:
-    """What the command says; it must end with this code, and never with a traceback."""
+    """Run the command; check its exit code and that there is no traceback; return its output."""
     done = subprocess.run([COMMAND, *arguments], capture_output=True, text=True, check=False)
-    said = done.stdout + done.stderr
-    assert done.returncode == code, f"cadis {' '.join(arguments)}: {done.returncode}\n{said}"
-    assert "Traceback" not in said, said
-    return said
+    output = done.stdout + done.stderr
+    assert done.returncode == code, f"cadis {' '.join(arguments)}: {done.returncode}\n{output}"
+    assert "Traceback" not in output, output
+    return output
 
 
 def check_installation() -> None:
-    """It is the installed package that is tried, and it brought nothing heavy."""
+    """Check that the installed package is used, and that no heavy package is installed."""
     package = Path(str(files("cadis")))
     assert package.is_relative_to(sys.prefix), f"not the installed package: {package}"
     assert not os.environ.get("PYTHONPATH")
@@ -47,7 +47,7 @@ def check_installation() -> None:
 
 
 def check_files() -> None:
-    """What is no module is there, too."""
+    """Check that the package has its data files."""
     package = Path(str(files("cadis")))
     assert (package / "py.typed").exists()
     app = package / "flower" / "app"
@@ -59,7 +59,7 @@ def check_files() -> None:
 
 
 def check_runs() -> None:
-    """Runs and their pages, from the command and from Python."""
+    """Check runs and their reports, from the command and from Python."""
     cadis("run", "--rounds", "2", "--out", "runs/cadis")
     cadis("run", "--rounds", "2", "--out", "runs/fedavg", "--method", "fedavg")
     assert len(Path("runs/cadis/history.jsonl").read_text().splitlines()) == 2
@@ -73,10 +73,10 @@ def check_runs() -> None:
 
 
 def check_extras() -> None:
-    """What needs an extra names it in one sentence."""
+    """Check that a missing extra is named in one sentence."""
     for tracker in ("tensorboard", "wandb", "mlflow"):
-        said = cadis("run", "--rounds", "1", "--out", "tracked", "--track", tracker, code=2)
-        assert "pip install 'cadis[trackers]'" in " ".join(said.split()), said
+        output = cadis("run", "--rounds", "1", "--out", "tracked", "--track", tracker, code=2)
+        assert "pip install 'cadis[trackers]'" in " ".join(output.split()), output
     assert "pip install 'cadis[flower]'" in cadis("deploy", "init", "federation", code=2)
     for module, extra in (("flower", "flower"), ("data.partition.flower_datasets", "datasets")):
         command = [sys.executable, "-c", f"import cadis.{module}"]

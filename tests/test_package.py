@@ -1,4 +1,4 @@
-"""What ``import cadis`` gives."""
+"""The public names, the lazy imports and the version of the package."""
 
 import subprocess
 import sys
@@ -15,11 +15,11 @@ PACKAGES = sorted(
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_every_package_is_found_on_first_use(name: str) -> None:
+def test_every_package_is_imported_on_first_use(name: str) -> None:
     assert cadis.__getattr__(name).__name__ == f"cadis.{name}"  # type: ignore[attr-defined]
 
 
-def test_names_are_there_and_others_are_not() -> None:
+def test_public_names_exist_and_unknown_names_do_not() -> None:
     assert {*cadis.__all__, *PACKAGES} <= set(dir(cadis))
     assert all(getattr(cadis, name).__name__ == name for name in cadis.__all__)
     assert "analysis" in dir(cadis)
@@ -27,12 +27,12 @@ def test_names_are_there_and_others_are_not() -> None:
     assert not hasattr(cadis, "__main__")
 
 
-def test_importing_it_does_not_wait_for_torch() -> None:
+def test_importing_cadis_does_not_import_torch() -> None:
     code = "import sys, cadis; dir(cadis); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_there_is_one_version() -> None:
+def test_the_version_is_the_same_in_all_files() -> None:
     root = Path(__file__).parents[1]
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     citation = (root / "CITATION.cff").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What makes a site of the documentation. ``make docs`` builds all of it."""
+"""Hooks that build the site of the documentation; ``make docs`` builds all of it."""
 
 import re
 from pathlib import Path
@@ -16,14 +16,14 @@ from website import offline, reference, repository
 ROOT = Path(__file__).parents[1]
 
 
-def test_all_that_is_public_is_in_the_reference() -> None:
+def test_public_names_are_in_the_reference() -> None:
     page = (ROOT / "docs" / "reference" / "running.md").read_text(encoding="utf-8")
     described = set(re.findall(r"^::: cadis\.(\w+)$", page, re.MULTILINE))
     methods = {method.__name__ for method in METHODS.values()}
     assert described | methods == set(cadis.__all__)
 
 
-def test_every_method_is_listed_once_under_what_it_is_about() -> None:
+def test_every_method_is_listed_once_under_its_topic() -> None:
     text = reference.on_page_markdown(f"# Methods\n\n{reference.HERE}\n")
     assert text.startswith(
         "# Methods\n\n## Clustered aggregation\n\n::: cadis.algorithm.methods.CADIS\n"
@@ -33,27 +33,29 @@ def test_every_method_is_listed_once_under_what_it_is_about() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "written", "shown"),
+    ("path", "text", "expected"),
     [
-        ("docs/parts.md", "[a](data.md#models)", "[a](data.md#models)"),
-        ("docs/parts.md", "![a](images/round.svg)", "![a](images/round.svg)"),
-        ("docs/parts.md", "[a](../CONTRIBUTING.md)", "[a](project/contributing.md)"),
-        ("docs/parts.md", "[a](../examples/methods)", "[a](project/examples/methods.md)"),
-        ("docs/reference/parts.md", "[a](../parts.md)", "[a](../parts.md)"),
-        ("CONTRIBUTING.md", "[a](docs/parts.md)", "[a](../parts.md)"),
+        ("docs/how-to/parts.md", "[a](figures.md#colours)", "[a](figures.md#colours)"),
+        ("docs/how-to/parts.md", "![a](../images/round.svg)", "![a](../images/round.svg)"),
+        ("docs/how-to/parts.md", "[a](../../CONTRIBUTING.md)", "[a](../project/contributing.md)"),
+        ("docs/index.md", "[a](../examples/methods)", "[a](project/examples/methods.md)"),
+        ("docs/reference/parts.md", "[a](../how-to/parts.md)", "[a](../how-to/parts.md)"),
+        ("CONTRIBUTING.md", "[a](docs/how-to/parts.md)", "[a](../how-to/parts.md)"),
         ("CONTRIBUTING.md", "[a](CHANGELOG.md)", "[a](changelog.md)"),
-        ("docs/parts.md", "[a](https://a.b/c) [b](#c)", "[a](https://a.b/c) [b](#c)"),
-        ("docs/parts.md", "`[a](nothing.md)`", "`[a](nothing.md)`"),
-        ("docs/parts.md", "```\n[a](nothing.md)\n```", "```\n[a](nothing.md)\n```"),
+        ("docs/how-to/parts.md", "[a](https://a.b/c) [b](#c)", "[a](https://a.b/c) [b](#c)"),
+        ("docs/how-to/parts.md", "`[a](nothing.md)`", "`[a](nothing.md)`"),
+        ("docs/how-to/parts.md", "```\n[a](nothing.md)\n```", "```\n[a](nothing.md)\n```"),
     ],
 )
-def test_links_lead_to_pages(path: str, written: str, shown: str) -> None:
-    assert repository.rewritten(written, path) == shown
+def test_links_are_rewritten_to_pages(path: str, text: str, expected: str) -> None:
+    assert repository.rewrite_links(text, path) == expected
 
 
-def test_a_link_that_leads_nowhere_is_told() -> None:
-    with pytest.raises(PluginError, match=r"^docs/parts.md links to ../nothing, which is not"):
-        repository.rewritten("[a](../nothing)", "docs/parts.md")
+def test_broken_link_is_refused() -> None:
+    with pytest.raises(
+        PluginError, match=r"^docs/how-to/parts.md links to ../nothing, which does not"
+    ):
+        repository.rewrite_links("[a](../nothing)", "docs/how-to/parts.md")
 
 
 @pytest.mark.parametrize(
@@ -69,11 +71,11 @@ def test_a_link_that_leads_nowhere_is_told() -> None:
         ('<script src="assets/c.js"></script><link href="assets/c.css">', False),
     ],
 )
-def test_what_is_loaded_from_the_network(html: str, loads: bool) -> None:
+def test_files_loaded_from_the_network_are_found(html: str, loads: bool) -> None:
     assert bool(offline.LOADED.search(html)) == loads
 
 
-def test_what_is_not_markdown_is_shown() -> None:
+def test_text_that_is_not_markdown_is_shown() -> None:
     html = "<p>As :class:<code>~cadis.Run</code>: L - <g_i, w>, <b>a</b><br/></p>"
-    shown = "<p>As <code>cadis.Run</code>: L - &lt;g_i, w>, <b>a</b><br/></p>"
-    assert reference.on_page_content(html) == shown
+    expected = "<p>As <code>cadis.Run</code>: L - &lt;g_i, w>, <b>a</b><br/></p>"
+    assert reference.on_page_content(html) == expected

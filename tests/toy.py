@@ -11,11 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cadis.data import Scaling
-from cadis.data.published import Form, Published, cifar_binary, idx_form
+from cadis.data.published import (
+    FileFormat,
+    PublishedDataset,
+    make_cifar_binary_reader,
+    make_idx_format,
+)
 
 
-def idx(array: NDArray[Any], kind: int = 8) -> bytes:
-    """The format as its authors describe it."""
+def to_idx(array: NDArray[Any], kind: int = 8) -> bytes:
+    """Encode an array in the IDX format of MNIST."""
     header = struct.pack(f">BBBB{array.ndim}I", 0, 0, kind, array.ndim, *array.shape)
     return header + array.tobytes()
 
@@ -28,20 +33,20 @@ CONTENTS = dict(
     zip(
         NAMES,
         [
-            idx(RANDOM.integers(0, 256, (6, 5, 5), dtype=np.uint8)),
-            idx(np.array([0, 1, 2, 0, 1, 2], np.uint8)),
-            idx(RANDOM.integers(0, 256, (3, 5, 5), dtype=np.uint8)),
-            idx(np.array([2, 1, 0], np.uint8)),
+            to_idx(RANDOM.integers(0, 256, (6, 5, 5), dtype=np.uint8)),
+            to_idx(np.array([0, 1, 2, 0, 1, 2], np.uint8)),
+            to_idx(RANDOM.integers(0, 256, (3, 5, 5), dtype=np.uint8)),
+            to_idx(np.array([2, 1, 0], np.uint8)),
         ],
         strict=True,
     )
 )
-TOY = Published(
+TOY = PublishedDataset(
     name="toy",
     classes=("a", "b", "c"),
     scaling=Scaling((0.5,), (0.5,)),
-    forms=(
-        idx_form(
+    formats=(
+        make_idx_format(
             ("toy", "TOY/raw", "."),
             [hashlib.sha256(content).hexdigest() for content in CONTENTS.values()],
         ),
@@ -57,18 +62,19 @@ TARRED = replace(
     TOY,
     name="tarred",
     archive="tarred.tar.gz",
-    forms=(
-        Form(
+    formats=(
+        FileFormat(
             ("tarred-bin",),
             {"train.bin": hashlib.sha256(ROWS["train.bin"]).hexdigest()},
             {"test.bin": hashlib.sha256(ROWS["test.bin"]).hexdigest()},
-            cifar_binary(1),
+            make_cifar_binary_reader(1),
         ),
     ),
 )
 
 
-def put(folder: Path, zipped: bool = False) -> None:
+def write_dataset(folder: Path, zipped: bool = False) -> None:
+    """Write the files of the toy dataset, compressed by gzip if ``zipped``."""
     folder.mkdir(parents=True)
     for name, content in CONTENTS.items():
         path = folder / (f"{name}.gz" if zipped else name)

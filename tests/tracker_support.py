@@ -1,4 +1,4 @@
-"""Logging runs, and reading back what the trackers stored, with their own readers."""
+"""Functions that log runs, and read the stored values with the trackers' own readers."""
 
 import json
 import struct
@@ -12,33 +12,33 @@ import pytest
 
 from cadis.server import RoundRecord
 from cadis.store import RunFolder
-from cadis.trackers import Tracker, open_tracker, scalars
+from cadis.trackers import Tracker, collect_scalars, open_tracker
 
 NAMES = ["a", "b", "c", "d", "e"]
 RARE = [2, 3, 4]
 OPTIONS = {"method": "cadis", "rounds": 4, "head": None, "cadis": {"gamma": 0.25, "list": [3, 1]}}
 
 Points: TypeAlias = dict[str, list[tuple[int, float]]]
-"""By name, the rounds and their values."""
+"""Pairs of round and value, by name of the scalar."""
 
 
 def skip_without(name: str) -> None:
-    """Skips a test of a tracker that is not installed."""
+    """Skip the test if a tracker is not installed."""
     pytest.importorskip(name, reason=f"{name} is not installed")
 
 
-def opened(name: str, folder: Path, options: dict[str, Any] = OPTIONS) -> Tracker:
+def open_test_tracker(name: str, folder: Path, options: dict[str, Any] = OPTIONS) -> Tracker:
     skip_without(name)
     folder.mkdir(parents=True, exist_ok=True)
     return open_tracker(name, folder, "a run", "a group", lambda: options)
 
 
-def logged(tracker: Tracker, history: list[RoundRecord]) -> None:
+def log_history(tracker: Tracker, history: list[RoundRecord]) -> None:
     for record in history:
         tracker.log(record, RARE, NAMES)
 
 
-def complete(tracker: Tracker, run: RunFolder) -> None:
+def finish_run(tracker: Tracker, run: RunFolder) -> None:
     tracker.finish(run.read_json("summary.json"), sorted(run.figures.iterdir()))
 
 
@@ -49,17 +49,17 @@ def track(
     finished: RunFolder | None = None,
     options: dict[str, Any] = OPTIONS,
 ) -> None:
-    """Log rounds, and the end of the run if it is given."""
-    with closing(opened(name, folder, options)) as tracker:
-        logged(tracker, history)
+    """Log rounds, and the end of the run if ``finished`` is given."""
+    with closing(open_test_tracker(name, folder, options)) as tracker:
+        log_history(tracker, history)
         if finished is not None:
-            complete(tracker, finished)
+            finish_run(tracker, finished)
 
 
 def tensorboard_events(folder: Path) -> Any:
     reader = import_module("tensorboard.backend.event_processing.event_accumulator")
-    everything = {"scalars": 0, "images": 0, "tensors": 0}
-    events = reader.EventAccumulator(str(folder / "tensorboard"), everything)
+    all_events = {"scalars": 0, "images": 0, "tensors": 0}
+    events = reader.EventAccumulator(str(folder / "tensorboard"), all_events)
     return events.Reload()
 
 
@@ -93,27 +93,27 @@ def read_mlflow(folder: Path) -> Points:
 
 
 def wandb_records(path: Path) -> Iterator[Any]:
-    """Records of an offline run: a log of LevelDB's format with protocol buffers in it."""
+    """Yield the records of an offline run: protocol buffers in a log of LevelDB's format."""
     make = import_module("wandb.proto.wandb_internal_pb2").Record
-    content, position, begun = path.read_bytes(), 7, b""
+    content, position, partial = path.read_bytes(), 7, b""
     assert content.startswith(b":W&B")
     while position < len(content):
-        left = 32768 - position % 32768
-        if left < 7:  # the rest of a block is empty
-            position += left
+        remaining = 32768 - position % 32768
+        if remaining < 7:  # the rest of the block is empty
+            position += remaining
             continue
         _, size, kind = struct.unpack("<IHB", content[position : position + 7])
-        begun += content[position + 7 : position + 7 + size]
+        partial += content[position + 7 : position + 7 + size]
         position += 7 + size
         if kind in (1, 4):  # whole, or the last part
             record = make()
-            record.ParseFromString(begun)
-            begun = b""
+            record.ParseFromString(partial)
+            partial = b""
             yield record
 
 
 def wandb_files(folder: Path) -> list[Path]:
-    """In the order in which they were written, when all of it is: its writer is a process."""
+    """Return the files of offline runs in the order of writing, after the writer has ended."""
     import_module("wandb").teardown()
     files = list(folder.glob("wandb/offline-run-*/*.wandb"))
     return sorted(files, key=lambda path: path.stat().st_mtime_ns)
@@ -145,17 +145,17 @@ READ: dict[str, Callable[[Path], Points]] = {
 }
 
 
-def expected(history: list[RoundRecord], names: list[str] = NAMES) -> Points:
+def collect_points(history: list[RoundRecord], names: list[str] = NAMES) -> Points:
     points: Points = {}
     for record in history:
-        for key, value in scalars(record, RARE, names).items():
+        for key, value in collect_scalars(record, RARE, names).items():
             points.setdefault(key, []).append((record.round, value))
     return points
 
 
-def assert_same(found: Points, wanted: Points) -> None:
-    assert found.keys() == wanted.keys()
-    for key, points in wanted.items():
-        assert [step for step, _ in found[key]] == [step for step, _ in points], key
+def assert_same_points(stored: Points, expected: Points) -> None:
+    assert stored.keys() == expected.keys()
+    for key, points in expected.items():
+        assert [step for step, _ in stored[key]] == [step for step, _ in points], key
         values = [value for _, value in points]
-        assert [value for _, value in found[key]] == pytest.approx(values, rel=1e-6), key
+        assert [value for _, value in stored[key]] == pytest.approx(values, rel=1e-6), key

@@ -1,4 +1,4 @@
-"""The site loads nothing from the network; links that a reader may follow are another matter."""
+"""Check that the site loads nothing from the network; links to other sites are allowed."""
 
 import re
 from pathlib import Path
@@ -14,9 +14,9 @@ LOADED = re.compile(
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Refuse a site with a script, a picture, a font or a style of somebody else's."""
+    """Refuse a site with a script, image, font or style sheet of another host."""
     site = Path(config.site_dir)
     for file in sorted([*site.rglob("*.html"), *site.rglob("*.css")]):
-        found = LOADED.search(file.read_text(encoding="utf-8"))
-        if found:
-            raise PluginError(f"{file.relative_to(site)} loads from the network: {found[0]}")
+        match = LOADED.search(file.read_text(encoding="utf-8"))
+        if match:
+            raise PluginError(f"{file.relative_to(site)} loads from the network: {match[0]}")

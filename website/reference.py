@@ -1,4 +1,4 @@
-"""The reference of the library: all methods by what they are about, and what docstrings hold."""
+"""Generate the reference of the methods by topic, and clean up docstrings."""
 
 import re
 from typing import Any
@@ -18,18 +18,18 @@ DIRECTIVE = """
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put all methods where a page asks for them."""
+    """Replace the marker HERE by all methods."""
     if HERE not in markdown:
         return markdown
-    by_kind: dict[str, str] = {}
+    by_topic: dict[str, str] = {}
     for method in METHODS.values():
         about: About = getattr(method, "about", About())
         entry = DIRECTIVE.format(name=method.__name__)
-        by_kind[about.kind] = by_kind.get(about.kind, "") + entry
-    listed = [f"## {kind.capitalize()}\n{entries}" for kind, entries in by_kind.items()]
-    return markdown.replace(HERE, "\n".join(listed))
+        by_topic[about.topic] = by_topic.get(about.topic, "") + entry
+    sections = [f"## {topic.capitalize()}\n{entries}" for topic, entries in by_topic.items()]
+    return markdown.replace(HERE, "\n".join(sections))
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Show what is not Markdown: names as Sphinx marks them, and inner products, <a, b>."""
+    """Convert Sphinx roles to code, and escape inner products such as <a, b>."""
     return NO_TAG.sub("&lt;", ROLE.sub(r"<code>\1</code>", html))

@@ -1,9 +1,9 @@
-"""Links that lead out of docs/ lead to pages of the site, too.
+"""Make pages of the files outside docs/ to which pages link.
 
-Pages link to other files of the repository as a reader of it needs them: ``../examples/...``,
-``../CONTRIBUTING.md``. Here each such file becomes a page: Markdown as it is, anything else as it
-reads, a folder as a list. So a link works on a repository's host and on the site, and one that
-leads nowhere fails the build.
+Pages link to other files of the repository by relative paths: ``../examples/...``,
+``../CONTRIBUTING.md``. Each such file becomes a page of the site: Markdown unchanged, other files
+as code, a folder as a list. So a link works both on the host of the repository and on the site, and
+a broken link fails the build.
 """
 
 import posixpath
@@ -20,93 +20,97 @@ ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)((?:#[^)\s]*)?)(?=\))")
 CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 LEAD = "<!-- the lead of README.md -->"
+BADGE = re.compile(r"^\[!\[.*\n", re.MULTILINE)
 ALWAYS = ("CHANGELOG.md", "CONTRIBUTING.md")
+GENERATED = ("docs/reference/commands.md",)
+"""Pages that other hooks generate."""
 LANGUAGES = {".py": "python", ".toml": "toml", ".cff": "yaml", ".sh": "bash", "": "text"}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add a page for every file outside docs/ that some page links to."""
+    """Add a page for every file outside docs/ to which a page links."""
     waiting = [*ALWAYS]
     for file in files.documentation_pages():
-        waiting += _outside(_with_lead(file.content_string), f"docs/{file.src_uri}")
+        waiting += _find_outside_links(_insert_lead(file.content_string), f"docs/{file.src_uri}")
     done: set[str] = set()
     while waiting:
         path = waiting.pop()
         if path not in done:
             done.add(path)
-            text = _text_of(path)
-            waiting += _outside(text, path)
-            page = File.generated(config, _page_of(path), content=rewritten(text, path))
+            text = _read_page(path)
+            waiting += _find_outside_links(text, path)
+            page = File.generated(config, _page_path(path), content=rewrite_links(text, path))
             page.inclusion = InclusionLevel.NOT_IN_NAV
             files.append(page)
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Let the links of the pages in docs/ lead to pages."""
+    """Rewrite the links of a page in docs/ to pages of the site."""
     if page.file.generated_by:
         return markdown
     if page.is_homepage:
         page.meta["hide"] = ["navigation", "toc"]
-    return rewritten(_with_lead(markdown), f"docs/{page.file.src_uri}")
+    return rewrite_links(_insert_lead(markdown), f"docs/{page.file.src_uri}")
 
 
-def _with_lead(text: str) -> str:
-    """What the README says before its first section, where a page asks for it."""
+def _insert_lead(text: str) -> str:
+    """Replace the marker LEAD by the README's text before its first section, without badges."""
     if LEAD not in text:
         return text
     lead, _, _ = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## ")
+    lead = BADGE.sub("", lead)
     return text.replace(LEAD, LINK.sub(lambda link: posixpath.relpath(link[1], "docs"), lead))
 
 
-def _text_of(path: str) -> str:
-    """A file or folder of the repository as a page, with links as from its own place."""
-    place = ROOT / path
+def _read_page(path: str) -> str:
+    """Return the page of a file or folder, with links relative to that file."""
+    file = ROOT / path
     if path.endswith(".md"):
-        return place.read_text(encoding="utf-8")
-    if place.is_dir():
-        names = sorted(each.name for each in place.iterdir() if each.suffix in LANGUAGES)
+        return file.read_text(encoding="utf-8")
+    if file.is_dir():
+        names = sorted(entry.name for entry in file.iterdir() if entry.suffix in LANGUAGES)
         names = [name for name in names if not name.startswith((".", "_"))]
-        return f"# {path}\n\n" + "".join(f"- [`{n}`]({place.name}/{n})\n" for n in names)
-    code = place.read_text(encoding="utf-8")
-    return f"# {path}\n\n```{LANGUAGES.get(place.suffix, 'text')}\n{code}```\n"
+        return f"# {path}\n\n" + "".join(f"- [`{n}`]({file.name}/{n})\n" for n in names)
+    code = file.read_text(encoding="utf-8")
+    return f"# {path}\n\n```{LANGUAGES.get(file.suffix, 'text')}\n{code}```\n"
 
 
-def _outside(text: str, path: str) -> list[str]:
-    """Files outside docs/ that a file links to."""
-    targets = [_target(link, path) for link in _links(text)]
-    return [each for each in targets if not each.startswith("docs/")]
+def _find_outside_links(text: str, path: str) -> list[str]:
+    """Return the files outside docs/ to which a text links."""
+    targets = [_resolve_link(link, path) for link in _find_links(text)]
+    return [target for target in targets if not target.startswith("docs/")]
 
 
-def _links(text: str) -> list[str]:
+def _find_links(text: str) -> list[str]:
     parts = CODE.split(text)[::2]
-    return [found[0] for part in parts for found in LINK.findall(part)]
+    return [match[0] for part in parts for match in LINK.findall(part)]
 
 
-def _target(link: str, path: str) -> str:
-    """Where a link in a file leads, from the root of the repository."""
+def _resolve_link(link: str, path: str) -> str:
+    """Return the target of a link, relative to the root of the repository."""
     target = posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
-    if not (ROOT / target).exists():
-        raise PluginError(f"{path} links to {link}, which is not there.")
+    if target not in GENERATED and not (ROOT / target).exists():
+        raise PluginError(f"{path} links to {link}, which does not exist.")
     return target
 
 
-def _page_of(path: str) -> str:
-    """The page of a file of the repository."""
+def _page_path(path: str) -> str:
+    """Return the path of the page of a file."""
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
     name = path.removesuffix(".md").lower() if path.endswith(".md") else path
     return f"project/{name}.md"
 
 
-def rewritten(text: str, path: str) -> str:
-    """The same with links between pages of the site."""
-    here = posixpath.dirname(_page_of(path))
+def rewrite_links(text: str, path: str) -> str:
+    """Rewrite the links of a text to pages of the site."""
+    here = posixpath.dirname(_page_path(path))
 
-    def leading(link: re.Match[str]) -> str:
-        target = posixpath.relpath(_page_of(_target(link[1], path)), here or ".")
+    def to_page_link(link: re.Match[str]) -> str:
+        target = posixpath.relpath(_page_path(_resolve_link(link[1], path)), here or ".")
         return target + link[2]
 
     parts = CODE.split(text)
-    parts[::2] = [LINK.sub(leading, part) for part in parts[::2]]
+    parts[::2] = [LINK.sub(to_page_link, part) for part in parts[::2]]
     return "".join(parts)

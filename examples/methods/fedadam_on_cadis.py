@@ -1,6 +1,6 @@
-"""Adam on the server (FedAdam; Reddi et al., 2021) with the weights of CADIS: no new class.
+"""CADIS with Adam on the server, as in FedAdam (Reddi et al., ICLR 2021), without a new class.
 
-The same by options:  cadis run --method cadis --server-optimizer adam --server-lr 0.03
+Same on the command line:  cadis run --method cadis --server-optimizer adam --server-lr 0.03
 """
 
 import cadis
@@ -9,7 +9,7 @@ from cadis.experiment import build_experiment, resolve
 
 
 def main(rounds: int = 20) -> cadis.RunResult:
-    """CADIS on handwritten digits, 20 clients in 5 clusters, with Adam on the server."""
+    """Run CADIS with Adam on handwritten digits, with 20 clients in 5 clusters."""
     digits = build_experiment(resolve({}, {}))
     return cadis.run(
         digits.model,

@@ -1,6 +1,6 @@
-"""FedCM (Xu et al., 2021): clients step along the direction of the last round, too.
+"""FedCM (Xu et al., 2021, https://arxiv.org/abs/2106.10874): client-level momentum.
 
-Try it:  cadis run --method examples/methods/fedcm.py:FedCM --lr 0.02
+Run it:  cadis run --method examples/methods/fedcm.py:FedCM --lr 0.02
 """
 
 from collections.abc import Sequence
@@ -12,24 +12,24 @@ from annotated_types import Gt, Le
 from torch import Tensor
 
 from cadis import algorithm
-from cadis.algorithm import BaseMethod, ClientOutput, ServerRound, ServerState, Step, Weighing
+from cadis.algorithm import BaseMethod, ClientOutput, ClientWeights, ServerRound, ServerState, Step
 from cadis.types import ClientId, ClientUpdate, Message, ModelState
 
 
 @dataclass(frozen=True)
 class FedCM(BaseMethod):
-    """Local steps y <- y - eta (alpha g(y) + (1 - alpha) D), with D sent by the server.
+    """Local steps y <- y - eta (alpha g(y) + (1 - alpha) D), with the direction D of the server.
 
-    Of K steps of client i from x to y_i comes (x - y_i) / (K eta), a mean of its steps' directions;
-    the mean over the clients is the next D. The next model is the mean of the clients' models.
+    After K steps of client i from x to y_i, (x - y_i) / (K eta) is the mean direction of its steps.
+    The mean over the clients is the next D. The next model is the mean of the clients' models.
 
-    What can be added to a step here is the gradient of a penalty, and nothing is taken off the
-    gradient g of the loss. With the penalty <(1 - alpha) / alpha * D, y> a step is
-    lr (g + (1 - alpha) / alpha * D) = lr / alpha * (alpha g + (1 - alpha) D): that of the paper
-    with eta = lr / alpha. So --lr is alpha times the paper's learning rate.
+    Departure: a method can add the gradient of a penalty to a step, but cannot scale the gradient g
+    of the loss. With the penalty <(1 - alpha) / alpha * D, y> a step is
+    lr (g + (1 - alpha) / alpha * D) = lr / alpha * (alpha g + (1 - alpha) D). This is the step of
+    the paper with eta = lr / alpha, so --lr is alpha times the learning rate of the paper.
 
     Attributes:
-        alpha: which part of a step is the client's own; 1 is plain averaging.
+        alpha: weight of the client's own gradient in a step; 1 is FedAvg with equal weights.
     """
 
     name: ClassVar[str] = "fedcm"
@@ -37,21 +37,21 @@ class FedCM(BaseMethod):
     alpha: Annotated[float, Gt(0), Le(1)] = 0.1
 
     def init(self, model: ModelState, generator: torch.Generator) -> ServerState:
-        """One model, and D = 0."""
+        """Return one model, and D = 0."""
         zero = torch.zeros_like(model.parameters)
         return ServerState(super().init(model, generator).models, {"direction": zero})
 
     def broadcast(self, server_round: ServerRound, state: ServerState, client: ClientId) -> Message:
-        """The model and D."""
+        """Send the model and D."""
         model = super().broadcast(server_round, state, client)
-        return Message(model.models, {"direction": state.memory["direction"]})
+        return Message(model.models, {"direction": state.tensors["direction"]})
 
     def penalty(self, step: Step) -> Tensor | None:
-        """<(1 - alpha) / alpha * D, y>."""
+        """Return <(1 - alpha) / alpha * D, y>."""
         return (1 - self.alpha) / self.alpha * (step.tensors["direction"] @ step.parameters)
 
     def finish(self, result: algorithm.LocalResult, *_: object) -> ClientOutput:
-        """Send K eta, the way that steps of length 1 would go."""
+        """Send K eta, the sum of the step sizes; ``received`` and ``client_state`` are unused."""
         return ClientOutput(scalars={"path": result.effective_steps * result.lr / self.alpha})
 
     def weigh(
@@ -59,10 +59,10 @@ class FedCM(BaseMethod):
         server_round: ServerRound,  # noqa: ARG002
         updates: Sequence[ClientUpdate],
         state: ServerState,
-    ) -> Weighing:
-        """Everybody weighs the same; D is the mean of (x - y_i) / (K eta)."""
+    ) -> ClientWeights:
+        """Return equal weights, and the mean of (x - y_i) / (K eta) as the next D."""
         weights = torch.full((len(updates),), 1 / len(updates), dtype=torch.float64)
         sent = state.models["model"].parameters.double()
-        moved = [(sent - u.model.parameters.double()) / u.scalars["path"] for u in updates]
-        direction = torch.stack(moved).mean(dim=0)
-        return Weighing(weights, {"direction": direction.to(torch.float32)})
+        directions = [(sent - u.model.parameters.double()) / u.scalars["path"] for u in updates]
+        direction = torch.stack(directions).mean(dim=0)
+        return ClientWeights(weights, {"direction": direction.to(torch.float32)})

@@ -1,6 +1,6 @@
-"""FeSEM (Xie et al., 2020): several global models; a client belongs to the nearest one.
+"""FeSEM (Xie et al., 2020, https://arxiv.org/abs/2005.01026): several global models.
 
-Try it:  cadis run --method examples/methods/fesem.py:FeSEM --num-models 5
+Run it:  cadis run --method examples/methods/fesem.py:FeSEM --num-models 5
 """
 
 from collections.abc import Sequence
@@ -12,69 +12,69 @@ from annotated_types import Ge
 from torch import Tensor
 
 from cadis import algorithm
-from cadis.algorithm import Aggregation, BaseMethod, ServerRound, ServerState, weighted_models
+from cadis.algorithm import Aggregation, BaseMethod, ServerRound, ServerState, average_updates
 from cadis.types import ClientId, ClientUpdate, Message, ModelState, ids_from_tensor, ids_to_tensor
 
 
 @dataclass(frozen=True)
 class FeSEM(BaseMethod):
-    """A trained model joins the global model that it is nearest to, by the distance of parameters.
+    """Average each trained model into the nearest global model, by L2 distance of parameters.
 
-    All begin with the same model. In the first round the trained models that are farthest apart
-    tell the global ones from each other. Later a client trains the model that it belongs to, and a
-    new one what lies in the middle of them all: which one it then is nearest to is up to its data.
+    All global models start equal. After the first round, the trained models that are farthest apart
+    become their centers. Later, a client trains the model that it belongs to; a new client trains
+    the mean of all models, so that its data decide which model is nearest.
 
     Attributes:
-        num_models: m, how many global models there are.
+        num_models: m, the number of global models.
     """
 
     name: ClassVar[str] = "fesem"
     num_models: Annotated[int, Ge(1)] = 2
 
     def init(self, model: ModelState, generator: torch.Generator) -> ServerState:  # noqa: ARG002
-        """The same model m times."""
+        """Return the same model m times."""
         return ServerState({f"model-{number}": model for number in range(self.num_models)})
 
     def broadcast(self, server_round: ServerRound, state: ServerState, client: ClientId) -> Message:
-        """The model that a client belongs to; the middle of all, if it is new."""
-        if client in _nearest(state):
+        """Send the model of the client; send the mean of all models to a new client."""
+        if client in _read_assignment(state):
             return super().broadcast(server_round, state, client)
         equal = torch.full((self.num_models,), 1 / self.num_models, dtype=torch.float64)
-        return Message({"model-0": algorithm.mean_state([*state.models.values()], equal)})
+        return Message({"model-0": algorithm.average_models([*state.models.values()], equal)})
 
     def aggregate(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> Aggregation:
-        """The mean of the trained models that are nearest to each global one."""
-        known, models = _nearest(state), [model.parameters for model in state.models.values()]
+        """Average the trained models that are nearest to each global model."""
+        assignment = _read_assignment(state)
         trained = torch.stack([update.model.parameters for update in updates]).double()
-        centres = torch.stack(models).double() if known else self._far_apart(trained)
-        nearest = torch.cdist(trained, centres).argmin(dim=1)
-        named = []
-        for update, number in zip(updates, nearest.tolist(), strict=True):
-            known[update.client_id] = number
-            named.append(replace(update, message=Message({f"model-{number}": update.model})))
-        means, weights = weighted_models(named, self.weigh(server_round, updates, state).weights)
-        ids = ids_to_tensor([*known])
-        memory = {"clients": ids, "nearest": torch.tensor([*known.values()])}
-        return Aggregation(means, memory, weights, {"clusters": nearest})
+        models = [model.parameters for model in state.models.values()]
+        centers = torch.stack(models).double() if assignment else self._choose_centers(trained)
+        nearest = torch.cdist(trained, centers).argmin(dim=1)
+        pairs = list(zip(updates, nearest.tolist(), strict=True))
+        assignment |= {update.client_id: number for update, number in pairs}
+        moved = [replace(u, message=Message({f"model-{n}": u.model})) for u, n in pairs]
+        means, weights = average_updates(moved, self.weigh(server_round, updates, state).weights)
+        ids = ids_to_tensor([*assignment])
+        tensors = {"clients": ids, "nearest": torch.tensor([*assignment.values()])}
+        return Aggregation(means, tensors, weights, {"clusters": nearest})
 
     def model_name_for(self, client: ClientId, state: ServerState) -> str:
-        """The model that a client belongs to; the first, if it is new."""
-        return f"model-{_nearest(state).get(client, 0)}"
+        """Return the model of the client, or the first model for a new client."""
+        return f"model-{_read_assignment(state).get(client, 0)}"
 
-    def _far_apart(self, trained: Tensor) -> Tensor:
-        """The first model, and each time the one that is farthest from those before, (m, P)."""
-        chosen = trained[:1]
+    def _choose_centers(self, trained: Tensor) -> Tensor:
+        """Return the first model, then repeatedly the one farthest from the chosen ones, (m, P)."""
+        centers = trained[:1]
         for _ in range(self.num_models - 1):
-            farthest = torch.cdist(trained, chosen).amin(dim=1).argmax()
-            chosen = torch.cat([chosen, trained[farthest][None]])
-        return chosen
+            farthest = torch.cdist(trained, centers).amin(dim=1).argmax()
+            centers = torch.cat([centers, trained[farthest][None]])
+        return centers
 
 
-def _nearest(state: ServerState) -> dict[ClientId, int]:
-    """By client, the number of the model that it belongs to."""
-    if not state.memory:
+def _read_assignment(state: ServerState) -> dict[ClientId, int]:
+    """Return the number of the model that each client belongs to."""
+    if not state.tensors:
         return {}
-    clients = ids_from_tensor(state.memory["clients"])
-    return dict(zip(clients, state.memory["nearest"].tolist(), strict=True))
+    clients = ids_from_tensor(state.tensors["clients"])
+    return dict(zip(clients, state.tensors["nearest"].tolist(), strict=True))

@@ -1,6 +1,6 @@
-"""CADIS with clipped and noised updates: no new class.
+"""CADIS with clipped updates and Gaussian noise, without a new class.
 
-The same by options:  cadis run --method cadis --clip 1.0 --noise 0.1
+Same on the command line:  cadis run --method cadis --clip 1.0 --noise 0.1
 """
 
 import cadis
@@ -9,7 +9,7 @@ from cadis.experiment import build_experiment, resolve
 
 
 def main(rounds: int = 20) -> cadis.RunResult:
-    """CADIS on handwritten digits; no client sends an update longer than 1, nor a clean one."""
+    """Run CADIS on handwritten digits with updates of norm at most 1, plus noise."""
     digits = build_experiment(resolve({}, {}))
     return cadis.run(
         digits.model,

@@ -1,9 +1,10 @@
-"""Federated learning for clients that come in clusters of unequal size.
+"""Federated learning for clients in clusters of unequal size.
 
-``cadis.run`` trains a model of yours on a federation of yours, ``cadis.compare`` compares methods,
-and ``cadis.load`` makes a trained model predict; the methods are ``cadis.CADIS`` and its peers, and
-``cadis.Algorithm`` says which parts compose with every method. The commands ``cadis run``,
-``cadis compare`` and ``cadis predict`` do the same from options.
+``cadis.run`` trains your model on the data of your clients, ``cadis.compare`` compares methods, and
+``cadis.load`` loads a trained model for prediction. ``cadis.CADIS``, ``cadis.FedAvg`` and the other
+capitalized names are methods; ``cadis.Algorithm`` combines a method with a sampler, optimizers and
+transforms. The commands ``cadis run``, ``cadis compare`` and ``cadis predict`` do the same from the
+command line.
 """
 
 from importlib import import_module
@@ -86,34 +87,33 @@ __all__ = [
     "run",
 ]
 
-_HOMES = {
+_MODULES = {
     "algorithm": ("Algorithm",),
     "errors": ("CadisError", "RunError"),
     "experiment": ("ComparisonResult", "RunResult", "compare", "run"),
     "inference": ("Prediction", "Predictor", "load"),
 }
-"""Where names are from that are no methods."""
+"""The public names that are not methods, by the module that defines them."""
 
 __version__: str
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__", *_modules()]
+    return [*__all__, "__version__", *_list_submodules()]
 
 
 def __getattr__(name: str) -> object:
-    """Import on first use: ``cadis --help`` need not wait for torch."""
+    """Import a public name on first use, so that ``cadis --help`` does not import torch."""
     if name == "__version__":
         return str(import_module("importlib.metadata").version("cadis"))
     if name in __all__:
-        home = next((home for home, names in _HOMES.items() if name in names), "algorithm.methods")
-        return getattr(import_module(f"cadis.{home}"), name)
-    if name not in _modules():
+        owners = (module for module, names in _MODULES.items() if name in names)
+        return getattr(import_module(f"cadis.{next(owners, 'algorithm.methods')}"), name)
+    if name not in _list_submodules():
         raise AttributeError(f"module 'cadis' has no attribute '{name}'")
     return import_module(f"cadis.{name}")
 
 
-def _modules() -> list[str]:
-    """The packages and modules in here."""
-    listed = import_module("pkgutil").iter_modules(__path__)
-    return [found.name for found in listed if not found.name.startswith("_")]
+def _list_submodules() -> list[str]:
+    submodules = import_module("pkgutil").iter_modules(__path__)
+    return [module.name for module in submodules if not module.name.startswith("_")]

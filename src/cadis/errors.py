@@ -1,9 +1,9 @@
-"""What can go wrong: what a user can put right, and what ends a run."""
+"""Exceptions: errors that a user can correct, and errors that end a run."""
 
 
 class CadisError(ValueError):
-    """Wrong input or an impossible request: one sentence that says what to do."""
+    """Invalid input or an impossible request; the message is one sentence that says what to do."""
 
 
 class RunError(RuntimeError):
-    """A run cannot go on: one sentence that says why. What was done so far is kept."""
+    """A run cannot continue; the message is one sentence that says why. Past rounds are kept."""

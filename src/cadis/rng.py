@@ -1,4 +1,4 @@
-"""The same numbers on every machine: generators named by what they are for, and one thread."""
+"""Reproducible randomness: seeds and generators derived from a purpose, and one-thread runs."""
 
 import hashlib
 import json
@@ -9,26 +9,35 @@ import torch
 
 
 def derive_seed(*path: int | str) -> int:
-    """A 63-bit seed for one purpose, e.g. ``derive_seed(seed, "train", round, client)``.
+    """Return a 63-bit seed for one purpose, e.g. ``derive_seed(seed, "train", round, client)``.
 
-    The same path gives the same seed on every machine, and paths that differ anywhere give
-    unrelated seeds, so that no result depends on which process did what, or when.
+    The same path gives the same seed on every machine, and different paths give unrelated seeds.
+    So no result depends on which process does the work, or in which order.
+
+    Args:
+        path: the numbers and names that identify the purpose.
+
+    Example:
+        >>> derive_seed(0, "train", 1, "client-a") == derive_seed(0, "train", 1, "client-a")
+        True
+        >>> derive_seed(0, "train", 1, "client-a") == derive_seed(0, "train", 2, "client-a")
+        False
     """
     digest = hashlib.sha256(json.dumps(path).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 
-def generator_for(*path: int | str) -> torch.Generator:
-    """A torch generator on the CPU, seeded by :func:`derive_seed`."""
+def derive_generator(*path: int | str) -> torch.Generator:
+    """Return a torch generator on the CPU, seeded by :func:`derive_seed`."""
     return torch.Generator().manual_seed(derive_seed(*path))
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """One torch thread: small steps are faster so, and results do not depend on the cores."""
-    before = torch.get_num_threads()
+def use_one_thread() -> Iterator[None]:
+    """Let torch use one thread: small steps are faster, and results do not depend on the cores."""
+    num_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(num_threads)

@@ -1,4 +1,4 @@
-"""The types that every package shares: client ids, models, messages and client updates."""
+"""Types that all packages share: client ids, models, messages and client updates."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,42 +10,58 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from cadis._io import all_finite, fresh, short_repr
+from cadis._io import all_finite, allocate_vector, short_repr
 from cadis.errors import CadisError
 
 ClientId: TypeAlias = int | str
-"""A client's identity. It must stay the same over all rounds."""
+"""The identity of a client. It must be the same in all rounds."""
 
 TensorState: TypeAlias = Mapping[str, Tensor]
-"""A part's memory, as named tensors that a checkpoint stores as they are. Empty at first."""
+"""The state of a method, a client or an optimizer as named tensors; empty before round 1.
 
-_LONGEST_ID = 100
+A checkpoint stores the tensors without conversion.
+"""
+
+_MAX_ID_LENGTH = 100
 
 
-def checked_client_id(client: object) -> ClientId:
-    """An identity as files can hold it, or one sentence."""
+def validate_client_id(client: object) -> ClientId:
+    """Return a client id as a plain ``int`` or ``str``.
+
+    Raises:
+        CadisError: if it is neither a 64-bit integer nor a short printable name.
+    """
     if isinstance(client, str):
-        if 0 < len(client) <= _LONGEST_ID and client.isprintable():
-            return str(client)  # of numpy's kind it becomes a plain one
+        if 0 < len(client) <= _MAX_ID_LENGTH and client.isprintable():
+            return str(client)  # converts numpy.str_
     elif not isinstance(client, bool) and isinstance(client, Integral) and abs(int(client)) < 2**63:
         return int(client)
-    plain = isinstance(client, str | float | bool | None)
-    text = ascii(client) if plain else f"a {type(client).__name__}"
-    cut = text if len(text) <= _LONGEST_ID else f"{text[:_LONGEST_ID]}..."
+    is_plain = isinstance(client, str | float | bool | None)
+    text = ascii(client) if is_plain else f"a {type(client).__name__}"
+    short = text if len(text) <= _MAX_ID_LENGTH else f"{text[:_MAX_ID_LENGTH]}..."
     raise CadisError(
-        f"A client's id is a whole number of 64 bits, or a name of 1 to {_LONGEST_ID} "
-        f"printable letters, not {cut}."
+        f"A client's id must be a 64-bit integer, or a name of 1 to {_MAX_ID_LENGTH} printable "
+        f"characters, not {short}."
     )
 
 
 @dataclass(frozen=True, repr=False)
 class ModelState:
-    """All numbers of a model as three flat vectors; ``cadis.models.Layout`` knows what is where.
+    """All tensors of a model as three flat vectors.
+
+    ``cadis.models.Layout`` converts between these vectors and a ``state_dict``.
 
     Attributes:
-        parameters: what SGD trains, (P,).
-        buffers: floating numbers that SGD does not train, e.g. batch norm's statistics, (B,).
-        counters: integer buffers, e.g. batch norm's number of batches, (C,), int64.
+        parameters: the trainable parameters, (P,).
+        buffers: the other floating-point tensors, e.g. batch norm's running statistics, (B,).
+        counters: integer tensors, e.g. batch norm's ``num_batches_tracked``, (C,), int64.
+
+    Example:
+        >>> import torch
+        >>> empty = torch.zeros(0)
+        >>> model = ModelState(torch.tensor([1.0, 2.0]), empty, empty.long())
+        >>> model.select_parameters([slice(1, 2)])
+        tensor([2.])
     """
 
     parameters: Tensor
@@ -55,7 +71,7 @@ class ModelState:
     __repr__ = short_repr
 
     def vectors(self) -> dict[str, Tensor]:
-        """The three vectors by name."""
+        """Return the three vectors by name."""
         return {
             "parameters": self.parameters,
             "buffers": self.buffers,
@@ -63,64 +79,68 @@ class ModelState:
         }
 
     def shapes(self) -> list[torch.Size]:
-        """Those of the three vectors."""
+        """Return the shapes of the three vectors."""
         return [vector.shape for vector in self.vectors().values()]
 
-    def pieces(self) -> Mapping[str, Tensor]:
-        """All numbers by name, as they lie in memory; here these are the vectors.
+    def get_tensors(self) -> Mapping[str, Tensor]:
+        """Return the tensors by name in the form in which they are stored, without a copy.
 
-        What only looks at the numbers, or averages them, does so piece by piece, and costs no
-        copy of models that are held in another form.
+        For this class they are the three vectors; a subclass may store a ``state_dict``. Use them
+        where the order of the numbers does not matter, e.g. to average or validate models.
         """
         return self.vectors()
 
-    def blank(self) -> "tuple[ModelState, Mapping[str, Tensor]]":
-        """Vectors like these to be written to, and where in them each of the pieces goes."""
-        vectors = {name: fresh(len(v), v.dtype) for name, v in self.vectors().items()}
+    def allocate(self) -> "tuple[ModelState, Mapping[str, Tensor]]":
+        """Return an uninitialized model of the same size, and a view for each stored tensor.
+
+        Write the tensors to the views, whose names are those of :meth:`get_tensors`.
+        """
+        vectors = {name: allocate_vector(len(v), v.dtype) for name, v in self.vectors().items()}
         return ModelState(**vectors), vectors
 
-    def parameters_at(self, places: Sequence[slice]) -> Tensor:
-        """The parameters at some places, one place after the other."""
-        parts = [self.parameters[place] for place in places]
+    def select_parameters(self, slices: Sequence[slice]) -> Tensor:
+        """Return the parameters in some slices of the vector, concatenated."""
+        parts = [self.parameters[part] for part in slices]
         return torch.cat(parts) if len(parts) > 1 else parts[0]
 
     def is_finite(self) -> bool:
-        """Whether no number is NaN or infinite."""
-        return all(all_finite(piece) for piece in self.pieces().values())
+        """Return whether no element is NaN or infinite."""
+        return all(all_finite(tensor) for tensor in self.get_tensors().values())
 
 
 def ids_to_tensor(client_ids: Sequence[ClientId]) -> Tensor:
-    """Client ids as bytes (JSON in UTF-8), so that a checkpoint is made of tensors alone."""
+    """Encode client ids as a uint8 tensor (JSON in UTF-8), for checkpoints of tensors only."""
     return torch.frombuffer(bytearray(json.dumps(list(client_ids)).encode()), dtype=torch.uint8)
 
 
 def ids_from_tensor(tensor: Tensor) -> tuple[ClientId, ...]:
-    """The inverse of :func:`ids_to_tensor`."""
+    """Decode the tensor of :func:`ids_to_tensor`."""
     return tuple(json.loads(tensor.numpy().tobytes()))
 
 
-def client_keys(clients: Sequence[ClientId]) -> Tensor:
-    """A number for each client, by which tables are sorted: its own, or 64 bits of its name's hash.
+def compute_client_keys(clients: Sequence[ClientId]) -> Tensor:
+    """Return one integer per client, by which tables are sorted, (n,), int64.
 
-    (n,), int64. That two of a million names have the same has a chance of one in 30 million.
+    It is the id itself if that is an integer, else 64 bits of the hash of the name. The
+    probability that two of a million names have the same key is one in 30 million.
     """
     return torch.tensor(
-        [client if isinstance(client, int) else _hashed(client) for client in clients],
+        [client if isinstance(client, int) else _hash(client) for client in clients],
         dtype=torch.int64,
     )
 
 
-def _hashed(name: str) -> int:
+def _hash(name: str) -> int:
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
 
 
 @dataclass(frozen=True, repr=False)
 class Message:
-    """Named models, further named tensors, and scalars.
+    """A message between server and client: named models, tensors and scalars.
 
     Attributes:
-        models: by name; most methods have one, called "model".
-        tensors: flat vectors besides the models, e.g. SCAFFOLD's control variate.
+        models: the models by name; most methods have one, called "model".
+        tensors: flat vectors in addition to the models, e.g. SCAFFOLD's control variate.
         scalars: single numbers, e.g. an accuracy.
     """
 
@@ -132,33 +152,33 @@ class Message:
 
     @property
     def model_name(self) -> str:
-        """The name of the only model."""
+        """The name of the only model; a CadisError if the message holds none or several."""
         if len(self.models) != 1:
             raise CadisError(f"The message holds {len(self.models)} models, not one.")
         return next(iter(self.models))
 
     @property
     def model(self) -> ModelState:
-        """The only model."""
+        """The only model; a CadisError if the message holds none or several."""
         return self.models[self.model_name]
 
     def vectors(self) -> Iterator[tuple[str, Tensor]]:
-        """All tensors with a path each, such as ``models/model/parameters``."""
+        """Yield all tensors, each with its path, such as ``models/model/parameters``."""
         for name, model in self.models.items():
             for part, vector in model.vectors().items():
                 yield f"models/{name}/{part}", vector
         for name, vector in self.tensors.items():
             yield f"tensors/{name}", vector
 
-    def pieces(self) -> Iterator[Tensor]:
-        """All tensors as they lie in memory, without a copy."""
+    def iter_tensors(self) -> Iterator[Tensor]:
+        """Yield all tensors in the form in which they are stored, without a copy."""
         for model in self.models.values():
-            yield from model.pieces().values()
+            yield from model.get_tensors().values()
         yield from self.tensors.values()
 
     @classmethod
-    def of_vectors(cls, vectors: Mapping[str, Tensor], scalars: Mapping[str, float]) -> "Message":
-        """The inverse of :meth:`vectors`."""
+    def from_vectors(cls, vectors: Mapping[str, Tensor], scalars: Mapping[str, float]) -> "Message":
+        """Build a message from the tensors and paths of :meth:`vectors`, and its scalars."""
         models: dict[str, dict[str, Tensor]] = {}
         tensors = {}
         for path, vector in vectors.items():
@@ -173,11 +193,11 @@ class Message:
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file, and what it must hold.
+    """The name and checksum of a file.
 
     Attributes:
-        name: its name within the folder that it is kept in.
-        sha256: the digest of its content.
+        name: the file's name within its folder.
+        sha256: the SHA-256 digest of its content, in hexadecimal.
     """
 
     name: str
@@ -186,14 +206,14 @@ class StoredFile:
 
 @dataclass(frozen=True, repr=False)
 class ClientUpdate:
-    """What a client has sent back. Its own state stays with it.
+    """The update that a client sends to the server after local training.
 
     Attributes:
-        client_id: who.
-        num_examples: n_i, how many samples it has trained on.
-        message: what it sent.
-        state_file: the file that holds the client's own state, where the server keeps that.
-        seconds: how long it has trained; None if it did not say.
+        client_id: the client.
+        num_examples: n_i, the number of examples that it trained on.
+        message: the trained model with further tensors and scalars.
+        state_file: the file with the client's state, if the server stores it.
+        seconds: the duration of its training in seconds; None if unknown.
     """
 
     client_id: ClientId
@@ -206,10 +226,10 @@ class ClientUpdate:
 
     @property
     def model(self) -> ModelState:
-        """The model that it trained."""
+        """The model that the client trained."""
         return self.message.model
 
     @property
     def scalars(self) -> Mapping[str, float]:
-        """The single numbers that it sent."""
+        """The single numbers that the client sent."""
         return self.message.scalars

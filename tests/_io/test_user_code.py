@@ -1,4 +1,4 @@
-"""Users' own code by name, from files and modules, in this process and in others."""
+"""Loading of users' code by name, from files and modules, in this process and in new ones."""
 
 import pickle
 import subprocess
@@ -14,14 +14,14 @@ from cadis.errors import CadisError
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A current folder of its own, and what is searched as before afterwards."""
+    """Return a new current folder; the search path is restored after the test."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(user_code, "_folders", [])
     return tmp_path
 
 
-def test_names_of_ours_are_not_taken_for_code() -> None:
+def test_built_in_names_are_not_user_code() -> None:
     assert is_user_code("mine.py:Mine")
     assert is_user_code("package.module:Mine")
     assert is_user_code("mine.py")
@@ -32,12 +32,12 @@ def test_files_are_found_from_the_current_folder(here: Path) -> None:
     (here / "sub").mkdir()
     (here / "sub" / "beside.py").write_text("seven = 7")
     (here / "sub" / "mine.py").write_text("from beside import seven\nclass Net: x = seven")
-    found = load_user_code("sub/mine.py:Net")
-    assert found.x == 7
-    assert load_user_code(str(here / "sub" / "mine.py") + ":Net") is found  # loaded once
+    net = load_user_code("sub/mine.py:Net")
+    assert net.x == 7
+    assert load_user_code(str(here / "sub" / "mine.py") + ":Net") is net  # loaded once
 
 
-def test_files_of_one_name_and_of_one_like_ours_are_told_apart(here: Path) -> None:
+def test_files_of_equal_name_do_not_replace_each_other_or_a_library(here: Path) -> None:
     for folder in ("a", "b"):
         (here / folder).mkdir()
         (here / folder / "random.py").write_text(f"class Net: x = '{folder}'")
@@ -53,7 +53,7 @@ def test_modules_are_found_in_the_current_folder(here: Path) -> None:
     assert load_user_code("own_package_7.inner:Net").x == 7
 
 
-def test_further_folders_are_searched_first(here: Path) -> None:
+def test_added_folders_are_searched_first(here: Path) -> None:
     (here / "app").mkdir()
     (here / "app" / "first.py").write_text("where = 'app'")
     (here / "first.py").write_text("where = 'here'")
@@ -63,7 +63,7 @@ def test_further_folders_are_searched_first(here: Path) -> None:
     assert load_user_code("second.py:where") == "here"
 
 
-def test_what_is_loaded_from_a_file_goes_to_processes_that_are_started_anew(here: Path) -> None:
+def test_an_object_from_a_user_file_can_be_unpickled_in_a_new_process(here: Path) -> None:
     (here / "mine.py").write_text("class Mine:\n  def __init__(self): self.x = 7\n")
     (here / "pickled").write_bytes(pickle.dumps(load_user_code("mine.py:Mine")()))
     check = (
@@ -71,18 +71,18 @@ def test_what_is_loaded_from_a_file_goes_to_processes_that_are_started_anew(here
         f"print(pickle.load(open({str(here / 'pickled')!r}, 'rb')).x)"
     )
     command = [sys.executable, "-c", check]
-    shown = subprocess.run(command, check=True, cwd="/", capture_output=True, text=True)
-    assert shown.stdout == "7\n"
+    process = subprocess.run(command, check=True, cwd="/", capture_output=True, text=True)
+    assert process.stdout == "7\n"
 
 
 @pytest.mark.parametrize(
     ("name", "body", "sentence"),
     [
         ("none.py:Net", "", "There is no file none.py; give its path from the current folder."),
-        ("sub/mine:Net", "", "sub/mine is no Python file; write sub/mine.py:Net."),
-        ("mine.py", "", "'mine.py' names no class or function; write mine.py:NAME."),
-        ("mine.py:", "", "'mine.py:' names no class or function; write mine.py:NAME."),
-        (":Net", "", "':Net' names no class or function; write Net:NAME."),
+        ("sub/mine:Net", "", "sub/mine is not a Python file; write sub/mine.py:Net."),
+        ("mine.py", "", "'mine.py' does not name a class or function; write mine.py:NAME."),
+        ("mine.py:", "", "'mine.py:' does not name a class or function; write mine.py:NAME."),
+        (":Net", "", "':Net' does not name a class or function; write Net:NAME."),
         ("mine.py:Net", "class Other: pass", "The file mine.py has no function or class 'Net'."),
         ("nowhere_7:Net", "", "; start from the folder that it is in."),
         ("mine.py:Net", "def (", "The file mine.py could not be imported: SyntaxError"),
@@ -93,7 +93,9 @@ def test_what_is_loaded_from_a_file_goes_to_processes_that_are_started_anew(here
         ("a\0b.py:Net", "", "There is no file a"),
     ],
 )
-def test_mistakes_are_one_sentence(name: str, body: str, sentence: str, here: Path) -> None:
+def test_a_mistake_is_reported_in_one_sentence(
+    name: str, body: str, sentence: str, here: Path
+) -> None:
     (here / "mine.py").write_text(body)
     with pytest.raises(CadisError) as caught:
         load_user_code(name)

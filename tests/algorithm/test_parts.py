@@ -1,4 +1,4 @@
-"""Parts by name: ours, a user's own, and how they are stored."""
+"""Parts by name: built-in parts, classes of the user, and their form in ``config.toml``."""
 
 import itertools
 import sys
@@ -14,13 +14,13 @@ from cadis.algorithm import (
     KINDS,
     Algorithm,
     BaseMethod,
-    algorithm_of,
-    classes_in,
-    given_algorithm,
-    name_of,
-    options_of,
-    part_class,
-    part_from,
+    build_algorithm,
+    compose_algorithm,
+    find_part_class,
+    find_part_classes,
+    get_part_name,
+    resolve_part,
+    to_options,
 )
 from cadis.algorithm.local_optimizers import SGD
 from cadis.algorithm.methods import CADIS, FedAvg, FedProx
@@ -32,51 +32,50 @@ from own_parts import write_parts
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def change_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     write_parts(tmp_path)
     return tmp_path
 
 
-def stored(algorithm: Algorithm, *parts: Any, **settings: Any) -> dict[str, Any]:
-    """The options as they come back from a file."""
-    return tomllib.loads(to_toml(options_of(algorithm, settings, *parts)))
+def store_options(algorithm: Algorithm, *parts: Any, **settings: Any) -> dict[str, Any]:
+    """Write the options of an algorithm as TOML and read them back."""
+    return tomllib.loads(to_toml(to_options(algorithm, settings, *parts)))
 
 
-def test_no_two_parts_of_ours_have_one_name() -> None:
-    """A table of parameters, and a qualified option, belong to one part."""
+def test_names_of_built_in_parts_are_unique() -> None:
     registries = [kind.registry for kind in (*KINDS.values(), PARTITION)]
     for one, other in itertools.combinations(registries, 2):
         assert not one.keys() & other.keys()
 
 
-def test_every_kind_is_a_field_of_an_algorithm_and_has_a_default() -> None:
+def test_each_kind_is_a_field_of_an_algorithm_with_a_default() -> None:
     assert list(vars(Algorithm())) == list(KINDS)
     for kind in KINDS.values():
         assert all(name in kind.registry for name in kind.default)
         assert kind.many or len(kind.default) == 1
 
 
-def test_ours_by_name_whatever_the_case() -> None:
-    assert part_class(KINDS["method"], "FedProx") is FedProx
-    assert part_from("method", "cadis") == CADIS()
-    assert part_from("local_optimizer", SGD(momentum=0.5)) == SGD(momentum=0.5)
+def test_names_of_built_in_parts_ignore_case() -> None:
+    assert find_part_class(KINDS["method"], "FedProx") is FedProx
+    assert resolve_part("method", "cadis") == CADIS()
+    assert resolve_part("local_optimizer", SGD(momentum=0.5)) == SGD(momentum=0.5)
 
 
-def test_a_users_own_is_stored_as_it_was_typed_and_found_again() -> None:
-    kind = part_class(KINDS["method"], "own.py:Mine")
+def test_class_of_the_user_is_stored_by_its_file_and_found_again() -> None:
+    kind = find_part_class(KINDS["method"], "own.py:Mine")
     algorithm = Algorithm(kind(parameter=4), local_optimizer=SGD(momentum=0.9))
-    options = stored(algorithm, rounds=3)
+    options = store_options(algorithm, rounds=3)
     assert options["method"] == "own.py:Mine"
     assert options["mine"]["parameter"] == 4
-    assert name_of(algorithm.method) == "own.py:Mine"
-    assert algorithm_of(classes_in(options), options) == algorithm
+    assert get_part_name(algorithm.method) == "own.py:Mine"
+    assert build_algorithm(find_part_classes(options), options) == algorithm
 
 
-def test_what_config_toml_holds() -> None:
+def test_content_of_config_toml() -> None:
     algorithm = Algorithm(FedAvg(), local_optimizer=SGD(momentum=0.9))
-    assert stored(algorithm, MultiCluster(ratio=(2, 1)), rounds=3) == {
+    assert store_options(algorithm, MultiCluster(ratio=(2, 1)), rounds=3) == {
         "method": "fedavg",
         "sampler": "uniform",
         "server_optimizer": "plain",
@@ -84,7 +83,7 @@ def test_what_config_toml_holds() -> None:
         "task": "classification",
         "local_optimizer": "sgd",
         "rounds": 3,
-        "fedavg": {},  # as always; other parts without parameters have no table
+        "fedavg": {},  # other parts without parameters have no table
         "classification": {"metric": "accuracy"},
         "sgd": {"momentum": 0.9, "weight_decay": 0.0, "lr_decay": 1.0},
         "mc": {"ratio": [2, 1], "classes_per_cluster": "auto", "size_deviation": 0.2},
@@ -104,7 +103,7 @@ FROZEN = "@dataclass(frozen=True)\nclass Mine"
 @pytest.mark.parametrize(
     ("key", "body", "sentence"),
     [
-        ("method", "Mine = 3", "bad.py:Mine is no class; a method is a frozen dataclass."),
+        ("method", "Mine = 3", "bad.py:Mine is not a class; a method is a frozen dataclass."),
         ("method", "class Mine(BaseMethod): name = 'x'", "put @dataclass(frozen=True) before it."),
         ("method", "@dataclass\nclass Mine(BaseMethod): name = 'x'", "put @dataclass(frozen=True)"),
         ("method", f"{FROZEN}(BaseMethod): pass", "Mine has no name; give"),
@@ -114,7 +113,7 @@ FROZEN = "@dataclass(frozen=True)\nclass Mine"
         (
             "method",
             f"{FROZEN}(BaseMethod):\n name = 'x'\n def wiegh(self): pass",
-            "Mine has a function 'wiegh'; if 'weigh' is meant, correct it",
+            "Mine has a method 'wiegh', which is never called; rename it to 'weigh'",
         ),
         ("method", f"{FROZEN}(FedAvg): pass", "'fedavg' of bad.py:Mine"),
         ("method", f"{FROZEN}(FedAvg): name = 'CFL'", "'CFL' of bad.py"),
@@ -122,7 +121,7 @@ FROZEN = "@dataclass(frozen=True)\nclass Mine"
         (
             "method",
             f"{FROZEN}:\n name = 'x'\n def local(self, client): pass",
-            "Mine lacks pools_clients, compares_heads, needs_clock, needs_scalars, needs_tensors "
+            "Mine lacks pools_clients, needs_head, needs_clock, needs_scalars, needs_tensors "
             "and more; derive it from cadis.algorithm.BaseMethod, which has all but a name.",
         ),
         (
@@ -133,13 +132,15 @@ FROZEN = "@dataclass(frozen=True)\nclass Mine"
         ),
         (
             "sampler",
-            f"{FROZEN}(Uniform):\n name = 'x'\n def learn(self, updates, report, memory): pass",
-            "Mine.learn must take self, sampled and memory; cadis.algorithm.samplers.BaseSampler ",
+            f"{FROZEN}(Uniform):\n name = 'x'\n def learn(self, updates, report, state): pass",
+            "Mine.learn must take the parameters self, feedback and state; "
+            "cadis.algorithm.samplers.BaseSampler ",
         ),
         (
             "method",
             f"{FROZEN}(BaseMethod):\n name = 'x'\n def local(self): pass",
-            "Mine.local must take self and client; cadis.algorithm.BaseMethod says what they are.",
+            "Mine.local must take the parameters self and client; cadis.algorithm.BaseMethod "
+            "documents them.",
         ),
         (
             "transforms",
@@ -153,24 +154,26 @@ FROZEN = "@dataclass(frozen=True)\nclass Mine"
         ),
     ],
 )
-def test_classes_that_are_no_parts_are_one_sentence(
-    key: str, body: str, sentence: str, here: Path
+def test_incomplete_classes_are_rejected_with_one_sentence(
+    key: str, body: str, sentence: str, change_folder: Path
 ) -> None:
-    (here / "bad.py").write_text(HEAD + body)
+    (change_folder / "bad.py").write_text(HEAD + body)
     with pytest.raises(CadisError) as caught:
-        part_class(KINDS[key], "bad.py:Mine")
+        find_part_class(KINDS[key], "bad.py:Mine")
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     "parameters",
-    ["self, sampled, memory", "self, a, b, c=3", "self, *anything", "self, sampled, **memory"],
+    ["self, feedback, state", "self, a, b, c=3", "self, *anything", "self, feedback, **state"],
 )
-def test_functions_that_can_be_called_are_accepted(parameters: str, here: Path) -> None:
+def test_hooks_with_compatible_signatures_are_accepted(
+    parameters: str, change_folder: Path
+) -> None:
     body = f"(Uniform):\n  name = 'x'\n  def learn({parameters}): pass"
-    (here / "good.py").write_text(HEAD + FROZEN + body)
-    assert part_class(KINDS["sampler"], "good.py:Mine").name == "x"
+    (change_folder / "good.py").write_text(HEAD + FROZEN + body)
+    assert find_part_class(KINDS["sampler"], "good.py:Mine").name == "x"
 
 
 @pytest.mark.parametrize(
@@ -180,18 +183,20 @@ def test_functions_that_can_be_called_are_accepted(parameters: str, here: Path) 
         ("server_optimizer", "none", "There is no server optimizer 'none'; there are: plain"),
         ("transforms", "xyz", "There is no transform 'xyz'; there are: "),
         ("task", 3, "There is no task 3; there are: classification"),
-        ("local_optimizer", "own.py", "'own.py' names no class or function"),
+        ("local_optimizer", "own.py", "'own.py' does not name a class or function"),
         (
             "local_optimizer",
             "own.py:Mine",
-            "Mine lacks is_plain, lr_in_round and step; derive it from "
+            "Mine lacks is_plain, compute_lr and step; derive it from "
             "cadis.algorithm.local_optimizers.SGD",
         ),
     ],
 )
-def test_names_that_there_are_not_are_one_sentence(key: str, name: object, sentence: str) -> None:
+def test_unknown_names_are_rejected_with_one_sentence(
+    key: str, name: object, sentence: str
+) -> None:
     with pytest.raises(CadisError) as caught:
-        part_class(KINDS[key], name)
+        find_part_class(KINDS[key], name)
     assert sentence in str(caught.value)
 
 
@@ -223,26 +228,26 @@ class Bare:
         ("local_optimizer", SGD(lr_decay=float("nan")), "lr_decay should be"),
     ],
 )
-def test_every_part_of_an_algorithm_is_checked(key: str, part: Any, sentence: str) -> None:
+def test_each_part_of_an_algorithm_is_checked(key: str, part: Any, sentence: str) -> None:
     with pytest.raises(CadisError) as caught:
-        given_algorithm(**Algorithm().parts() | {key: part})
+        compose_algorithm(**vars(Algorithm()) | {key: part})
     assert sentence in str(caught.value)
 
 
 @pytest.mark.parametrize("key", KINDS)
-def test_an_algorithm_of_what_is_no_part_is_one_sentence(key: str) -> None:
-    given: dict[str, Any] = {key: (Bare(),) if KINDS[key].many else Bare()}
+def test_algorithm_rejects_objects_that_are_not_parts(key: str) -> None:
+    arguments: dict[str, Any] = {key: (Bare(),) if KINDS[key].many else Bare()}
     with pytest.raises(CadisError, match=r"^Bare lacks .*; derive it from cadis.algorithm"):
-        Algorithm(**given)
+        Algorithm(**arguments)
 
 
-def test_parts_of_different_kinds_may_share_a_name() -> None:
-    options = stored(given_algorithm(**Algorithm(Namesake()).parts()))
+def test_parts_of_different_kinds_may_have_the_same_name() -> None:
+    options = store_options(compose_algorithm(**vars(Algorithm(Namesake()))))
     assert options["method.sgd"] == {}
     assert options["local_optimizer.sgd"]["momentum"] == 0.0
     assert "sgd" not in options
 
 
 def test_a_part_cannot_have_the_name_of_an_option() -> None:
-    with pytest.raises(CadisError, match="A part cannot be called 'rounds': an option has that"):
-        options_of(Algorithm(Rounds()), {"rounds": 3})
+    with pytest.raises(CadisError, match="A part cannot have the name 'rounds' of an option"):
+        to_options(Algorithm(Rounds()), {"rounds": 3})

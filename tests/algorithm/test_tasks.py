@@ -1,4 +1,4 @@
-"""The tasks and their measures, by hand and against scikit-learn."""
+"""Tasks and their metrics, by hand and against scikit-learn."""
 
 from math import exp, isnan, log
 
@@ -23,7 +23,7 @@ cases = st.lists(
 classes = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30)
 
 
-def column(*numbers: float) -> Tensor:
+def make_column(*numbers: float) -> Tensor:
     return torch.tensor(numbers)[:, None]
 
 
@@ -32,7 +32,7 @@ def sigmoid(number: float) -> float:
 
 
 def test_loss_by_hand() -> None:
-    outputs, labels = column(2.0, -1.0), torch.tensor([1, 0])
+    outputs, labels = make_column(2.0, -1.0), torch.tensor([1, 0])
     first, second = -log(sigmoid(2.0)), -log(1 - sigmoid(-1.0))
     assert Binary().loss(outputs, labels, "sum").item() == pytest.approx(first + second)
     assert Binary().loss(outputs, labels, "mean").item() == pytest.approx((first + second) / 2)
@@ -40,9 +40,9 @@ def test_loss_by_hand() -> None:
     assert weighted == pytest.approx(3 * first + second)
 
 
-def test_gradients_are_those_of_the_formula() -> None:
-    """Of -log p for label 1 it is weight * (p - 1), of -log (1 - p) for label 0 it is p."""
-    outputs = column(0.3, 0.3).requires_grad_()
+def test_gradients_by_hand() -> None:
+    """The gradient is weight * (p - 1) for label 1, and p for label 0."""
+    outputs = make_column(0.3, 0.3).requires_grad_()
     Binary(positive_weight=2.0).loss(outputs, torch.tensor([1, 0]), "sum").backward()
     assert outputs.grad is not None
     p = sigmoid(0.3)
@@ -50,68 +50,68 @@ def test_gradients_are_those_of_the_formula() -> None:
 
 
 def test_predictions() -> None:
-    found = Binary().predict(column(2.0, -1.0, 0.0, NAN))
-    assert found.tolist() == [1, 0, 0, 0]
-    assert found.dtype == torch.int64
+    metrics = Binary().predict(make_column(2.0, -1.0, 0.0, NAN))
+    assert metrics.tolist() == [1, 0, 0, 0]
+    assert metrics.dtype == torch.int64
 
 
-def test_measures_by_hand() -> None:
-    """Positives score 3, 1, -1; negatives 1, -2."""
-    outputs, labels = column(3.0, 1.0, -1.0, 1.0, -2.0), torch.tensor([1, 1, 1, 0, 0])
-    found = Binary().measures(outputs, labels)
-    assert found == Binary(positive_weight=5.0).measures(outputs, labels)  # not weighted
-    above = (1 + 1) + (0.5 + 1) + (0 + 1)  # of each positive over each negative
-    assert found["auc"] == pytest.approx(above / (3 * 2))
+def test_metrics_by_hand() -> None:
+    """The scores of positives are 3, 1, -1; of negatives 1, -2."""
+    outputs, labels = make_column(3.0, 1.0, -1.0, 1.0, -2.0), torch.tensor([1, 1, 1, 0, 0])
+    metrics = Binary().compute_metrics(outputs, labels)
+    assert metrics == Binary(positive_weight=5.0).compute_metrics(outputs, labels)  # not weighted
+    above = (1 + 1) + (0.5 + 1) + (0 + 1)  # positives with a higher score, per pair; ties are half
+    assert metrics["auc"] == pytest.approx(above / (3 * 2))
     precision, recall = 2 / 3, 2 / 3
-    assert found["f1"] == pytest.approx(2 * precision * recall / (precision + recall))
-    assert found["balanced_accuracy"] == pytest.approx((2 / 3 + 1 / 2) / 2)
-    odds = [3.0, 1.0, -1.0, -1.0, 2.0]  # of the truth
-    assert found["log_loss"] == pytest.approx(-sum(log(sigmoid(z)) for z in odds) / 5)
+    assert metrics["f1"] == pytest.approx(2 * precision * recall / (precision + recall))
+    assert metrics["balanced_accuracy"] == pytest.approx((2 / 3 + 1 / 2) / 2)
+    odds = [3.0, 1.0, -1.0, -1.0, 2.0]  # log-odds of the true label
+    assert metrics["log_loss"] == pytest.approx(-sum(log(sigmoid(z)) for z in odds) / 5)
 
 
 @given(cases)
-def test_measures_are_those_of_scikit_learn(pairs: list[tuple[float, int]]) -> None:
+def test_metrics_equal_scikit_learn(pairs: list[tuple[float, int]]) -> None:
     scores, labels = [score for score, _ in pairs], [label for _, label in pairs]
-    found = Binary().measures(
+    metrics = Binary().compute_metrics(
         torch.tensor(scores, dtype=torch.float64)[:, None], torch.tensor(labels)
     )
     predicted = [int(score > 0) for score in scores]
     if len(set(labels)) == 2:
-        assert found["auc"] == pytest.approx(roc_auc_score(labels, scores))
-        assert found["balanced_accuracy"] == pytest.approx(
+        assert metrics["auc"] == pytest.approx(roc_auc_score(labels, scores))
+        assert metrics["balanced_accuracy"] == pytest.approx(
             balanced_accuracy_score(labels, predicted)
         )
     else:
-        assert isnan(found["auc"])
-        assert isnan(found["balanced_accuracy"])
+        assert isnan(metrics["auc"])
+        assert isnan(metrics["balanced_accuracy"])
     if any(labels) or any(predicted):
-        assert found["f1"] == pytest.approx(f1_score(labels, predicted))
+        assert metrics["f1"] == pytest.approx(f1_score(labels, predicted))
     else:
-        assert isnan(found["f1"])
-    chances = [sigmoid(score) for score in scores]
-    if max(chances) < 1:  # beyond, scikit-learn cuts them off
-        assert found["log_loss"] == pytest.approx(log_loss(labels, chances, labels=[0, 1]))
+        assert isnan(metrics["f1"])
+    probabilities = [sigmoid(score) for score in scores]
+    if max(probabilities) < 1:  # scikit-learn clips probabilities of 1
+        assert metrics["log_loss"] == pytest.approx(log_loss(labels, probabilities, labels=[0, 1]))
 
 
-def test_outputs_that_are_no_numbers_are_wrong() -> None:
-    found = Binary().measures(column(NAN, 2.0, NAN, -2.0), torch.tensor([1, 1, 0, 0]))
-    assert found["auc"] == 1 / 4  # only the pair of numbers is in order
-    assert found["f1"] == 2 * 1 / (2 * 1 + 1 + 1)
-    assert found["balanced_accuracy"] == 1 / 2
-    assert isnan(found["log_loss"])
+def test_nan_outputs_count_as_wrong() -> None:
+    metrics = Binary().compute_metrics(make_column(NAN, 2.0, NAN, -2.0), torch.tensor([1, 1, 0, 0]))
+    assert metrics["auc"] == 1 / 4  # only the pair without NaN is in order
+    assert metrics["f1"] == 2 * 1 / (2 * 1 + 1 + 1)
+    assert metrics["balanced_accuracy"] == 1 / 2
+    assert isnan(metrics["log_loss"])
 
 
 def test_half_precision_and_infinite_outputs() -> None:
-    outputs = column(60000.0, -60000.0, torch.inf, -torch.inf).half()
-    found = Binary().measures(outputs, torch.tensor([1, 0, 1, 0]))
-    assert found["auc"] == found["f1"] == found["balanced_accuracy"] == 1
+    outputs = make_column(60000.0, -60000.0, torch.inf, -torch.inf).half()
+    metrics = Binary().compute_metrics(outputs, torch.tensor([1, 0, 1, 0]))
+    assert metrics["auc"] == metrics["f1"] == metrics["balanced_accuracy"] == 1
     assert Binary().loss(outputs[:2], torch.tensor([1, 0]), "sum").dtype == torch.float16
 
 
 @pytest.mark.parametrize(("classes", "outputs"), [(1, 0), (3, 2), (10, 10)])
-def test_two_classes_and_one_output_or_one_sentence(classes: int, outputs: int) -> None:
+def test_binary_needs_two_classes_and_one_output(classes: int, outputs: int) -> None:
     assert (Binary().num_outputs(2), Binary().num_classes(1)) == (1, 2)
-    with pytest.raises(CadisError, match=f"tells two classes apart, not {classes}; choose"):
+    with pytest.raises(CadisError, match=f"needs data of two classes, not {classes}; choose"):
         Binary().num_outputs(classes)
     sentence = f"needs a model with one output, not {outputs}; change"
     with pytest.raises(CadisError, match=sentence):
@@ -120,8 +120,7 @@ def test_two_classes_and_one_output_or_one_sentence(classes: int, outputs: int) 
         Binary().loss(torch.zeros(3, outputs), torch.zeros(3).long(), "mean")
 
 
-def test_a_logistic_regression_learns_it() -> None:
-    """The best fit of scikit-learn's is found by descending this loss."""
+def test_minimum_of_the_loss_equals_logistic_regression() -> None:
     from sklearn.linear_model import LogisticRegression
 
     generator = torch.Generator().manual_seed(0)
@@ -144,54 +143,54 @@ def test_a_logistic_regression_learns_it() -> None:
     assert weights.tolist() == pytest.approx(expected, rel=1e-3)
 
 
-def test_auc_of_a_large_test_set_is_that_of_scikit_learn() -> None:
+def test_auc_of_a_large_test_set_equals_scikit_learn() -> None:
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(0, 2, (50_000,), generator=generator)
     noise = torch.randn(50_000, generator=generator, dtype=torch.float64)
     scores = (noise + labels).round(decimals=2)
-    found = Binary().measures(scores[:, None], labels)["auc"]
-    assert found == pytest.approx(roc_auc_score(labels, scores), rel=0, abs=1e-12)
+    metrics = Binary().compute_metrics(scores[:, None], labels)["auc"]
+    assert metrics == pytest.approx(roc_auc_score(labels, scores), rel=0, abs=1e-12)
 
 
 def test_balanced_accuracy_and_f1_by_hand() -> None:
-    """Of class 0, 8 of 10 are found; of class 1, 1 of 2; nobody has the others."""
+    """Recall is 8 of 10 for class 0 and 1 of 2 for class 1; the other classes have no examples."""
     confusion = torch.zeros(4, 4, dtype=torch.long)
     confusion[0, 0], confusion[0, 1], confusion[1, 1], confusion[1, 0] = 8, 2, 1, 1
-    found = Evaluation(confusion, 0.0).measures(Classification())
-    assert found["balanced_accuracy"] == pytest.approx((8 / 10 + 1 / 2) / 2)
-    assert found["f1"] == pytest.approx((16 / (16 + 2 + 1) + 2 / (2 + 1 + 2)) / 2)
-    assert list(found) == ["balanced_accuracy", "f1"]
+    metrics = Evaluation(confusion, 0.0).compute_metrics(Classification())
+    assert metrics["balanced_accuracy"] == pytest.approx((8 / 10 + 1 / 2) / 2)
+    assert metrics["f1"] == pytest.approx((16 / (16 + 2 + 1) + 2 / (2 + 1 + 2)) / 2)
+    assert list(metrics) == ["balanced_accuracy", "f1"]
 
 
 @given(classes)
 @pytest.mark.filterwarnings("ignore:y_pred contains classes")
 @pytest.mark.filterwarnings("ignore:A single label")
-def test_those_of_the_confusion_matrix_are_those_of_scikit_learn(
-    told: list[tuple[int, int]],
-) -> None:
-    truth, predicted = map(list, zip(*told, strict=True))
+def test_metrics_of_the_confusion_matrix_equal_scikit_learn(pairs: list[tuple[int, int]]) -> None:
+    truth, predicted = map(list, zip(*pairs, strict=True))
     confusion = torch.zeros(4, 4, dtype=torch.long)
-    for pair in told:
+    for pair in pairs:
         confusion[pair] += 1
-    found = Evaluation(confusion, 0.0).measures(Classification())
-    assert found["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(truth, predicted))
-    assert found["f1"] == pytest.approx(f1_score(truth, predicted, average="macro"))
+    metrics = Evaluation(confusion, 0.0).compute_metrics(Classification())
+    assert metrics["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(truth, predicted))
+    assert metrics["f1"] == pytest.approx(f1_score(truth, predicted, average="macro"))
 
 
-def test_auc_is_the_mean_of_each_class_against_the_rest() -> None:
+def test_auc_is_one_vs_rest() -> None:
     outputs = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(60) % 3
-    found = Classification(metric="auc").measures(outputs, labels)["auc"]
-    chances = outputs.double().softmax(1).numpy()
-    assert found == pytest.approx(roc_auc_score(labels, chances, multi_class="ovr"))
+    metrics = Classification(metric="auc").compute_metrics(outputs, labels)["auc"]
+    probabilities = outputs.double().softmax(1).numpy()
+    assert metrics == pytest.approx(roc_auc_score(labels, probabilities, multi_class="ovr"))
     outputs = torch.tensor([[2.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
-    asked = Classification(metric="auc")
-    assert asked.measures(outputs, torch.tensor([0, 1]))["auc"] == 1  # nobody has class 2
-    assert asked.measures(outputs * NAN, torch.tensor([0, 1]))["auc"] == 0
-    assert isnan(asked.measures(outputs, torch.tensor([0, 0]))["auc"])
+    task = Classification(metric="auc")
+    assert (
+        task.compute_metrics(outputs, torch.tensor([0, 1]))["auc"] == 1
+    )  # class 2 has no examples
+    assert task.compute_metrics(outputs * NAN, torch.tensor([0, 1]))["auc"] == 0
+    assert isnan(task.compute_metrics(outputs, torch.tensor([0, 0]))["auc"])
 
 
 def test_only_auc_needs_outputs() -> None:
     metrics = ("accuracy", "balanced_accuracy", "f1", "auc")
     assert [Classification(metric=m).needs_outputs for m in metrics] == [False, False, False, True]  # type: ignore[arg-type]
-    assert Classification().headline == "accuracy"
+    assert Classification().main_metric == "accuracy"

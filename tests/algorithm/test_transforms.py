@@ -1,4 +1,4 @@
-"""Each transform by hand and by its properties, one table over all of them, and their chains."""
+"""Transforms: by hand, by their properties, common properties of all, and chains."""
 
 from copy import deepcopy
 from dataclasses import dataclass
@@ -21,19 +21,19 @@ from cadis.algorithm.transforms import (
     TopK,
     Transform,
     TransformRound,
-    apply_chain,
-    differences,
-    replaced,
+    apply_transforms,
+    compute_differences,
+    replace_vectors,
 )
 from cadis.errors import CadisError
 from cadis.models import FlatModel
-from cadis.rng import generator_for
+from cadis.rng import derive_generator
 from cadis.types import Message, ModelState
-from parts_support import message, plain_update, same_message, snapshot
-from support import model_after, run_rounds, small_model
+from parts_support import compute_plain_changes, copy_tensors, is_same_message, make_message
+from support import get_model, run_rounds, small_model
 
 FLOATING = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
-RECEIVED, UPDATE = message(seed=1), message(seed=2)
+RECEIVED, UPDATE = make_message(seed=1), make_message(seed=2)
 
 each = pytest.mark.parametrize("transform", [kind() for kind in TRANSFORMS.values()])
 seeds = st.integers(0, 10**6)
@@ -42,18 +42,20 @@ seeds = st.integers(0, 10**6)
 def in_round(
     received: Message = RECEIVED, participants: int = 4, bound: float | None = 2.0, seed: int = 0
 ) -> TransformRound:
-    return TransformRound(received, participants, bound, generator_for(seed))
+    return TransformRound(received, participants, bound, derive_generator(seed))
 
 
-def model(parameters: list[float], buffers: list[float], counter: int) -> ModelState:
+def make_model(parameters: list[float], buffers: list[float], counter: int) -> ModelState:
     return ModelState(torch.tensor(parameters), torch.tensor(buffers), torch.tensor([counter]))
 
 
-BEFORE = Message({"model": model([1.0, 2.0], [1.0], 3)}, {"control": torch.tensor([9.0])})
+BEFORE = Message({"model": make_model([1.0, 2.0], [1.0], 3)}, {"control": torch.tensor([9.0])})
 AFTER = Message(
-    {"model": model([3.0, 2.0], [-1.0], 8)}, {"control": torch.tensor([1.0])}, {"accuracy": 0.5}
+    {"model": make_model([3.0, 2.0], [-1.0], 8)},
+    {"control": torch.tensor([1.0])},
+    {"accuracy": 0.5},
 )
-"""The update is 2, 0; -2; 1. Its norm is sqrt(4 + 0 + 4 + 1) = 3."""
+"""The changes are 2, 0; -2; 1. Their norm is sqrt(4 + 0 + 4 + 1) = 3."""
 
 
 @pytest.mark.parametrize(
@@ -76,54 +78,54 @@ def test_by_hand(
 
 
 @pytest.mark.parametrize("transform", [Clip(clip=3.0), NormBound(max_norm=3.0), TopK(1.0)])
-def test_where_nothing_is_to_do_an_update_comes_back_bit_for_bit(transform: Transform) -> None:
-    assert same_message(transform.apply(AFTER, in_round(BEFORE)), AFTER)
+def test_update_within_the_limit_is_bitwise_unchanged(transform: Transform) -> None:
+    assert is_same_message(transform.apply(AFTER, in_round(BEFORE)), AFTER)
 
 
 @given(seeds, st.floats(1e-6, 1e3), st.sampled_from(FLOATING), st.sampled_from([1e-3, 1.0, 30.0]))
-def test_the_norm_holds_after_rounding(
+def test_norm_is_limited_after_rounding(
     seed: int, clip: float, dtype: torch.dtype, scale: float
 ) -> None:
-    received, update = message(seed, dtype, scale), message(seed + 1, dtype, scale)
-    before = hypot(*plain_update(update, received))
+    received, update = make_message(seed, dtype, scale), make_message(seed + 1, dtype, scale)
+    before = hypot(*compute_plain_changes(update, received))
     clipped = Clip(clip).apply(update, in_round(received))
-    assert hypot(*plain_update(clipped, received)) <= min(clip, before) * (1 + 1e-6)
+    assert hypot(*compute_plain_changes(clipped, received)) <= min(clip, before) * (1 + 1e-6)
     if before <= clip:
-        assert same_message(clipped, update)
+        assert is_same_message(clipped, update)
 
 
 @given(seeds, st.floats(0.01, 5.0))
 def test_clipping_keeps_the_direction(seed: int, clip: float) -> None:
-    received, update = message(seed, torch.float64), message(seed + 1, torch.float64)
-    numbers = plain_update(update, received)
+    received, update = make_message(seed, torch.float64), make_message(seed + 1, torch.float64)
+    numbers = compute_plain_changes(update, received)
     scale = min(1.0, clip / hypot(*numbers))
-    clipped = plain_update(Clip(clip).apply(update, in_round(received)), received)
+    clipped = compute_plain_changes(Clip(clip).apply(update, in_round(received)), received)
     assert clipped == pytest.approx([scale * number for number in numbers], rel=1e-9, abs=1e-12)
 
 
-def test_a_model_that_was_not_received_is_refused() -> None:
+def test_model_that_was_not_received_is_rejected() -> None:
     update = Message({"other": UPDATE.model})
-    with pytest.raises(CadisError, match="model 'other' cannot be told: no such model"):
+    with pytest.raises(CadisError, match="model 'other' cannot be computed: the client"):
         Clip().apply(update, in_round())
 
 
-def test_several_models_have_one_norm_and_keep_their_names() -> None:
-    received = Message({"a/b": model([0.0], [0.0], 1), "c": model([0.0], [0.0], 1)})
-    update = Message({"a/b": model([3.0], [0.0], 1), "c": model([0.0], [4.0], 1)})
+def test_several_models_have_one_norm() -> None:
+    received = Message({"a/b": make_model([0.0], [0.0], 1), "c": make_model([0.0], [0.0], 1)})
+    update = Message({"a/b": make_model([3.0], [0.0], 1), "c": make_model([0.0], [4.0], 1)})
     clipped = Clip(2.5).apply(update, in_round(received))
     assert clipped.models["a/b"].parameters.tolist() == [3 / 2]
     assert clipped.models["c"].buffers.tolist() == [4 / 2]
 
 
-def test_broken_numbers_stay_broken() -> None:
-    """They are refused when they arrive; a clipped one must not pass for a good one."""
+def test_update_with_nan_stays_invalid() -> None:
+    """The server rejects such an update; clipping must not make it look valid."""
     for number in (torch.nan, torch.inf):
-        update = Message({"model": model([number, 2.0], [1.0], 3)})
+        update = Message({"model": make_model([number, 2.0], [1.0], 3)})
         for transform in (Clip(0.1), TopK(0.5)):
             assert not transform.apply(update, in_round(BEFORE)).model.is_finite()
 
 
-def test_noise_has_the_deviation_that_is_asked_for() -> None:
+def test_noise_has_the_expected_standard_deviation() -> None:
     size, participants, z, bound = 100_000, 4, 1.5, 2.0
     state = ModelState(torch.zeros(size), torch.zeros(10), torch.tensor([1]))
     update = Message({"model": state}, {"control": torch.zeros(size)})
@@ -139,45 +141,46 @@ def test_noise_has_the_deviation_that_is_asked_for() -> None:
     assert noisy[0].tensors["control"].std().item() == pytest.approx(1.5, rel=0.02)
     assert noisy[0].model.buffers.abs().min() > 0
     inside = (total.abs() < z * bound).double().mean().item()
-    assert inside == pytest.approx(0.6827, abs=0.01)  # as of a normal distribution
+    assert inside == pytest.approx(0.6827, abs=0.01)  # of a normal distribution
 
 
-def test_noise_is_added_to_the_update_as_it_is() -> None:
-    nothing = Message({"model": ModelState(torch.zeros(7), torch.zeros(3), torch.tensor([7]))})
-    shift = Noise(0.5).apply(nothing, in_round(nothing)).model.parameters
+def test_noise_is_added_to_the_update() -> None:
+    zero = Message({"model": ModelState(torch.zeros(7), torch.zeros(3), torch.tensor([7]))})
+    shift = Noise(0.5).apply(zero, in_round(zero)).model.parameters
     noisy, again = (Noise(0.5).apply(UPDATE, in_round()) for _ in range(2))
     assert torch.allclose(noisy.model.parameters, UPDATE.model.parameters + shift, atol=1e-6)
-    assert same_message(noisy, again)
-    other = Noise(0.5).apply(UPDATE, in_round(seed=4))  # of another client
+    assert is_same_message(noisy, again)
+    other = Noise(0.5).apply(UPDATE, in_round(seed=4))  # another client
     assert not torch.equal(noisy.model.parameters, other.model.parameters)
 
 
-def test_noise_without_a_bound_is_refused() -> None:
+def test_noise_without_a_bound_is_rejected() -> None:
     with pytest.raises(CadisError, match="put clip right before it"):
         Noise().apply(UPDATE, in_round(bound=None))
 
 
 @given(seeds, st.floats(0.001, 1.0), st.sampled_from(FLOATING))
 def test_top_k_keeps_the_largest(seed: int, keep: float, dtype: torch.dtype) -> None:
-    received, update = message(seed, dtype), message(seed + 1, dtype)
-    numbers = plain_update(update, received)
-    found = plain_update(TopK(keep).apply(update, in_round(received)), received)
-    kept = {place for place, number in enumerate(found) if number}
-    assert all(found[place] == numbers[place] for place in kept)
+    received, update = make_message(seed, dtype), make_message(seed + 1, dtype)
+    numbers = compute_plain_changes(update, received)
+    result = compute_plain_changes(TopK(keep).apply(update, in_round(received)), received)
+    kept = [index for index, number in enumerate(result) if number]
+    assert all(result[index] == numbers[index] for index in kept)
     count = ceil(keep * len(numbers))
-    largest = sorted(map(abs, numbers), reverse=True)[:count]  # equal ones may be any of them
-    assert sorted((abs(found[place]) for place in kept), reverse=True) == [
+    largest = sorted(map(abs, numbers), reverse=True)[:count]
+    assert sorted((abs(result[index]) for index in kept), reverse=True) == [
         number for number in largest if number
     ]
 
 
 @each
 @pytest.mark.parametrize("dtype", FLOATING)
-def test_what_is_no_part_of_an_update_stays(transform: Transform, dtype: torch.dtype) -> None:
-    """Types and shapes, names, integers and scalars; and the inputs themselves."""
-    received, update = message(seed=1, dtype=dtype), message(seed=2, dtype=dtype)
+def test_dtypes_counters_and_scalars_do_not_change(
+    transform: Transform, dtype: torch.dtype
+) -> None:
+    received, update = make_message(seed=1, dtype=dtype), make_message(seed=2, dtype=dtype)
     both = [dict(received.vectors()), dict(update.vectors())]
-    copies = [snapshot(vectors) for vectors in both]
+    copies = [copy_tensors(vectors) for vectors in both]
     changed = transform.apply(update, in_round(received))
     for vectors, before in zip(both, copies, strict=True):
         assert all(torch.equal(vectors[path], before[path]) for path in before)
@@ -190,61 +193,63 @@ def test_what_is_no_part_of_an_update_stays(transform: Transform, dtype: torch.d
 
 
 @each
-def test_scalars_alone_pass_and_the_bound_that_is_told_holds(transform: Transform) -> None:
+def test_scalars_do_not_change_and_the_bound_holds(transform: Transform) -> None:
     update = Message(scalars={"accuracy": 0.5})
     assert transform.apply(update, in_round(Message())) == update
     if transform.bound is not None:
         changed = transform.apply(UPDATE, in_round())
-        assert hypot(*plain_update(changed, RECEIVED)) <= transform.bound * (1 + 1e-6)
+        assert hypot(*compute_plain_changes(changed, RECEIVED)) <= transform.bound * (1 + 1e-6)
 
 
-def generator_of(name: str) -> torch.Generator:
-    return generator_for("chain", name)
+def make_generator(name: str) -> torch.Generator:
+    return derive_generator("chain", name)
 
 
-def chained(*transforms: Transform, participants: int = 9) -> Message:
-    return apply_chain(transforms, UPDATE, RECEIVED, participants, generator_of)
+def apply_chain(*transforms: Transform, participants: int = 9) -> Message:
+    return apply_transforms(transforms, UPDATE, RECEIVED, participants, make_generator)
 
 
 @dataclass(frozen=True)
 class Doubled(Transform):
-    """A user's own."""
+    """A transform without a bound."""
 
     name: ClassVar[str] = "doubled"
 
     def apply(self, update: Message, server_round: TransformRound) -> Message:
-        changes = differences(update, server_round.received)
+        changes = compute_differences(update, server_round.received)
         vectors = dict(update.vectors())
-        return replaced(update, {p: (vectors[p] + c).float() for p, c in changes.items()})
+        return replace_vectors(update, {p: (vectors[p] + c).float() for p, c in changes.items()})
 
 
-def test_a_chain_is_one_transform_after_another() -> None:
-    assert chained() is UPDATE
+def test_transforms_are_applied_in_order() -> None:
+    assert apply_chain() is UPDATE
     bounds = {"clip": None, "noise": 0.5}
     step = UPDATE
     for transform in (Clip(0.5), Noise(0.3)):
         name = transform.name
-        step = transform.apply(step, TransformRound(RECEIVED, 9, bounds[name], generator_of(name)))
-    assert same_message(chained(Clip(0.5), Noise(0.3)), step)
-    assert not same_message(chained(TopK(0.3), Clip(0.5)), chained(Clip(0.5), TopK(0.3)))
+        step = transform.apply(
+            step, TransformRound(RECEIVED, 9, bounds[name], make_generator(name))
+        )
+    assert is_same_message(apply_chain(Clip(0.5), Noise(0.3)), step)
+    assert not is_same_message(apply_chain(TopK(0.3), Clip(0.5)), apply_chain(Clip(0.5), TopK(0.3)))
 
 
-def test_the_bound_is_handed_on() -> None:
-    """Noise after clip is that of the clip's own bound: deviation z * bound / sqrt(k)."""
+def test_noise_uses_the_bound_of_clip() -> None:
+    """The standard deviation is z * bound / sqrt(k)."""
     size = 50_000
     update = Message(tensors={"control": torch.ones(size)})
     transforms: list[Transform] = [Clip(3.0), Noise(2.0)]
-    sent = apply_chain(transforms, update, Message(), 4, generator_of).tensors["control"]
+    sent = apply_transforms(transforms, update, Message(), 4, make_generator).tensors["control"]
     assert sent.std().item() == pytest.approx(2.0 * 3.0 / sqrt(4), rel=0.02)
     assert sent.mean().item() == pytest.approx(3.0 / sqrt(size), abs=0.07)
 
 
-def test_all_of_ours_in_their_order_are_a_chain() -> None:
+def test_all_built_in_transforms_can_be_combined() -> None:
     transforms = tuple(kind() for kind in TRANSFORMS.values())
     assert [transform.name for transform in transforms] == ["top-k", "clip", "noise", "norm-bound"]
     algorithm = Algorithm(transforms=transforms)
-    assert algorithm.transforms_of("server") == (NormBound(),)
-    assert algorithm.transforms_of("client") == transforms[:3]
+    assert algorithm.get_transforms("server") == (NormBound(),)
+    assert algorithm.get_transforms("client") == transforms[:3]
 
 
 @pytest.mark.parametrize(
@@ -253,11 +258,11 @@ def test_all_of_ours_in_their_order_are_a_chain() -> None:
         (Noise(),),
         (Noise(), Clip()),
         (TopK(), Noise()),
-        (Clip(), Doubled(), Noise()),  # which may have made the update longer
-        (NormBound(), Noise()),  # which is on the other side
+        (Clip(), Doubled(), Noise()),  # Doubled may increase the norm
+        (NormBound(), Noise()),  # NormBound is on the other side
     ],
 )
-def test_noise_without_a_bound_is_refused_early(transforms: tuple[Transform, ...]) -> None:
+def test_algorithm_rejects_noise_without_a_bound(transforms: tuple[Transform, ...]) -> None:
     with pytest.raises(CadisError, match="'noise' needs updates of limited norm"):
         Algorithm(transforms=transforms)
 
@@ -266,15 +271,15 @@ def test_noise_without_a_bound_is_refused_early(transforms: tuple[Transform, ...
     "transforms",
     [(), (Clip(), Noise()), (Clip(), NormBound(), Noise()), (Doubled(), TopK(), Clip(), Noise())],
 )
-def test_chains_that_are_fine(transforms: tuple[Transform, ...]) -> None:
+def test_valid_chains_are_accepted(transforms: tuple[Transform, ...]) -> None:
     assert Algorithm(transforms=transforms).transforms == transforms
 
 
-def test_frozen_weights_stay_as_they_were(tmp_path: Path) -> None:
+def test_frozen_weights_do_not_change(tmp_path: Path) -> None:
     model = small_model(batch_norm=True)
     model.get_submodule("0").requires_grad_(False)
     start, layout = deepcopy(model.state_dict()), FlatModel(deepcopy(model)).layout
     algorithm = Algorithm(FedAvg(), transforms=(Clip(), Noise()))
-    end = layout.unpack(model_after(run_rounds(algorithm, tmp_path, model=model)[-1]))
+    end = layout.unpack(get_model(run_rounds(algorithm, tmp_path, model=model)[-1]))
     frozen = {name for name in start if torch.equal(start[name], end[name])}
     assert frozen == {"0.weight", "0.bias"}

@@ -1,4 +1,4 @@
-"""Only what can be written to a file and read back is accepted."""
+"""Validation accepts only values that can be written to a file and read back."""
 
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
@@ -7,42 +7,42 @@ import pytest
 import torch
 from torch import Tensor
 
-from cadis.algorithm import Algorithm, BaseMethod, given_algorithm, validated
+from cadis.algorithm import Algorithm, BaseMethod, compose_algorithm, validate
 from cadis.algorithm.methods import CADIS, FedProx
 from cadis.engine import EngineSettings
 from cadis.errors import CadisError
-from cadis.experiment import Settings, our_parts, resolve
+from cadis.experiment import Settings, list_builtin_parts, resolve
 from cadis.training import LocalSettings
 
 FLOATS = [
-    (kind, field.name)
-    for kind in (LocalSettings, Settings, *(part for _, part in our_parts()))
-    for field in fields(kind)
+    (cls, field.name)
+    for cls in (LocalSettings, Settings, *(part for _, part in list_builtin_parts()))
+    for field in fields(cls)
     if "float" in str(field.type)
 ]
 
 
 @pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e400", float("inf"), float("nan")])
-@pytest.mark.parametrize(("kind", "name"), FLOATS)
-def test_numbers_are_finite(kind: type[Any], name: str, value: object) -> None:
+@pytest.mark.parametrize(("cls", "name"), FLOATS)
+def test_infinite_and_nan_are_rejected(cls: type[Any], name: str, value: object) -> None:
     with pytest.raises(CadisError, match=f"^{name} should be "):
-        validated(kind, {name: value})
+        validate(cls, {name: value})
 
 
-def test_all_numbers_are_looked_at() -> None:
+def test_list_of_floats_is_complete() -> None:
     names = {name for _, name in FLOATS}
     assert {"lr", "gamma", "distillation", "bandwidth", "mu", "alpha"} <= names
     assert {"exponent", "concentration", "size_deviation", "majority"} <= names
 
 
 @pytest.mark.parametrize("local", [{"lr": float("inf")}, {"epochs": 2**64}])
-def test_numbers_of_a_part_are_looked_at_too(local: dict[str, object]) -> None:
+def test_nested_dataclasses_are_checked(local: dict[str, object]) -> None:
     with pytest.raises(CadisError, match=f"^{next(iter(local))} should be "):
-        validated(EngineSettings, {"rounds": 1, "local": local})
+        validate(EngineSettings, {"rounds": 1, "local": local})
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("options", "sentence"),
     [
         ({"seed": 10**400}, "seed should be an integer of at most 64 bits, not 1000"),
         ({"seed": "9" * 5000}, "seed should be an integer of at most 64 bits, not '9999"),
@@ -56,24 +56,24 @@ def test_numbers_of_a_part_are_looked_at_too(local: dict[str, object]) -> None:
         ({"ratio": "1e400"}, "ratio should be a valid integer"),
         ({"bandwidth": "1e-200"}, "bandwidth should be greater than or equal to 0.000001"),
         ({"workers": 1000000}, "workers should be less than or equal to 1024"),
-        ({"head": "\udcff"}, r"head should be text that UTF-8 can hold, not '\udcff'"),
-        ({"dataset": "images:\udcff"}, "dataset should be text that UTF-8 can hold"),
+        ({"head": "\udcff"}, r"head should be valid UTF-8 text, not '\udcff'"),
+        ({"dataset": "images:\udcff"}, "dataset should be valid UTF-8 text"),
         ({"device": "x" * 900}, "or 'mps', not 'xxx"),
         ({"a\nb": 1}, r"There is no option 'a\nb'"),
     ],
 )
-def test_what_no_file_can_hold_is_one_short_sentence(
-    given: dict[str, object], sentence: str
+def test_invalid_options_are_rejected_with_one_short_sentence(
+    options: dict[str, object], sentence: str
 ) -> None:
     with pytest.raises(CadisError) as caught:
-        resolve({}, given)
+        resolve({}, options)
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 330
 
 
 @pytest.mark.parametrize("seed", [-(2**63), -1, 0, 2**63 - 1])
-def test_seeds_may_be_anything_else(seed: int) -> None:
+def test_all_64_bit_seeds_are_accepted(seed: int) -> None:
     assert resolve({}, {"seed": seed}).settings.seed == seed
 
 
@@ -97,13 +97,13 @@ class Plain(BaseMethod):
     ("method", "sentence"),
     [
         (WithTensor(), "The fields of WithTensor must be numbers, strings or lists"),
-        (WithComplex(), "start of with-complex is a complex, which config.toml cannot hold"),
-        (Plain(), "Plain is no dataclass"),
+        (WithComplex(), "start of with-complex is a complex, which config.toml cannot store"),
+        (Plain(), "Plain is not a dataclass"),
         (CADIS(gamma=float("inf")), "gamma should be a finite number, not inf"),
         (FedProx(mu=float("nan")), "mu should be greater than or equal to 0, not nan"),
     ],
 )
-def test_methods_that_cannot_be_kept_are_refused(method: BaseMethod, sentence: str) -> None:
+def test_methods_that_cannot_be_stored_are_rejected(method: BaseMethod, sentence: str) -> None:
     with pytest.raises(CadisError, match=sentence) as caught:
-        given_algorithm(**Algorithm(method).parts())
+        compose_algorithm(**vars(Algorithm(method)))
     assert "\n" not in str(caught.value)

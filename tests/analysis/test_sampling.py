@@ -7,16 +7,16 @@ from torch import Tensor
 
 from cadis.algorithm.methods import CADIS
 from cadis.algorithm.methods.cadis import SimilarityMatrix, transitive
-from cadis.analysis import RunData, frames, growing, read_results
-from cadis.analysis.similarity import convergence
-from cadis.report import summary_text
-from cadis.report.page.content import page_data
-from cadis.store import replay, sample
+from cadis.analysis import RunData, read_results, replay_frames, replay_matrices
+from cadis.analysis.similarity import compute_convergence
+from cadis.report import format_summary
+from cadis.report.page.content import make_page_data
+from cadis.store import rebuild_similarity, sample_clients
 from fabricated import read_run, write_run
 
 
-class Estimated:
-    """Counts what is estimated: rows, and pairs."""
+class EstimateCounter:
+    """Counts rows and pairs that are estimated."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rows = self.pairs = 0
@@ -29,11 +29,11 @@ class Estimated:
         return self._estimate(rows, helping, gamma)
 
 
-def test_of_many_clients_every_cluster_has_its_share_and_none_is_lost() -> None:
+def test_a_sample_of_clients_keeps_the_shares_of_clusters() -> None:
     cluster_of = {
         client: 0 if client < 1200 else 1 if client < 1998 else 2 for client in range(2000)
     }
-    chosen = sample(list(cluster_of), cluster_of)
+    chosen = sample_clients(list(cluster_of), cluster_of)
     assert len(chosen) == 120
     assert chosen == sorted(chosen)
     shares = Counter(cluster_of[client] for client in chosen)
@@ -42,29 +42,31 @@ def test_of_many_clients_every_cluster_has_its_share_and_none_is_lost() -> None:
     assert shares[2] >= 1  # of two clients in 2,000
 
 
-def test_all_of_few_are_chosen_and_of_too_many_clusters_an_even_choice() -> None:
+def test_few_clients_are_all_in_the_sample_and_many_clusters_are_sampled_evenly() -> None:
     clients = list(range(300))
-    assert sample(clients, dict.fromkeys(clients, 0)) == clients
+    assert sample_clients(clients, dict.fromkeys(clients, 0)) == clients
     alone = {client: client for client in range(1000)}
-    chosen = sample(list(alone), alone)
+    chosen = sample_clients(list(alone), alone)
     assert len(chosen) == 120
     assert max(chosen) > 980
 
 
-def test_if_nothing_is_sampled_everything_is_exact(tmp_path: Path) -> None:
+def test_results_are_exact_if_all_clients_are_in_the_sample(tmp_path: Path) -> None:
     run_data = read_run(tmp_path / "run", CADIS())
-    everybody = frozenset(range(12))
-    assert run_data.choice == ""
-    assert run_data.looked_at == everybody
+    everyone = frozenset(range(12))
+    assert run_data.sample_text == ""
+    assert run_data.sampled_clients == everyone
     rounds = {2, 5, 12}
-    plain, chosen = (list(frames(run_data.history, rounds, 0.2, who)) for who in (None, everybody))
+    plain, chosen = (
+        list(replay_frames(run_data.history, rounds, 0.2, who)) for who in (None, everyone)
+    )
     for one, other in zip(plain, chosen, strict=True):
         assert one.clients == other.clients
         assert torch.equal(one.q.nan_to_num(nan=-1), other.q.nan_to_num(nan=-1))
-        assert torch.equal(one.found, other.found)
-    by_all = convergence(run_data.history, 0.2, rounds)
-    assert by_all == convergence(run_data.history, 0.2, rounds, everybody)
-    exact = replay(run_data.history)
+        assert torch.equal(one.clusters, other.clusters)
+    by_all = compute_convergence(run_data.history, 0.2, rounds)
+    assert by_all == compute_convergence(run_data.history, 0.2, rounds, everyone)
+    exact = rebuild_similarity(run_data.history)
     assert exact is not None
     assert run_data.matrix is not None
     torch.testing.assert_close(run_data.matrix.mean, exact.mean)
@@ -72,36 +74,38 @@ def test_if_nothing_is_sampled_everything_is_exact(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("replayed", [True, False])
-def test_what_is_estimated_of_some_clients_is_what_it_is_with_all_of_them(
-    replayed: bool, tmp_path: Path
-) -> None:
+def test_estimates_of_a_sample_equal_those_of_all_clients(replayed: bool, tmp_path: Path) -> None:
     history = read_run(tmp_path / "run", CADIS(), clients=40, rounds=15).history
     some = frozenset(range(0, 40, 3))
     if replayed:
-        pairs = [(replay(history), replay(history, sorted(some)))]
+        pairs = [(rebuild_similarity(history), rebuild_similarity(history, sorted(some)))]
     else:
         pairs = list(
-            zip(growing(history, None, 0.2), growing(history, None, 0.2, some), strict=True)
+            zip(
+                replay_matrices(history, None, 0.2),
+                replay_matrices(history, None, 0.2, some),
+                strict=True,
+            )
         )
-    for everybody, few in pairs:
-        assert everybody is not None
+    for everyone, few in pairs:
+        assert everyone is not None
         assert few is not None
-        assert set(few.client_ids) == some & set(everybody.client_ids)
-        rows = everybody.index_of(few.client_ids)
-        assert torch.equal(few.known, everybody.known[rows[:, None], rows])
-        assert torch.equal(few.count, everybody.count[rows[:, None], rows])
-        torch.testing.assert_close(few.mean, everybody.mean[rows[:, None], rows])
+        assert set(few.client_ids) == some & set(everyone.client_ids)
+        rows = everyone.find_rows(few.client_ids)
+        assert torch.equal(few.known, everyone.known[rows[:, None], rows])
+        assert torch.equal(few.count, everyone.count[rows[:, None], rows])
+        torch.testing.assert_close(few.mean, everyone.mean[rows[:, None], rows])
     assert few is not None
     assert few.known.sum() > few.count.count_nonzero()  # some were estimated
 
 
-def test_a_replay_is_what_the_server_had(tmp_path: Path) -> None:
+def test_a_rebuilt_matrix_equals_that_of_the_server(tmp_path: Path) -> None:
     run_data = read_run(tmp_path / "run", CADIS(), clients=40, rounds=15)
     server = SimilarityMatrix()
     for record in run_data.history:
         similarity = torch.tensor(record.report["similarity"])
         server = server.observe(record.participants, similarity).estimate_missing(0.2, "mean")
-    again = replay(run_data.history)
+    again = rebuild_similarity(run_data.history)
     assert again is not None
     assert again.client_ids == server.client_ids
     assert torch.equal(again.count, server.count)
@@ -109,29 +113,29 @@ def test_a_replay_is_what_the_server_had(tmp_path: Path) -> None:
     torch.testing.assert_close(again.mean, server.mean)
 
 
-def test_the_end_of_a_run_of_very_many_clients_looks_at_some_of_them(tmp_path: Path) -> None:
+def test_the_summary_of_very_many_clients_uses_a_sample(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", CADIS(), clients=1400, rounds=40, per_round=100)
     summary = RunData.read(run).summary
     assert summary["clusters_among"] == 300
     assert summary["clusters_found"] == 3
     assert summary["cluster_agreement"] == 1
-    assert "among 300 of the clients seen" in summary_text(run)
+    assert "300 of all participants" in format_summary(run)
     few = write_run(tmp_path / "few", CADIS(), clients=40, rounds=15)
     assert "clusters_among" not in RunData.read(few).summary
-    assert "among all clients seen" in summary_text(few)
+    assert "all participants" in format_summary(few)
 
 
-def test_only_who_took_part_is_estimated_anew(
+def test_only_participants_are_estimated_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_data = read_run(tmp_path / "run", CADIS(), clients=60, rounds=20)
-    estimated = Estimated(monkeypatch)
-    for _ in frames(run_data.history, set(range(1, 21)), 0.2):
+    counter = EstimateCounter(monkeypatch)
+    for _ in replay_frames(run_data.history, set(range(1, 21)), 0.2):
         pass
-    assert estimated.rows == 20 * 6
+    assert counter.rows == 20 * 6
 
 
-def test_a_page_of_many_clients_costs_no_more_for_more_of_them(
+def test_the_cost_of_a_page_does_not_grow_with_the_number_of_clients(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts = []
@@ -144,32 +148,32 @@ def test_a_page_of_many_clients_costs_no_more_for_more_of_them(
             rounds=40,
             per_round=40,
         )
-        estimated = Estimated(monkeypatch)
-        page_data(read_results([run_data.path]))
-        counts.append(estimated.pairs)
-        assert len(run_data.looked_at) == 120
+        counter = EstimateCounter(monkeypatch)
+        make_page_data(read_results([run_data.path]))
+        counts.append(counter.pairs)
+        assert len(run_data.sampled_clients) == 120
         monkeypatch.undo()
     assert 0 < counts[1] <= counts[0]
     assert counts[0] <= 3 * 40 * 40 * 120  # the end, the frames, the convergence
 
 
-def test_a_run_that_goes_on_is_summarised_without_all_its_pairs(
+def test_the_summary_of_an_unfinished_run_needs_no_estimates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    estimated = Estimated(monkeypatch)
+    counter = EstimateCounter(monkeypatch)
     run_data = read_run(tmp_path, CADIS(), clients=400, finished=False, rounds=4)
-    assert estimated.rows == 0
+    assert counter.rows == 0
     assert "clusters_found" not in run_data.summary
     assert run_data.summary["round_agreement"] == 1
 
 
-def test_how_many_clients_are_shown_is_told(tmp_path: Path) -> None:
+def test_the_size_of_the_sample_is_shown(tmp_path: Path) -> None:
     run_data = read_run(tmp_path, CADIS(), clients=400, finished=False, rounds=6, per_round=200)
     seen = len({client for record in run_data.history for client in record.participants})
-    assert run_data.choice == f"120 of {seen} clients"
-    assert len(run_data.ordered_clients) == 120
-    shares = run_data.grouped_together()
-    row = {client: number for number, client in enumerate(run_data.ordered_clients)}
+    assert run_data.sample_text == f"120 of {seen} clients"
+    assert len(run_data.client_order) == 120
+    shares = run_data.compute_coassociation()
+    row = {client: number for number, client in enumerate(run_data.client_order)}
     one, *_, other = row
     both = [r for r in run_data.history if {one, other} <= set(r.participants)]
     assert both

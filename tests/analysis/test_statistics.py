@@ -9,13 +9,13 @@ from cadis.analysis import PairedTest, Spread, holm, paired_test
 
 
 def test_spread_by_hand() -> None:
-    spread = Spread.of([1.0, 2.0, 6.0])
+    spread = Spread.from_values([1.0, 2.0, 6.0])
     assert spread is not None
     assert spread.mean == 3
     assert spread.deviation == pytest.approx(sqrt((4 + 1 + 9) / 2))
     assert spread.count == 3
-    assert Spread.of([4.0]) == Spread(4.0, None, 1)
-    assert Spread.of([]) is None
+    assert Spread.from_values([4.0]) == Spread(4.0, None, 1)
+    assert Spread.from_values([]) is None
 
 
 def test_paired_test_by_hand() -> None:
@@ -44,11 +44,11 @@ OLD = [
         0.011399999999999988, -0.06541576176657656, 0.08821576176657654, 0.7014318042478573,
     ),
 ]  # fmt: skip
-"""Accuracies of two methods; difference, interval and p as our own formulas gave them once."""
+"""Accuracies of two methods; difference, interval and p-value of an earlier implementation."""
 
 
 @pytest.mark.parametrize(("first", "second", "difference", "low", "high", "p_value"), OLD)
-def test_paired_test_gives_what_it_always_gave(
+def test_paired_test_equals_an_earlier_implementation(
     first: list[float],
     second: list[float],
     difference: float,
@@ -63,25 +63,26 @@ def test_paired_test_gives_what_it_always_gave(
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=8))
-def test_turning_pairs_around_turns_the_test_around(pairs: list[tuple[float, float]]) -> None:
+def test_swapping_the_samples_changes_the_sign_only(pairs: list[tuple[float, float]]) -> None:
     first, second = [a for a, _ in pairs], [b for _, b in pairs]
     one, other = paired_test(first, second), paired_test(second, first)
     assert one is not None
     assert other is not None
     assert one.low <= one.difference <= one.high
     assert 0 <= one.p_value <= 1
-    turned = (-other.difference, -other.high, -other.low, other.p_value, len(pairs))
-    assert astuple(one) == pytest.approx(turned)
+    swapped = (-other.difference, -other.high, -other.low, other.p_value, len(pairs))
+    assert astuple(one) == pytest.approx(swapped)
 
 
-def test_paired_test_without_any_spread() -> None:
-    alike = paired_test([1.0, 2.0], [1.0, 2.0])
-    assert alike is not None
-    assert alike.p_value == 1
-    always = paired_test([1.5, 2.5], [1.0, 2.0])
-    assert always is not None
-    assert always.p_value == 0.5  # both have one sign by chance: 2 * 1/2 * 1/2
-    rounded = paired_test([0.3, 0.6, 0.1], [0.1, 0.4, -0.1])  # 0.2 but for the last digit
+def test_paired_test_without_variance_is_a_sign_test() -> None:
+    equal = paired_test([1.0, 2.0], [1.0, 2.0])
+    assert equal is not None
+    assert equal.p_value == 1
+    shifted = paired_test([1.5, 2.5], [1.0, 2.0])
+    assert shifted is not None
+    assert shifted.name == "sign test"
+    assert shifted.p_value == 0.5  # both signs are equal: 2 * 1/2 * 1/2
+    rounded = paired_test([0.3, 0.6, 0.1], [0.1, 0.4, -0.1])  # 0.2 up to rounding
     assert rounded is not None
     assert rounded.p_value == 0.25
     assert paired_test([1.0], [2.0]) is None

@@ -1,4 +1,4 @@
-"""A real browser, if there is one: nothing is downloaded for it."""
+"""Browser of the system; nothing is downloaded."""
 
 import os
 import shutil
@@ -12,14 +12,14 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium as the system has it, or as $CADIS_BROWSER names it."""
+    """Start Chromium, or the browser in $CADIS_BROWSER."""
     named = os.environ.get("CADIS_BROWSER")
-    found = named or next((path for name in _NAMES if (path := shutil.which(name))), None)
-    if found is None:
-        pytest.skip("There is no browser: install chromium, or name one in CADIS_BROWSER.")
+    path = named or next((candidate for name in _NAMES if (candidate := shutil.which(name))), None)
+    if path is None:
+        pytest.skip("No browser path: install chromium, or set CADIS_BROWSER to the path of one.")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"]
+            executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"]
         )
         yield browser
         browser.close()

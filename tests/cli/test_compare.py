@@ -1,8 +1,7 @@
-"""``cadis compare``, ``sweep``, ``report``, ``watch`` and ``layer`` as users type them."""
+"""``cadis compare``, ``sweep``, ``report`` and ``layer`` as users type them."""
 
 import csv
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -23,32 +22,32 @@ TINY: dict[str, Any] = {"rounds": 2, "epochs": 1, "clients": 8, "per_round": 4, 
 QUICK = to_options(TINY)
 
 
-def test_a_comparison_ends_with_tables_files_figures_and_a_page(
+def test_comparison_writes_tables_figures_and_a_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    typed = ["compare", *QUICK, "--methods", "fedavg,cadis,cadis-oracle", "--seeds", "2"]
-    result = succeed(*typed, "--threshold", "0.6", "--targets", "15%,0.99")
+    arguments = ["compare", *QUICK, "--methods", "fedavg,cadis,cadis-oracle", "--seeds", "2"]
+    result = succeed(*arguments, "--threshold", "0.6", "--targets", "15%,0.99")
     folder = tmp_path / "runs" / "compare-digits"
     assert "run 6/6: CADIS, true clusters given, seed 1" in result
-    assert "Against FedAvg" in result
-    assert "N/A" in result  # 99% after two rounds
+    assert "Difference from FedAvg" in result
+    assert "not reached" in result  # 99% is not achieved in two rounds
     for name in ("results.csv", "runs.csv", "results.md", "results.tex", "report.html"):
         assert (folder / name).stat().st_size > 100
     assert (folder / "figures" / "accuracy.pdf").exists()
     rows = list(csv.DictReader((folder / "runs.csv").read_text().splitlines()))
     assert [row["seed"] for row in rows] == ["0", "1"] * 3
-    assert rows[4]["agreement"] == "1.0"  # an oracle
+    assert rows[4]["agreement"] == "1.0"  # the oracle has the true clusters
     options = StudyFolder(folder).read().variants[1].options
     assert options["cadis"]["threshold"] == 0.6
 
 
-def test_a_sweep_varies_options(tmp_path: Path) -> None:
+def test_sweep_runs_every_combination_of_values(tmp_path: Path) -> None:
     out = tmp_path / "sweep"
     grid = ["--grid", "threshold=0.6,0.9", "--grid", "distillation=0,1"]
     result = succeed("sweep", *QUICK, *grid, "--out", str(out))
-    said = " ".join(result.split())
-    assert re.search(r"One seed: .*; that does not tell who is better", said)
+    output = " ".join(result.split())
+    assert "One seed is not enough to say which setting is better." in output
     assert (out / "figures" / "sweep.png").exists()
     cells = {(v.cell, v.options["cadis"]["distillation"]) for v in StudyFolder(out).read().variants}
     assert (("0.6", "0"), 0.0) in cells
@@ -56,12 +55,12 @@ def test_a_sweep_varies_options(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends a signal")
-def test_an_interrupted_comparison_goes_on_with_the_same_command(tmp_path: Path) -> None:
+def test_interrupted_comparison_continues_with_the_same_command(tmp_path: Path) -> None:
     out = tmp_path / "study"
-    typed = ["compare", *QUICK, "--rounds", "4", "--methods", "fedavg,cadis", "--seeds", "1"]
-    typed += ["--out", str(out)]
+    arguments = ["compare", *QUICK, "--rounds", "4", "--methods", "fedavg,cadis", "--seeds", "1"]
+    arguments += ["--out", str(out)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "cadis", *typed],
+        [sys.executable, "-m", "cadis", *arguments],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -73,21 +72,21 @@ def test_an_interrupted_comparison_goes_on_with_the_same_command(tmp_path: Path)
     process.send_signal(signal.SIGINT)
     message = process.communicate(timeout=60)[1]
     assert process.returncode == 130
-    assert message.startswith("cadis: Stopped. The same command goes on from here; ")
+    assert message.startswith("cadis: Stopped. Repeat the command to continue, ")
     assert message.count("\n") == 1
-    succeed(*typed)
+    succeed(*arguments)
     assert len(RunFolder(out / "cadis" / "seed-0").read_history()) == 4
 
 
-def test_a_run_that_diverges_is_told_and_the_rest_is_shown(tmp_path: Path) -> None:
-    typed = ["compare", *QUICK, "--methods", "fedavg", "--seeds", "1", "--lr", "1e30"]
-    result = call(*typed, "--out", str(tmp_path / "study"))
+def test_diverging_run_is_reported(tmp_path: Path) -> None:
+    arguments = ["compare", *QUICK, "--methods", "fedavg", "--seeds", "1", "--lr", "1e30"]
+    result = call(*arguments, "--out", str(tmp_path / "study"))
     assert result.exit_code == 1
     assert "FedAvg, seed 0: Round 1" in result.output
-    assert "No run has finished a round." in result.stderr
+    assert "No run has finished a round" in result.stderr
 
 
-def test_a_report_of_runs_and_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_of_one_and_of_several_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_run(tmp_path / "fedavg-0", FedAvg())
     for seed in (0, 1):
@@ -104,7 +103,7 @@ def test_a_report_of_runs_and_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (tmp_path / "folder" / "report.html").exists()
 
 
-def test_a_report_replaces_none_of_other_runs(
+def test_report_does_not_replace_the_report_of_other_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -115,21 +114,21 @@ def test_a_report_replaces_none_of_other_runs(
     assert (tmp_path / "runs" / "report-run-0-run-1" / "report.html").exists()
     assert (tmp_path / "runs" / "report-run-0-run-2" / "report.html").exists()
     succeed("report", "run-0", "run-1", "--out", "both")
-    succeed("report", "run-1", "run-0", "--out", "both")  # the same ones
+    succeed("report", "run-1", "run-0", "--out", "both")  # the same runs
     page = (tmp_path / "both" / "report.html").read_text()
     other = refuse("report", "run-2", "--out", "both")
-    assert "both holds the report of other runs; choose another by --out" in other
+    assert "both has the report of other runs; choose another folder by --out" in other
     assert (tmp_path / "both" / "report.html").read_text() == page
 
 
-def test_a_copy_of_a_run_is_no_further_seed(tmp_path: Path) -> None:
+def test_report_refuses_two_runs_with_the_same_seed(tmp_path: Path) -> None:
     for name in ("one", "copy"):
         write_run(tmp_path / name, CADIS(), rounds=2)
     result = refuse("report", str(tmp_path / "one"), str(tmp_path / "copy"))
-    assert "runs of the same thing with the same seed; show one of them" in result
+    assert "have the same options and the same seed; name only one of them" in result
 
 
-def test_a_history_that_its_summary_contradicts_is_told(tmp_path: Path) -> None:
+def test_report_refuses_a_history_that_contradicts_the_summary(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", CADIS(), rounds=2)
     last = folder.read_history()[-1].accuracy
     text = folder.history_path.read_text()
@@ -137,7 +136,7 @@ def test_a_history_that_its_summary_contradicts_is_told(tmp_path: Path) -> None:
     assert f"accuracy is {last}, but 0.99 in history.jsonl" in refuse("report", str(folder.path))
 
 
-def test_a_report_does_not_replace_what_is_not_a_report(
+def test_report_does_not_replace_files_of_other_programs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -148,7 +147,7 @@ def test_a_report_does_not_replace_what_is_not_a_report(
         mine.write_text("precious")
         folder = tmp_path / name.replace("/", "-")
         result = refuse("report", "run", "--out", str(folder))
-        assert "is there already; choose another folder by --out" in result
+        assert "exists already; choose another folder by --out" in result
         assert [path.name for path in folder.iterdir()] == [name.split("/")[0]]
         assert mine.read_text() == "precious"
     for page in ("pages/one.html", "pages/two.html"):
@@ -158,48 +157,48 @@ def test_a_report_does_not_replace_what_is_not_a_report(
 @pytest.mark.parametrize(
     "name", ["config.toml", "history.jsonl", "federation.json", "summary.json", "study.json"]
 )
-def test_a_report_of_a_damaged_run_is_a_sentence(name: str, tmp_path: Path) -> None:
+def test_report_names_the_damaged_file_of_a_run(name: str, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", CADIS(), rounds=2)
     for content in ('{"clients": []}\n', "null\n", "{bad\n", "[[[\n", "\0\0\0\n"):
         (folder.path / name).write_text(content)
         assert str(folder.path / name) in refuse("report", str(folder.path))
 
 
-def rounds_tracked(folder: Path, tracker: str) -> tuple[int, int]:
-    """How many rounds a tracker knows, and after how many it was told that the run is complete."""
-    kept = json.loads((folder / "tracking.json").read_text())[tracker]
-    return kept["round"], kept["finished"]
+def read_tracked_rounds(folder: Path, tracker: str) -> tuple[int, int]:
+    """Return the last tracked round, and the round after which the run was finished."""
+    state = json.loads((folder / "tracking.json").read_text())[tracker]
+    return state["round"], state["finished"]
 
 
-def test_a_run_is_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_is_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     skip_without("mlflow")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     succeed("run", *QUICK, "--out", "runs/one", "--track", "mlflow")
-    assert rounds_tracked(tmp_path / "runs/one", "mlflow") == (2, 2)
+    assert read_tracked_rounds(tmp_path / "runs/one", "mlflow") == (2, 2)
     assert (tmp_path / "runs/mlruns/mlflow.db").exists()
 
 
-def test_a_comparison_is_tracked_even_afterwards(tmp_path: Path) -> None:
+def test_finished_runs_of_a_comparison_are_tracked_later(tmp_path: Path) -> None:
     skip_without("tensorboard")
     out = tmp_path / "both"
     cadis.compare(["fedavg"], seeds=1, out=out, **TINY)  # not tracked at first
-    typed = ["--methods", "fedavg,cadis", "--seeds", "1", "--track", "tensorboard"]
-    succeed("compare", *QUICK, *typed, "--out", out)
+    arguments = ["--methods", "fedavg,cadis", "--seeds", "1", "--track", "tensorboard"]
+    succeed("compare", *QUICK, *arguments, "--out", out)
     for method in ("fedavg", "cadis"):
-        assert rounds_tracked(out / method / "seed-0", "tensorboard") == (2, 2)
+        assert read_tracked_rounds(out / method / "seed-0", "tensorboard") == (2, 2)
 
 
-def test_the_classifier_layer_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layer_draws_a_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert "client 3" in succeed("layer", "--epochs", "1", "--workers", "1")
     assert (tmp_path / "runs" / "layer-digits-small-cnn-epochs-1.png").stat().st_size > 8000
 
 
-def test_commands_do_not_wait_for_what_they_may_not_need() -> None:
+def test_commands_do_not_import_optional_packages() -> None:
     check = (
         "import sys, cadis.cli.compare, cadis.cli.figures; "
-        "print([m for m in ('sklearn', 'scipy', 'wandb', 'mlflow', 'tensorboard', 'flwr')"
+        "print([m for m in ('pandas', 'sklearn', 'scipy', 'wandb', 'mlflow', 'tensorboard', 'flwr')"
         " if m in sys.modules])"
     )
     command = [sys.executable, "-c", check]
@@ -207,47 +206,50 @@ def test_commands_do_not_wait_for_what_they_may_not_need() -> None:
     assert result.stdout == "[]\n"
 
 
-def test_a_grid_is_one_comparison_for_each_value(tmp_path: Path) -> None:
+def test_grid_gives_one_comparison_per_value(tmp_path: Path) -> None:
     out = tmp_path / "grid"
-    typed = ["compare", *QUICK, "--methods", "fedavg,fedprox", "--seeds", "2"]
-    typed += ["--grid", "partition=mc,dirichlet", "--out", str(out)]
-    result = succeed(*typed)
-    said = " ".join(result.split())
-    assert "Accuracy by partition: 10-round mean" in said
+    arguments = ["compare", *QUICK, "--methods", "fedavg,fedprox", "--seeds", "2"]
+    arguments += ["--grid", "partition=mc,dirichlet", "--out", str(out)]
+    result = succeed(*arguments)
+    output = " ".join(result.split())
+    assert "Accuracy by partition: mean over the last 10 rounds" in output
     rows = list(csv.DictReader((out / "results.csv").read_text().splitlines()))
-    told = {(r["method"], r["partition"]): r for r in rows if r["measure"] == "ten_rounds"}
-    assert list(told) == [
+    rows_by_method = {
+        (r["method"], r["partition"]): r for r in rows if r["measure"] == "ten_rounds"
+    }
+    assert list(rows_by_method) == [
         ("FedAvg", "mc"), ("FedProx", "mc"), ("FedAvg", "dirichlet"), ("FedProx", "dirichlet"),
     ]  # fmt: skip
     for partition in ("mc", "dirichlet"):
-        assert told["FedAvg", partition]["p"] == ""  # the baseline of its cell
-        assert told["FedProx", partition]["p"] != ""
+        assert rows_by_method["FedAvg", partition]["p"] == ""  # the baseline of its cell
+        assert rows_by_method["FedProx", partition]["p"] != ""
         assert (out / "cells" / f"partition={partition}" / "report.html").exists()
         assert (out / "cells" / f"partition={partition}" / "figures" / "federation.png").exists()
     runs = list(csv.DictReader((out / "runs.csv").read_text().splitlines()))
     assert len(runs) == 8
     study = StudyFolder(out).read()
     assert (study.parameters, study.baseline) == (("partition",), "fedavg")
-    assert [study.contestant(variant) for variant in study.variants] == ["fedavg", "fedprox"] * 2
-    again = call(*typed)
-    assert again.output.count("(there already)") == 8
+    assert [study.base_name(variant) for variant in study.variants] == ["fedavg", "fedprox"] * 2
+    again = call(*arguments)
+    assert again.output.count("(finished before)") == 8
 
 
-def test_another_measure_decides(tmp_path: Path) -> None:
+def test_methods_are_ranked_by_another_metric(tmp_path: Path) -> None:
     out = tmp_path / "judged"
-    typed = ["--methods", "fedavg,cadis", "--seeds", "1", "--metric", "auc", "--out", str(out)]
-    result = succeed("compare", *QUICK, *typed)
-    said = " ".join(result.split())
-    assert "AUC on the test set" in said
-    assert " has AUC 0." in said
+    arguments = ["--methods", "fedavg,cadis", "--seeds", "1", "--metric", "auc", "--out", str(out)]
+    result = succeed("compare", *QUICK, *arguments)
+    output = " ".join(result.split())
+    assert "AUC on the test set" in output
+    assert " has AUC 0." in output
     summary = RunFolder(out / "cadis" / "seed-0").read_json("summary.json")
     history = RunFolder(out / "cadis" / "seed-0").read_history()
     areas = [record.measures["auc"] for record in history]
     assert summary["headline"] == "auc"
     assert summary["best_auc"] == max(area for area in areas if area is not None)
     judged = succeed("report", str(out), "--metric", "balanced-accuracy")
-    said = " ".join(judged.split())
-    assert "Balanced accuracy on the test set" in said
-    assert "Here balanced accuracy decides; the runs kept their best model by AUC." in said
+    output = " ".join(judged.split())
+    assert "Balanced accuracy on the test set" in output
+    note = "Results are ranked by balanced accuracy; the runs kept their best model by AUC."
+    assert note in output
     wrong = refuse("report", str(out), "--metric", "rmse")
-    assert "There is no measure in these runs 'rmse'" in wrong
+    assert "There is no metric in these runs 'rmse'" in wrong

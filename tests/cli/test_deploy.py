@@ -12,7 +12,7 @@ from cli_support import call, refuse, succeed
 INIT = ("deploy", "init")
 
 
-def test_three_sites_are_made_and_the_next_commands_told(tmp_path: Path) -> None:
+def test_init_creates_three_sites_and_prints_the_next_steps(tmp_path: Path) -> None:
     lines = succeed(*INIT, tmp_path / "d").splitlines()
     order = ["superlink/start.sh", "register.sh"]
     order += [f"sites/site-{number}/start.sh" for number in (1, 2, 3)] + ["run.sh", "README.md"]
@@ -23,10 +23,10 @@ def test_three_sites_are_made_and_the_next_commands_told(tmp_path: Path) -> None
     assert not list(tmp_path.rglob("__pycache__"))
 
 
-def test_sites_by_name_number_and_another_host(tmp_path: Path) -> None:
+def test_init_with_named_sites_and_host(tmp_path: Path) -> None:
     options = ("--host", "flower.example.org", "--port", "8443")
-    told = succeed(*INIT, tmp_path / "a", "--site", "berlin", "--site", "bern", *options)
-    assert "nobody else to port 8443 of the server: Flower lets whoever" in told
+    output = succeed(*INIT, tmp_path / "a", "--site", "berlin", "--site", "bern", *options)
+    assert "only the sites can connect to port 8443 of the server" in output
     assert {path.name for path in (tmp_path / "a" / "sites").iterdir()} == {"berlin", "bern"}
     assert "flower.example.org:8443" in (tmp_path / "a" / "sites/bern/start.sh").read_text()
     assert "--host 0.0.0.0 --port 8443" in (tmp_path / "a" / "superlink/start.sh").read_text()
@@ -38,7 +38,7 @@ def test_sites_by_name_number_and_another_host(tmp_path: Path) -> None:
     ("options", "sentence"),
     [
         (["--site", "a", "--site", "a"], "given twice"),
-        (["--site", "a b"], "must be letters"),
+        (["--site", "a b"], "must consist of letters"),
         (["--site", "a", "--sites", "2"], "not both"),
         (["--host", "https://x"], "without port or scheme"),
         (["--port", "65533"], "--port must be"),
@@ -47,23 +47,23 @@ def test_sites_by_name_number_and_another_host(tmp_path: Path) -> None:
         (["--port", f"1{'0' * 30}"], "--port must be"),
     ],
 )
-def test_what_is_wrong_is_refused(tmp_path: Path, options: list[str], sentence: str) -> None:
+def test_wrong_options_are_refused(tmp_path: Path, options: list[str], sentence: str) -> None:
     result = call(*INIT, tmp_path / "d", *options)
     assert result.exit_code == 2
     assert sentence in result.output
     assert not (tmp_path / "d").exists()
 
 
-def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
+def test_folder_with_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
     assert "is not empty" in refuse(*INIT, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 @pytest.mark.parametrize("package", ["flwr", "cryptography"])
-def test_without_flower_it_says_what_to_install(
+def test_without_flower_the_error_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    told = refuse(*INIT, tmp_path / "d")
-    assert told == "cadis: Install Flower first: pip install 'cadis[flower]'.\n"
+    message = refuse(*INIT, tmp_path / "d")
+    assert message.endswith("install it by: pip install 'cadis[flower]'\n")

@@ -14,70 +14,75 @@ QUICK = {"rounds": 1, "epochs": 2, "workers": 1, "clients": 4, "method": "fedavg
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("trained") / "run"
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run_folder") / "run"
     run_experiment(resolve({}, QUICK | {"partition": "iid"}), folder)
     return folder
 
 
 @pytest.fixture
-def pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Thirty digits in folders that are named as their classes."""
+def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Thirty digits in folders that are named by class."""
     monkeypatch.chdir(tmp_path)
-    draw_digits(tmp_path / "pictures", 30)
-    return tmp_path / "pictures"
+    draw_digits(tmp_path / "images", 30)
+    return tmp_path / "images"
 
 
-def test_predictions_of_a_folder(trained: Path, pictures: Path) -> None:
-    result = succeed("predict", trained, "pictures")
-    expected = cadis.load(trained).predict(pictures)
+def test_predict_writes_one_row_per_image(run_folder: Path, images: Path) -> None:
+    result = succeed("predict", run_folder, "images")
+    expected = cadis.load(run_folder).predict(images)
     with Path("predictions.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [row["file"] for row in rows] == [each.name for each in expected]
-    assert [row["predicted"] for row in rows] == [each.label for each in expected]
+    assert [row["file"] for row in rows] == [item.name for item in expected]
+    assert [row["predicted"] for row in rows] == [item.label for item in expected]
     assert list(rows[0])[3:] == [f"p_{number}" for number in range(10)]
     assert float(rows[3]["p_7"]) == pytest.approx(expected[3].probabilities[7], rel=1e-5)
-    right = sum(each.label == each.truth for each in expected) / 30
-    assert right > 0.3  # chance is 0.1
-    assert f"{right:.3f}" in result
-    assert "Predictions for 30 inputs are in predictions.csv." in result
+    accuracy = sum(item.label == item.truth for item in expected) / 30
+    assert accuracy > 0.3  # a random guess has 0.1
+    assert f"{accuracy:.3f}" in result
+    assert "Predictions for 30 inputs: predictions.csv" in result
 
 
-def test_a_file_that_is_there_is_left_alone(trained: Path, pictures: Path) -> None:
+def test_predict_does_not_replace_a_file_without_overwrite(run_folder: Path, images: Path) -> None:
     Path("mine.csv").write_text("thesis")
-    assert "mine.csv is there already" in refuse("predict", trained, pictures, "--out", "mine.csv")
+    assert "mine.csv already exists" in refuse("predict", run_folder, images, "--out", "mine.csv")
     assert Path("mine.csv").read_text() == "thesis"
-    succeed("predict", trained, pictures, "--out", "mine.csv", "--overwrite")
+    succeed("predict", run_folder, images, "--out", "mine.csv", "--overwrite")
     assert Path("mine.csv").read_text().startswith("file,predicted,")
 
 
-def test_what_cannot_be_read_is_named_and_the_rest_is_done(trained: Path, pictures: Path) -> None:
-    (pictures / "0" / "broken.png").write_bytes(b"")
-    result = call("predict", trained, pictures, "--which", "best")
+def test_unreadable_image_is_reported_and_the_others_are_predicted(
+    run_folder: Path, images: Path
+) -> None:
+    (images / "0" / "broken.png").write_bytes(b"")
+    result = call("predict", run_folder, images, "--which", "best")
     assert result.exit_code == 1
-    assert "Left out 0/broken.png: it is not a picture that can be read." in result.output
-    assert "could not be read and were left out: 1." in result.output
+    assert "Skipped 0/broken.png: it is not an image that can be read." in result.output
+    assert "Number of inputs that could not be read: 1." in result.output
     assert len(Path("predictions.csv").read_text().splitlines()) == 31
-    refuse("predict", trained, pictures / "0" / "broken.png", "--out", "other.csv")
+    refuse("predict", run_folder, images / "0" / "broken.png", "--out", "other.csv")
     assert not Path("other.csv").exists()
 
 
-def test_mistakes_are_one_sentence(trained: Path, pictures: Path) -> None:
+def test_wrong_arguments_are_refused_in_one_sentence(run_folder: Path, images: Path) -> None:
     for arguments, sentence in (
-        ((trained, "none"), "There is no picture, folder or table none."),
-        (("none", pictures), "There is no run in the folder none."),
-        ((trained, pictures, "--name", "x"), "has no model 'x'; there is but one."),
+        ((run_folder, "none"), "There is no image, folder or table none."),
+        (("none", images), "There is no run in the folder none."),
+        (
+            (run_folder, images, "--name", "x"),
+            "has one model without a name, not 'x'; omit the name.",
+        ),
     ):
         assert sentence in refuse("predict", *arguments)
     assert not Path("predictions.csv").exists()
 
 
-def test_export_beside_the_model(trained: Path) -> None:
-    result = succeed("export", trained, "--to", "torchscript")
-    said = " ".join(result.split())
-    assert "It makes 'probabilities' of 'pixels'" in said
-    assert "Compared with the model on 20 inputs: the same classes" in said
-    assert (trained / "model.torchscript").exists()
-    assert "is there already" in refuse("export", trained, "--to", "torchscript")
-    succeed("export", trained, "--to", "state-dict", "--which", "best")
-    assert (trained / "best.pt").exists()
+def test_export_writes_next_to_the_model(run_folder: Path) -> None:
+    result = succeed("export", run_folder, "--to", "torchscript")
+    output = " ".join(result.split())
+    assert "It maps 'pixels' to 'probabilities'" in output
+    assert "On 20 inputs it predicts the same classes as the model" in output
+    assert (run_folder / "model.torchscript").exists()
+    assert "already exists" in refuse("export", run_folder, "--to", "torchscript")
+    succeed("export", run_folder, "--to", "state-dict", "--which", "best")
+    assert (run_folder / "best.pt").exists()

@@ -1,4 +1,4 @@
-"""Parts of an algorithm on the command line, those of a user's own file included."""
+"""Parts of an algorithm and their parameters as options, including user-defined parts."""
 
 import re
 from dataclasses import fields
@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import load_file
 
 from cadis._io import read_toml
-from cadis.algorithm import KINDS, names_of
+from cadis.algorithm import KINDS, get_field_names
 from cadis.cli.command_line import commands
-from cadis.cli.options import parts_in
-from cadis.experiment import PARTITION, qualified
+from cadis.cli.options import find_user_parts
+from cadis.experiment import PARTITION, qualify_parameter
 from cadis.store import RunFolder, StudyFolder
 from cli_support import call, succeed
 
@@ -24,16 +24,16 @@ QUICK = ["--rounds", "2", "--epochs", "1", "--clients", "8", "--per-round", "4",
 pytestmark = pytest.mark.usefixtures("here")
 
 
-def parsed(command: str, *arguments: str) -> dict[str, Any]:
-    """The options that were given, as the command gets them."""
+def parse(command: str, *arguments: str) -> dict[str, Any]:
+    """Return the values of the options that are set."""
     context = commands.commands[command].make_context(command, list(arguments))
     return {name: value for name, value in context.params.items() if value is not None}
 
 
-def sections(text: str) -> dict[str, str]:
-    """The sections of a help text, each in one line."""
-    found = re.findall(r"^(\S.*):\n((?:  .*\n|\n)*)", text, re.MULTILINE)
-    return {title: " ".join(lines.split()) for title, lines in found}
+def split_sections(text: str) -> dict[str, str]:
+    """Return the sections of a help text by title, each as one line."""
+    sections = re.findall(r"^(\S.*):\n((?:  .*\n|\n)*)", text, re.MULTILINE)
+    return {title: " ".join(lines.split()) for title, lines in sections}
 
 
 @pytest.mark.parametrize("command", ["run", "compare", "sweep"])
@@ -41,56 +41,56 @@ def test_help_lists_every_part_and_parameter(command: str) -> None:
     text = succeed(command, "--help")
     for kind in (*KINDS.values(), PARTITION):
         for part in kind.registry.values():
-            assert part.name in text or (command, kind.key) == ("compare", "method")
-            for field in names_of(part):
+            assert part.name in text or kind.key == "method"  # listed by "cadis methods"
+            for field in get_field_names(part):
                 assert f"--{field.replace('_', '-')} " in text
     for key in KINDS:
         assert (f"--{key.replace('_', '-')} " in text) == (command != "compare" or key != "method")
 
 
 @pytest.mark.parametrize("command", ["run", "compare", "sweep"])
-def test_every_parameter_is_an_option_with_the_name_of_its_part(command: str) -> None:
-    typed, expected = list[str](), dict[str, object]()
+def test_every_parameter_has_an_option_with_the_name_of_its_part(command: str) -> None:
+    arguments, expected = list[str](), dict[str, object]()
     for kind in (*KINDS.values(), PARTITION):
         for part in kind.registry.values():
             for field in fields(part):
-                name = qualified(part, field.name)
+                name = qualify_parameter(part, field.name)
                 option, is_flag = name.replace("_", "-"), field.type is bool
-                typed += [f"--no-{option}"] if is_flag else [f"--{option}", "3"]
+                arguments += [f"--no-{option}"] if is_flag else [f"--{option}", "3"]
                 expected[name] = False if is_flag else "3"
-    assert parsed(command, *typed).items() >= expected.items()
+    assert parse(command, *arguments).items() >= expected.items()
 
 
-def test_help_has_the_parameters_of_a_users_own_part_in_its_words() -> None:
-    text = sections(call("run", "--method", "own.py:Mine", "--help").output)
+def test_help_shows_the_docstring_of_a_user_defined_part() -> None:
+    text = split_sections(call("run", "--method", "own.py:Mine", "--help").output)
     methods = text["Parameters of the methods"]
-    assert "--parameter N mine: how much of it there is, in all. [default: 1]" in methods
-    assert "--mine-lr X mine: lr [default: 2.0]" in methods  # --lr is another option
+    assert "--parameter N mine: an integer, described in two lines. [default: 1]" in methods
+    assert "--mine-lr X mine: lr [default: 2]" in methods  # --lr is another option
     assert "--levels N:N:... mine: levels [default: 1:2]" in methods
-    assert "--quick / --no-quick mine: quick [default: True]" in methods
-    assert "--mine-momentum X mine: of what comes after." in methods  # SGD has one, too
+    assert "--quick / --no-quick mine: quick [default: on]" in methods
+    assert "--mine-momentum X --momentum of mine." in methods  # SGD has one too
     assert "--sgd-momentum X" in text["Parameters of the local optimizers"]
-    assert "--mine-parameter" not in methods  # it is an option, but there is no need for it
+    assert "--mine-parameter" not in methods  # hidden, since the short name is unique
     assert "--sgd-momentum" not in succeed("run", "--help")
-    sampler = sections(call("run", "--sampler=own.py:Everybody", "--help").output)
-    assert "--eagerness X everybody: of the clients." in sampler["Parameters of the samplers"]
+    sampler = split_sections(call("run", "--sampler=own.py:AllClients", "--help").output)
+    assert "--eagerness X all-clients: of the clients." in sampler["Parameters of the samplers"]
 
 
-def test_a_comparison_says_how_to_tell_methods_apart() -> None:
-    methods = sections(call("compare", "--help").output)["Parameters of the methods"]
-    assert "--fedfa-alpha X fedfa: weight of the accuracy information." in methods
+def test_help_of_compare_shows_qualified_names_of_ambiguous_parameters() -> None:
+    methods = split_sections(call("compare", "--help").output)["Parameters of the methods"]
+    assert "--fedfa-alpha X --alpha of fedfa. [default: 1]" in methods
     assert "--feddyn-alpha X" in methods
     assert "--fedat-tiers" not in methods
     assert "--fedfa-alpha" not in succeed("run", "--help")
 
 
 @pytest.mark.parametrize("arguments", [[], ["--method"], ["--grid"], ["--", "--method"], ["--"]])
-def test_command_lines_that_name_nothing(arguments: list[str]) -> None:
-    assert parts_in(arguments) == []
+def test_command_line_without_user_defined_parts(arguments: list[str]) -> None:
+    assert find_user_parts(arguments) == []
 
 
-def test_no_arguments_are_a_command_line_too() -> None:
-    assert {name for name, value in parsed("run").items() if value} == set()
+def test_command_without_arguments_sets_no_option() -> None:
+    assert {name for name, value in parse("run").items() if value} == set()
 
 
 @pytest.mark.parametrize(
@@ -106,22 +106,28 @@ def test_no_arguments_are_a_command_line_too() -> None:
         ("compare", ["--methods=own.py:Mine,cadis"]),
     ],
 )
-def test_parameters_of_a_users_own_part_are_options(
+def test_parameters_of_a_user_defined_part_are_options(
     command: str, naming: list[str], here: Path
 ) -> None:
     (here / "before").mkdir()
     for path in (here / "options.toml", here / "before" / "config.toml"):
         path.write_text('method = "own.py:Mine"\n')
-    given = parsed(command, *naming, "--parameter", "3", "--mine-levels=4:5", "--no-quick")
-    assert (given["parameter"], given["mine_levels"], given["quick"]) == ("3", "4:5", False)
+    values = parse(command, *naming, "--parameter", "3", "--mine-levels=4:5", "--no-quick")
+    assert (values["parameter"], values["mine_levels"], values["quick"]) == ("3", "4:5", False)
     with pytest.raises(click.NoSuchOption):
-        parsed(command, "--parameter", "3")
+        parse(command, "--parameter", "3")
 
 
-def test_a_run_of_a_users_own_parts(here: Path) -> None:
-    own = ["--method", "own.py:Mine", "--sampler", "own.py:Everybody", "--transforms=own.py:Halve"]
-    typed = [*own, "--parameter", "3", "--sgd-momentum", "0.5", "--half", "0.25"]
-    succeed("run", *QUICK[:-1], "2", *typed)
+def test_run_with_user_defined_parts_can_be_resumed(here: Path) -> None:
+    parts = [
+        "--method",
+        "own.py:Mine",
+        "--sampler",
+        "own.py:AllClients",
+        "--transforms=own.py:Halve",
+    ]
+    arguments = [*parts, "--parameter", "3", "--sgd-momentum", "0.5", "--half", "0.25"]
+    succeed("run", *QUICK[:-1], "2", *arguments)
     folder = here / "runs" / "mine-digits"
     options = read_toml(folder / "config.toml")
     assert options["method"] == "own.py:Mine"
@@ -132,14 +138,14 @@ def test_a_run_of_a_users_own_parts(here: Path) -> None:
     assert len(RunFolder(folder).read_history()) == 3
 
 
-def test_a_comparison_and_a_sweep_of_a_users_own_method(here: Path) -> None:
-    typed = ["--methods", "fedavg,own.py:Mine", "--seeds", "1", "--mine-parameter", "3"]
-    succeed("compare", *QUICK, *typed, "--out", "both")
+def test_comparison_and_sweep_of_a_user_defined_method(here: Path) -> None:
+    arguments = ["--methods", "fedavg,own.py:Mine", "--seeds", "1", "--mine-parameter", "3"]
+    succeed("compare", *QUICK, *arguments, "--out", "both")
     fedavg, mine = StudyFolder(here / "both").read().variants
     assert (mine.name, mine.label, fedavg.label) == ("mine", "Mine", "FedAvg")
     assert mine.options["mine"]["parameter"] == 3
     models = [here / "both" / v.name / "seed-0" / "model.safetensors" for v in (fedavg, mine)]
-    first, second = map(load_file, models)  # it is averaging under another name
+    first, second = map(load_file, models)  # Mine is FedAvg under another name
     assert all(torch.equal(first[name], second[name]) for name in (*first, *second))
     grid = ["--method", "own.py:Mine", "--grid", "mine-parameter=1,2"]
     succeed("sweep", *QUICK, *grid, "--out", "grid")

@@ -16,13 +16,13 @@ WRONG = [
     ("run --epochs x", "epochs should be a valid integer"),
     ("run --eval-every 0", "eval_every should be greater than 0"),
     ("run --clients 4 --partition mc", "4 clients cannot form 5 clusters"),
-    ("run --clients 2000", "2000 clients of at least 2 samples are too many"),
-    ("run --clients 1000000000", "1000000000 clients of at least 2 samples are too many"),
+    ("run --clients 2000", "2000 clients with at least 2 samples each are too many"),
+    ("run --clients 1000000000", "1000000000 clients with at least 2 samples each are too many"),
     ("run --method fedavg --mu 1", "'mu' is a parameter of fedprox"),
     ("run --method fedavg --threshold 0.5", "'threshold' is a parameter of "),
     ("run --threshold 2", "threshold should be less than or equal to 1"),
     ("run --transforms clip --max-norm -1", "max_norm should be greater than 0"),
-    ("run --resume", "--resume wants the folder"),
+    ("run --resume", "--resume needs the folder"),
     ("run --resume --out none", "no run in the folder"),
     ("run no.toml", "no.toml cannot be read"),
     ("run --device cuda", "no 'cuda' device"),
@@ -36,14 +36,14 @@ WRONG = [
     ("run --partition pa --exponent inf", "exponent should be a finite number"),
     ("run --partition dirichlet --concentration inf", "concentration should be"),
     ("run --ratio 0:0", "ratio should be greater than 0"),
-    ("run --head \udcff", "head should be text that UTF-8 can hold"),
+    ("run --head \udcff", "head should be valid UTF-8 text"),
     ("run --head top", "no linear layer 'top'; it has: 7, 9"),
     ("run --model nothing", "There is no model 'nothing'"),
-    ("run --model sys:exit", "sys:exit could not make a model: SystemExit"),
+    ("run --model sys:exit", "sys:exit could not build a model: SystemExit"),
     ("run --model nowhere:net", "The module nowhere could not be imported"),
     ("run --dataset nothing", "There is no dataset 'nothing'"),
     ("run --dataset mnist --offline", "mnist is missing: it is not in"),
-    ("run --dataset images:none", "There is no folder none; name that of your pictures"),
+    ("run --dataset images:none", "There is no folder none; "),
     ("run --dataset images:", "as in images:FOLDER"),
     ("run --preset mnist", "There is no preset 'mnist'"),
     ("run some.toml --preset mnist-mc-10", "either a file or a preset"),
@@ -56,7 +56,7 @@ WRONG = [
     ("run --method own.py:Halve", "Halve lacks pools_clients, "),
     (
         "run --sampler own.py:Mine",
-        "Mine lacks needs_clusters, needs_head, choose and learn; derive it from cadis.",
+        "Mine lacks needs_clusters, choose and learn; derive it from cadis.",
     ),
     ("run --method own.py:Mine --parameter x", "parameter should be a valid integ"),
     ("run --method own.py:Mine --mine-parameter -3", "parameter should be greater"),
@@ -73,28 +73,28 @@ WRONG = [
     ("compare --seed x", "seed should be a valid integer"),
     ("compare --seed inf", "seed should be a valid integer"),
     (f"compare --seed {2**63 - 1}", "seed should be an integer of at most 64 bits"),
-    ("compare --seeds 1000000000", "6000000000 runs, and 1000 are the most"),
+    ("compare --seeds 1000000000", "would have 6000000000 runs, more than the maximum of 1000"),
     ("compare --track paper", "There is no tracker 'paper'"),
     ("compare --preset nothing", "There is no preset 'nothing'"),
-    ("compare --grid method=fedavg,cadis", "Name the methods by --methods"),
-    ("compare --grid rounds=1,2 --rounds 3", "'rounds' is varied by the grid"),
-    ("sweep", "Say what to vary"),
+    ("compare --grid method=fedavg,cadis", "name the methods by --methods"),
+    ("compare --grid rounds=1,2 --rounds 3", "The grid varies 'rounds'"),
+    ("sweep", "Name an option to vary"),
     ("sweep --grid treshold=1", "did you mean 'threshold'?"),
     ("sweep --grid mine-parameter=1,2", "There is no option 'mine_parameter'"),
-    ("sweep --grid lr=0.1 --lr 1", "'lr' is varied by the grid"),
+    ("sweep --grid lr=0.1 --lr 1", "The grid varies 'lr'"),
     ("sweep --grid threshold=0.5,2", "threshold should be less than or equal to 1"),
-    (f"sweep --grid lr={','.join(map(str, range(1, 2000)))}", "These are 1999 runs"),
+    (f"sweep --grid lr={','.join(map(str, range(1, 2000)))}", "would have 1999 runs"),
     ("sweep --grid gamma=0.1,inf", "gamma should be a finite number, not inf"),
     ("report nowhere", "There is no run and no comparison in the folder nowhere."),
-    ("report nowhere --out page.pdf", "call it page.html"),
+    ("report nowhere --out page.pdf", "name it page.html"),
     ("watch nowhere", "There is no run and no comparison in the folder nowhere."),
     ("layer --classes 0,1,12", "12"),
     ("methods scafold", "did you mean 'scaffold'?"),
     ("presets mnist", "There is no preset 'mnist'"),
-    ("partition --clients 1000", "1000 clients of at least 2 samples are too many"),
-    ("partition --out mc.txt", "call the file mc.json"),
-    ("partition --out mc.clusters.json", "call the file mc.json"),
-    ("partition --figure p.xyz", "call it p.png"),
+    ("partition --clients 1000", "1000 clients with at least 2 samples each are too many"),
+    ("partition --out mc.txt", "name it mc.json"),
+    ("partition --out mc.clusters.json", "name it mc.json"),
+    ("partition --figure p.xyz", "name it p.png"),
     ("data fetch mnits", "no dataset to fetch 'mnits'; did you mean 'mnist'?"),
     ("data verify digits", "no dataset to verify 'digits'"),
 ]
@@ -110,20 +110,20 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "here"
 
 
-@pytest.mark.parametrize(("typed", "sentence"), WRONG, ids=lambda text: ascii(text)[:60])
-def test_wrong_input_is_a_sentence_and_leaves_nothing(
-    typed: str, sentence: str, here: Path
+@pytest.mark.parametrize(("command", "sentence"), WRONG, ids=lambda text: ascii(text)[:60])
+def test_wrong_input_is_refused_in_one_sentence_and_writes_nothing(
+    command: str, sentence: str, here: Path
 ) -> None:
-    written = {write_parts(here)} if "own.py" in typed else set()
-    assert sentence in refuse(*typed.split(" "))
-    assert {path for path in here.iterdir() if path.name != "__pycache__"} == written
+    files = {write_parts(here)} if "own.py" in command else set()
+    assert sentence in refuse(*command.split(" "))
+    assert {path for path in here.iterdir() if path.name != "__pycache__"} == files
 
 
-NAMES = [("", "the name is empty"), ("a\udcff", "is not UTF-8"), ("a\0b", "cannot be a name")]
+NAMES = [("", "the path is empty"), ("a\udcff", "is not UTF-8"), ("a\0b", "cannot be a path")]
 MISTYPED = [
     *(([command, "--out", name, "x"], problem)
       for command in ("run", "compare", "sweep", "partition", "report")
-      for name, problem in NAMES),  # an empty one would mean the current folder
+      for name, problem in NAMES),  # an empty path would mean the current folder
     (["partition", "--rounds", "3"], "No such option"),
     (["run", "--methd", "cadis"], "No such option"),
     (["run", "--seed"], "requires an argument"),
@@ -132,7 +132,7 @@ MISTYPED = [
 
 
 @pytest.mark.parametrize(("arguments", "problem"), MISTYPED)
-def test_mistyped_commands_are_refused(arguments: list[str], problem: str, here: Path) -> None:
+def test_mistyped_command_is_refused(arguments: list[str], problem: str, here: Path) -> None:
     result = call(*arguments)
     assert result.exit_code == 2
     assert problem in result.stderr
@@ -141,9 +141,9 @@ def test_mistyped_commands_are_refused(arguments: list[str], problem: str, here:
 
 
 @pytest.mark.parametrize("arguments", [["--epochs", "x"], ["--method", "nothing.py:Mine"]])
-def test_the_command_prints_one_sentence(arguments: list[str]) -> None:
-    command = [sys.executable, "-m", "cadis", "run", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def test_error_is_one_line_on_stderr(arguments: list[str]) -> None:
+    command_line = [sys.executable, "-m", "cadis", "run", *arguments]
+    done = subprocess.run(command_line, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1

@@ -1,4 +1,4 @@
-"""A disk that is soon full."""
+"""Fixture of a small disk, for tests of full disks."""
 
 import subprocess
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ import pytest
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 64 kB."""
-    place = tmp_path / "small"
-    place.mkdir()
-    options = ["-t", "tmpfs", "-o", "size=64k", "cadis-test", str(place)]
+    """Mount a disk of 64 kB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    options = ["-t", "tmpfs", "-o", "size=64k", "cadis-test", str(folder)]
     try:
         subprocess.run(["mount", *options], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("only root may mount a small disk")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)

@@ -1,4 +1,4 @@
-"""Data as users have them, as examples."""
+"""Tests of the conversion of users' data to examples."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,8 +11,8 @@ from PIL import Image
 from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
 from torch.utils.data import Dataset as TorchDataset
 
-from cadis.data import as_examples, single
-from cadis.data.conversion import class_names
+from cadis.data import as_examples, to_float32
+from cadis.data.conversion import get_class_names
 from cadis.errors import CadisError
 
 INPUTS = torch.arange(12.0).view(6, 2)
@@ -20,7 +20,7 @@ LABELS = torch.tensor([0, 1, 2, 0, 1, 2])
 
 
 class Rows(TorchDataset[Any]):
-    """Samples one by one, as users write them."""
+    """A map-style dataset as users write it."""
 
     def __init__(self, items: list[Any]) -> None:
         self.items = items
@@ -28,8 +28,8 @@ class Rows(TorchDataset[Any]):
     def __len__(self) -> int:
         return len(self.items)
 
-    def __getitem__(self, number: int) -> Any:
-        return self.items[number]
+    def __getitem__(self, index: int) -> Any:
+        return self.items[index]
 
 
 class Stream(IterableDataset[Any]):
@@ -37,20 +37,20 @@ class Stream(IterableDataset[Any]):
         return zip(INPUTS, LABELS, strict=True)
 
 
-def test_a_tensor_dataset_is_not_copied() -> None:
-    found = as_examples(TensorDataset(INPUTS, LABELS), "Client 0")
-    assert found.inputs is INPUTS
-    assert found.labels is LABELS
+def test_tensor_dataset_is_not_copied() -> None:
+    examples = as_examples(TensorDataset(INPUTS, LABELS), "Client 0")
+    assert examples.inputs is INPUTS
+    assert examples.labels is LABELS
 
 
-def test_a_subset_of_a_subset() -> None:
+def test_subset_of_a_subset() -> None:
     part = Subset(Subset(TensorDataset(INPUTS, LABELS), [5, 3, 1]), [2, 0])
-    found = as_examples(part, "Client 0")
-    assert found.inputs.tolist() == [[2, 3], [10, 11]]
-    assert found.labels.tolist() == [1, 2]
+    examples = as_examples(part, "Client 0")
+    assert examples.inputs.tolist() == [[2, 3], [10, 11]]
+    assert examples.labels.tolist() == [1, 2]
 
 
-ALIKE: dict[str, Any] = {
+EQUIVALENT: dict[str, Any] = {
     "pair": (INPUTS, LABELS),
     "arrays": (INPUTS.numpy(), LABELS.numpy()),
     "loader": DataLoader(TensorDataset(INPUTS, LABELS), batch_size=4),
@@ -70,59 +70,65 @@ ALIKE: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("kind", ALIKE)
-def test_the_same_examples_in_many_forms(kind: str) -> None:
-    found = single(as_examples(ALIKE[kind], "Client 0"))
-    found.check("Client 0")
-    assert torch.equal(found.inputs, INPUTS)
-    assert torch.equal(found.labels, LABELS)
+@pytest.mark.parametrize("name", EQUIVALENT)
+def test_equivalent_data_become_the_same_examples(name: str) -> None:
+    examples = to_float32(as_examples(EQUIVALENT[name], "Client 0"))
+    examples.check("Client 0")
+    assert torch.equal(examples.inputs, INPUTS)
+    assert torch.equal(examples.labels, LABELS)
 
 
-def test_numbers_of_64_bits_become_32_and_tokens_stay_whole() -> None:
-    assert single(as_examples((INPUTS.double(), LABELS), "")).inputs.dtype == torch.float32
+def test_float64_becomes_float32_and_tokens_stay_integers() -> None:
+    assert to_float32(as_examples((INPUTS.double(), LABELS), "")).inputs.dtype == torch.float32
     tokens = datasets.Dataset.from_dict({"input_ids": [[1, 2], [3, 4]], "label": [0, 1]})
-    assert single(as_examples(tokens, "")).inputs.dtype == torch.int64
+    assert to_float32(as_examples(tokens, "")).inputs.dtype == torch.int64
 
 
-def pictures(mode: str, dtype: str = "uint8") -> list[Image.Image]:
+def make_images(mode: str, dtype: str = "uint8") -> list[Image.Image]:
+    """Return a black and a white image."""
     shape = (3, 4, 3) if mode == "RGB" else (3, 4)
-    numbers = [np.full(shape, value, dtype) for value in (0, 255)]
-    return [Image.fromarray(each).convert(mode) for each in numbers]
+    arrays = [np.full(shape, value, dtype) for value in (0, 255)]
+    return [Image.fromarray(array).convert(mode) for array in arrays]
 
 
-def test_pictures_of_hugging_face() -> None:
-    kinds = datasets.Features(
+def test_images_of_hugging_face() -> None:
+    features = datasets.Features(
         {"img": datasets.Image(), "kind": datasets.ClassLabel(names=["dark", "light"])}
     )
-    data = datasets.Dataset.from_dict({"img": pictures("RGB"), "kind": [0, 1]}, features=kinds)
-    found = as_examples(data, "Client 0")
-    assert found.inputs.shape == (2, 3, 3, 4)
-    assert found.inputs.dtype == torch.uint8
-    assert found.scaled.unique().tolist() == [0.0, 1.0]
-    assert found.labels.tolist() == [0, 1]
-    assert class_names(data) == ("dark", "light")
+    data = datasets.Dataset.from_dict(
+        {"img": make_images("RGB"), "kind": [0, 1]}, features=features
+    )
+    examples = as_examples(data, "Client 0")
+    assert examples.inputs.shape == (2, 3, 3, 4)
+    assert examples.inputs.dtype == torch.uint8
+    assert examples.scaled_inputs.unique().tolist() == [0.0, 1.0]
+    assert examples.labels.tolist() == [0, 1]
+    assert get_class_names(data) == ("dark", "light")
 
 
-def test_grey_pictures_stay_grey_and_others_become_colours() -> None:
-    grey = as_examples(Rows([*zip(pictures("L"), [0, 1], strict=True)]), "")
-    assert grey.inputs.shape == (2, 1, 3, 4)
-    mixed = [pictures("L")[0], pictures("RGB")[1]]
+def test_gray_images_stay_gray_and_mixed_ones_become_rgb() -> None:
+    gray = as_examples(Rows([*zip(make_images("L"), [0, 1], strict=True)]), "")
+    assert gray.inputs.shape == (2, 1, 3, 4)
+    mixed = [make_images("L")[0], make_images("RGB")[1]]
     assert as_examples(Rows([*zip(mixed, [0, 1], strict=True)]), "").inputs.shape == (2, 3, 3, 4)
 
 
 class Failing(Rows):
-    def __getitem__(self, number: int) -> Any:
-        return self.items[number] if number < 2 else 1 // 0
+    def __getitem__(self, index: int) -> Any:
+        return self.items[index] if index < 2 else 1 // 0
 
 
-REFUSED: dict[str, tuple[Any, str]] = {
+INVALID: dict[str, tuple[Any, str]] = {
     "three tensors": (TensorDataset(LABELS, LABELS, LABELS), "has 3 tensors; give two"),
-    "failing": (Failing([*zip(INPUTS, LABELS, strict=True)]), "sample 2 with: ZeroDivisionError"),
-    "no pair": (Rows([1, 2]), "no pair of an input and a label"),
-    "shapes": (Rows([(INPUTS[0], 0), (INPUTS, 1)]), "do not make one tensor"),
-    "words": (Rows([(INPUTS[0], "ill")]), "no class numbers"),
-    "no label": (datasets.Dataset.from_dict({"a": [1], "b": [2]}), "columns a, b; call one"),
-    "text": (datasets.Dataset.from_dict({"text": ["a"], "label": [0]}), "no numbers of one shape"),
+    "failing": (
+        Failing([*zip(INPUTS, LABELS, strict=True)]),
+        "sample 2 that cannot be loaded: ZeroDivisionError",
+    ),
+    "not pairs": (Rows([1, 2]), "a sample that is not a pair"),
+    "shapes": (Rows([(INPUTS[0], 0), (INPUTS, 1)]), "cannot be stacked to one tensor"),
+    "words": (Rows([(INPUTS[0], "ill")]), "not class numbers"),
+    "no label": (datasets.Dataset.from_dict({"a": [1], "b": [2]}), "columns a, b; name one"),
+    "text": (datasets.Dataset.from_dict({"text": ["a"], "label": [0]}), "not numbers of one shape"),
     "sizes": (
         Rows([(Image.new("L", (2, 2)), 0), (Image.new("L", (3, 2)), 1)]),
         "several sizes; resize",
@@ -132,8 +138,8 @@ REFUSED: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_is_wrong_is_named(case: str) -> None:
-    data, sentence = REFUSED[case]
+@pytest.mark.parametrize("case", INVALID)
+def test_invalid_data_are_rejected(case: str) -> None:
+    data, sentence = INVALID[case]
     with pytest.raises(CadisError, match=f"Client 7.*{sentence}"):
         as_examples(data, "Client 7")

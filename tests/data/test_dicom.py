@@ -1,4 +1,4 @@
-"""DICOM files that the test writes, of four pixels each."""
+"""Tests of reading DICOM, with files of four pixels."""
 
 import sys
 from pathlib import Path
@@ -10,14 +10,17 @@ from numpy.typing import NDArray
 
 from cadis._io import Callbacks
 from cadis.data import load
-from cadis.data.dicom import PictureError, is_dicom
-from cadis.data.picture import read_picture
+from cadis.data.dicom import ImageError, is_dicom
+from cadis.data.image_reading import read_image
 from cadis.errors import CadisError
 
 pydicom = pytest.importorskip("pydicom")
 
 
-def write(path: Path, stored: Any, kind: str = "MONOCHROME2", bits: int = 12, **tags: Any) -> Path:
+def write(
+    path: Path, stored: Any, color_model: str = "MONOCHROME2", bits: int = 12, **tags: Any
+) -> Path:
+    """Write a DICOM file with these stored values."""
     from pydicom.dataset import Dataset, FileMetaDataset
     from pydicom.uid import ExplicitVRLittleEndian, SecondaryCaptureImageStorage, generate_uid
 
@@ -28,7 +31,7 @@ def write(path: Path, stored: Any, kind: str = "MONOCHROME2", bits: int = 12, **
     content.file_meta.MediaStorageSOPClassUID = SecondaryCaptureImageStorage
     content.file_meta.MediaStorageSOPInstanceUID = generate_uid()
     content.SOPClassUID = SecondaryCaptureImageStorage
-    content.PhotometricInterpretation = kind
+    content.PhotometricInterpretation = color_model
     frames = tags.pop("frames", None)
     shape = pixels.shape[1:] if frames else pixels.shape
     content.Rows, content.Columns = shape[:2]
@@ -47,8 +50,9 @@ def write(path: Path, stored: Any, kind: str = "MONOCHROME2", bits: int = 12, **
     return path
 
 
-def shades(path: Path) -> list[list[int]]:
-    frame = read_picture(path, 2).pixels  # which is as large as the file's
+def read_levels(path: Path) -> list[list[int]]:
+    """Return the gray levels of an image of 2 x 2 pixels."""
+    frame = read_image(path, 2).pixels
     assert (frame == frame[..., :1]).all()
     return frame[..., 0].tolist()  # type: ignore[no-any-return]
 
@@ -65,11 +69,15 @@ WINDOW = {"WindowCenter": "1000", "WindowWidth": "400"}
 @pytest.mark.parametrize(
     ("stored", "tags", "expected"),
     [
-        (STORED, {}, ALL_BITS),  # without a window, all bits are between black and white
+        (STORED, {}, ALL_BITS),  # without a window, all bits are mapped to black and white
         (STORED, {"RescaleSlope": "2", "RescaleIntercept": "-1024"}, ALL_BITS),
-        (STORED, {"kind": "MONOCHROME1"}, [[255 - shade for shade in row] for row in ALL_BITS]),
+        (
+            STORED,
+            {"color_model": "MONOCHROME1"},
+            [[255 - level for level in row] for row in ALL_BITS],
+        ),
         (np.array([[-2048, 0], [1, 2047]], np.int16), {}, [[0, 128], [128, 255]]),
-        # A window of 40 +- 200 of what was measured; of several windows the first.
+        # The window is 40 +- 200 of the measured values; the first of several windows is used.
         (STORED, TO_HOUNSFIELD | {"WindowCenter": "40", "WindowWidth": "400"}, IN_WINDOW),
         (
             STORED,
@@ -88,94 +96,92 @@ WINDOW = {"WindowCenter": "1000", "WindowWidth": "400"}
         ),
     ],
 )
-def test_shades_of_what_is_stored(
+def test_gray_levels_of_stored_values(
     stored: NDArray[Any], tags: dict[str, Any], expected: list[list[int]], tmp_path: Path
 ) -> None:
-    assert shades(write(tmp_path / "x.dcm", stored, **tags)) == expected
+    assert read_levels(write(tmp_path / "x.dcm", stored, **tags)) == expected
 
 
-@pytest.mark.parametrize("kind", ["RGB", "YBR_FULL"])
-def test_colours(kind: str, tmp_path: Path) -> None:
-    red = [76, 85, 255] if kind == "YBR_FULL" else [255, 0, 0]
+@pytest.mark.parametrize("color_model", ["RGB", "YBR_FULL"])
+def test_colors_are_converted_to_rgb(color_model: str, tmp_path: Path) -> None:
+    red = [76, 85, 255] if color_model == "YBR_FULL" else [255, 0, 0]
     stored = np.tile(np.array(red, np.uint8), (2, 2, 1))
-    found = read_picture(write(tmp_path / "x.dcm", stored, kind, 8), 2).pixels
-    assert np.abs(found.astype(int) - [255, 0, 0]).max() <= 2
+    pixels = read_image(write(tmp_path / "x.dcm", stored, color_model, 8), 2).pixels
+    assert np.abs(pixels.astype(int) - [255, 0, 0]).max() <= 2
 
 
-def test_of_several_frames_the_first(tmp_path: Path) -> None:
+def test_first_of_several_frames_is_read(tmp_path: Path) -> None:
     stored = np.stack([STORED, np.zeros_like(STORED)])
     path = write(tmp_path / "x.dcm", stored, frames=2)
-    assert shades(path)[1][1] == 255
-    assert read_picture(path, 2).animated
+    assert read_levels(path)[1][1] == 255
+    assert read_image(path, 2).is_animated
 
 
 @pytest.mark.parametrize(
     ("tags", "sentence"),
     [
-        ({"kind": "HSV"}, "photometric interpretation HSV, which is unusual"),
+        ({"color_model": "HSV"}, "photometric interpretation HSV, which is not supported"),
         ({"WindowCenter": "1", "WindowWidth": "-3"}, "window of width -3"),
         ({"WindowCenter": "1", "WindowWidth": "9", "VOILUTFunction": "CURVE"}, "function CURVE"),
     ],
 )
-def test_what_is_unusual_is_named(tags: dict[str, Any], sentence: str, tmp_path: Path) -> None:
-    with pytest.raises(PictureError, match=sentence):
-        read_picture(write(tmp_path / "x.dcm", STORED, **tags), 2)
+def test_unsupported_tags_are_rejected(tags: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(ImageError, match=sentence):
+        read_image(write(tmp_path / "x.dcm", STORED, **tags), 2)
 
 
-def test_what_cannot_be_decoded_is_named(tmp_path: Path) -> None:
+def test_undecodable_files_are_rejected(tmp_path: Path) -> None:
     path = write(tmp_path / "x.dcm", STORED)
     content = pydicom.dcmread(path)
     content.file_meta.TransferSyntaxUID = pydicom.uid.JPEG2000Lossless
-    content.PixelData = pydicom.encaps.encapsulate([b"nothing of the kind"])
+    content.PixelData = pydicom.encaps.encapsulate([b"not JPEG 2000"])
     content["PixelData"].VR = "OB"
     content.save_as(path, enforce_file_format=True)
-    with pytest.raises(PictureError, match=r"stored as JPEG 2000.*cannot be decoded"):
-        read_picture(path, 2)
+    with pytest.raises(ImageError, match=r"stored as JPEG 2000.*cannot be decoded"):
+        read_image(path, 2)
     del content.PixelData
     content.save_as(path, enforce_file_format=True)
-    with pytest.raises(PictureError, match="it is damaged, or there is no picture in it"):
-        read_picture(path, 2)
+    with pytest.raises(ImageError, match="it is damaged, or there is no image in it"):
+        read_image(path, 2)
     path.write_bytes(b"nothing")
-    with pytest.raises(PictureError, match="it is not DICOM, though it is named so"):
-        read_picture(path, 2)
+    with pytest.raises(ImageError, match="it is not DICOM, although its name says so"):
+        read_image(path, 2)
 
 
-@pytest.mark.filterwarnings("ignore")  # pydicom's, of what it finds
-def test_a_file_that_breaks_off_is_called_damaged(tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore")  # warnings of pydicom
+def test_truncated_file_is_damaged(tmp_path: Path) -> None:
     path = write(tmp_path / "x.dcm", STORED)
-    whole = path.read_bytes()
-    for length in range(132, len(whole) - STORED.nbytes - 8):  # after the magic, before the pixels
-        path.write_bytes(whole[:length])
-        with pytest.raises(PictureError, match="it is damaged"):
-            read_picture(path, 2)
+    content = path.read_bytes()
+    for length in range(132, len(content) - STORED.nbytes - 8):  # from the signature to the pixels
+        path.write_bytes(content[:length])
+        with pytest.raises(ImageError, match="it is damaged"):
+            read_image(path, 2)
 
 
-def export(folder: Path) -> Path:
-    """Two sites' pictures, named as hospitals name them."""
+def write_folder(folder: Path) -> Path:
+    """Write images of two clients, named as hospitals name them."""
     for site in ("north", "south"):
         for number in range(10):
-            kind = ("ill", "well")[number % 2]
+            label = ("ill", "well")[number % 2]
             name = f"1.2.840.{number}" if site == "north" else f"IM{number}"
-            write(folder / site / kind / name, STORED + number)
-        (folder / site / "README").write_text("no picture")
+            write(folder / site / label / name, STORED + number)
+        (folder / site / "README").write_text("not an image")
     return folder
 
 
 def test_files_without_a_suffix_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    said: list[str] = []
-    folder = export(tmp_path / "in")
-    data = load(f"images:{folder}", image_size=8, callbacks=Callbacks(say=said.append))
-    assert list(data.owners) == ["north", "south"]
+    messages: list[str] = []
+    folder = write_folder(tmp_path / "in")
+    data = load(f"images:{folder}", image_size=8, callbacks=Callbacks(say=messages.append))
+    assert list(data.client_indices) == ["north", "south"]
     assert len(data.train) + len(data.test) == 20
-    assert any("no pictures: 2, such as" in sentence for sentence in said)
+    assert any("not images: 2, such as" in message for message in messages)
     assert not is_dicom(folder / "north" / "README")
 
 
-def test_without_pydicom_the_extra_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = export(tmp_path / "in")
+def test_missing_pydicom_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_folder(tmp_path / "in")
     monkeypatch.setitem(sys.modules, "pydicom", None)
     with pytest.raises(CadisError, match=r"pip install 'cadis\[medical\]'"):
         load(f"images:{folder}", image_size=8)

@@ -1,4 +1,4 @@
-"""Fetching datasets from a server of our own, whatever it does."""
+"""Tests of downloads from a local server with good and faulty mirrors."""
 
 import gzip
 import io
@@ -14,18 +14,18 @@ import pytest
 
 from cadis._io import NO_CALLBACKS, Callbacks
 from cadis.data import load
-from cadis.data.published import CATALOGUE, Published, fetch, find, problems
+from cadis.data.published import CATALOGUE, PublishedDataset, fetch, find_dataset, find_problems
 from cadis.data.published.published_files import load_published
 from cadis.errors import CadisError, RunError
 from toy import CONTENTS, NAMES, ROWS, TARRED, TOY
 
 
 class Server(ThreadingHTTPServer):
-    """Serves what it is told to; remembers what it was asked for."""
+    """Server of files by name; it records all requests."""
 
     files: dict[str, bytes]
-    cut: set[str]
-    asked: list[str]
+    truncated: set[str]
+    requests: list[str]
 
     @property
     def address(self) -> str:
@@ -37,7 +37,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         name = self.path.removeprefix("/")
-        self.server.asked.append(name)
+        self.server.requests.append(name)
         if name not in self.server.files:
             self.send_error(404)
             return
@@ -45,11 +45,11 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        broken = name in self.server.cut
-        self.wfile.write(content[: len(content) // 2] if broken else content)
+        is_truncated = name in self.server.truncated
+        self.wfile.write(content[: len(content) // 2] if is_truncated else content)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Suppress the log."""
 
 
 @pytest.fixture
@@ -59,17 +59,17 @@ def server() -> Iterator[Server]:
             **{f"good/{name}.gz": gzip.compress(content) for name, content in CONTENTS.items()},
             **{f"wrong/{name}.gz": gzip.compress(b"something else") for name in CONTENTS},
             **{f"plain/{name}.gz": b"<html>moved</html>" for name in CONTENTS},
-            "good/tarred.tar.gz": tarred(ROWS),
-            "poor/tarred.tar.gz": tarred({"train.bin": ROWS["train.bin"]}),
+            "good/tarred.tar.gz": make_archive(ROWS),
+            "partial/tarred.tar.gz": make_archive({"train.bin": ROWS["train.bin"]}),
             "plain/tarred.tar.gz": b"<html>moved</html>",
         }
         running.files |= {
-            name.replace("good", "cut"): content
+            name.replace("good", "truncated"): content
             for name, content in running.files.items()
             if name.startswith("good")
         }
-        running.cut = {name for name in running.files if name.startswith("cut")}
-        running.asked = []
+        running.truncated = {name for name in running.files if name.startswith("truncated")}
+        running.requests = []
         thread = Thread(target=running.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         yield running
@@ -77,7 +77,7 @@ def server() -> Iterator[Server]:
         thread.join()
 
 
-def tarred(files: dict[str, bytes]) -> bytes:
+def make_archive(files: dict[str, bytes]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         for name, content in files.items():
@@ -88,22 +88,22 @@ def tarred(files: dict[str, bytes]) -> bytes:
 
 
 @pytest.mark.parametrize("published", [TOY, TARRED])
-@pytest.mark.parametrize("first", ["good", "missing", "wrong", "plain", "cut", "poor"])
-def test_fetched_from_the_first_mirror_that_delivers(
-    published: Published, first: str, server: Server, tmp_path: Path
+@pytest.mark.parametrize("first", ["good", "missing", "wrong", "plain", "truncated", "partial"])
+def test_first_working_mirror_is_used(
+    published: PublishedDataset, first: str, server: Server, tmp_path: Path
 ) -> None:
     mirrors = (f"{server.address}/{first}", f"{server.address}/good")
-    heard: list[tuple[str, int, int]] = []
-    callbacks = Callbacks(progress=lambda *call: heard.append(call))
+    calls: list[tuple[str, int, int]] = []
+    callbacks = Callbacks(progress=lambda *call: calls.append(call))
     folder = fetch(replace(published, mirrors=mirrors), tmp_path, callbacks)
-    found = find(published, [tmp_path])
-    assert found is not None
-    assert found.folder == folder
-    assert list(problems(found)) == []
-    assert {path.name for path in folder.iterdir()} == {path.name for path in found.paths.values()}
-    load_published(published, found)
-    what, done, total = heard[-1]
-    assert what.startswith("downloading ")
+    files = find_dataset(published, [tmp_path])
+    assert files is not None
+    assert files.folder == folder
+    assert list(find_problems(files)) == []
+    assert {path.name for path in folder.iterdir()} == {path.name for path in files.paths.values()}
+    load_published(published, files)
+    operation, done, total = calls[-1]
+    assert operation.startswith("downloading ")
     assert done == total > 0
 
 
@@ -112,89 +112,93 @@ def test_fetched_from_the_first_mirror_that_delivers(
     ("mirror", "reason"),
     [
         ("missing", "Not Found"),
-        ("plain", "its checksum is wrong|not the archive"),
+        ("plain", "its checksum is wrong|not the expected archive"),
         ("wrong", "its checksum is wrong|Not Found"),
-        ("cut", r"it broke off after [\d,]+ of [\d,]+ bytes"),
+        ("truncated", r"it stopped after [\d,]+ of [\d,]+ bytes"),
     ],
 )
-def test_when_no_mirror_delivers_nothing_is_left(
-    published: Published, mirror: str, reason: str, server: Server, tmp_path: Path
+def test_failed_download_leaves_no_files(
+    published: PublishedDataset, mirror: str, reason: str, server: Server, tmp_path: Path
 ) -> None:
-    broken = replace(published, mirrors=(f"{server.address}/{mirror}", "http://127.0.0.1:9/none"))
+    faulty = replace(published, mirrors=(f"{server.address}/{mirror}", "http://127.0.0.1:9/none"))
     with pytest.raises(CadisError, match=reason) as caught:
-        fetch(broken, tmp_path, NO_CALLBACKS)
+        fetch(faulty, tmp_path, NO_CALLBACKS)
     assert f"{server.address}/{mirror}" in str(caught.value)
     assert "refused" in str(caught.value)
     assert "\n" not in str(caught.value)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_what_was_fetched_stays_and_is_not_fetched_again(server: Server, tmp_path: Path) -> None:
+def test_downloaded_files_are_not_downloaded_again(server: Server, tmp_path: Path) -> None:
     toy = replace(TOY, mirrors=(f"{server.address}/good",))
     last = f"good/{NAMES[3]}.gz"
-    kept = server.files.pop(last)
+    content = server.files.pop(last)
     with pytest.raises(CadisError, match="Not Found"):
         fetch(toy, tmp_path, NO_CALLBACKS)
     assert len(list((tmp_path / "toy").iterdir())) == 3
-    server.files[last] = kept
-    server.asked.clear()
-    (tmp_path / "toy" / f"{NAMES[0]}.gz").write_bytes(gzip.compress(b"damaged since"))
+    server.files[last] = content
+    server.requests.clear()
+    (tmp_path / "toy" / f"{NAMES[0]}.gz").write_bytes(gzip.compress(b"damaged later"))
     fetch(toy, tmp_path, NO_CALLBACKS)
-    assert server.asked == [f"good/{NAMES[0]}.gz", last]
-    assert find(toy, [tmp_path]) is not None
+    assert server.requests == [f"good/{NAMES[0]}.gz", last]
+    assert find_dataset(toy, [tmp_path]) is not None
 
 
-def test_what_is_damaged_is_replaced_gzipped_or_not(server: Server, tmp_path: Path) -> None:
+def test_damaged_files_are_replaced_and_backed_up(server: Server, tmp_path: Path) -> None:
     toy = replace(TOY, mirrors=(f"{server.address}/good",))
     folder = fetch(toy, tmp_path, NO_CALLBACKS)
     zipped = folder / f"{NAMES[0]}.gz"
     zipped.write_bytes(zipped.read_bytes()[:-9])
     (folder / f"{NAMES[1]}.gz").unlink()
     (folder / NAMES[1]).write_bytes(b"damaged")
-    said: list[str] = []
-    fetch(toy, tmp_path, Callbacks(say=said.append))
-    found = find(toy, [tmp_path])
-    assert found is not None
-    assert list(problems(found)) == []
-    # What was there may be the user's own: it is kept, and said where.
-    kept = {f"{NAMES[0]}.gz.replaced", f"{NAMES[1]}.replaced"}
-    assert {path.name for path in folder.iterdir()} == kept | {f"{name}.gz" for name in NAMES}
+    messages: list[str] = []
+    fetch(toy, tmp_path, Callbacks(say=messages.append))
+    files = find_dataset(toy, [tmp_path])
+    assert files is not None
+    assert list(find_problems(files)) == []
+    # The replaced files may belong to the user, so they are renamed.
+    backups = {f"{NAMES[0]}.gz.replaced", f"{NAMES[1]}.replaced"}
+    assert {path.name for path in folder.iterdir()} == backups | {f"{name}.gz" for name in NAMES}
     assert (folder / f"{NAMES[1]}.replaced").read_bytes() == b"damaged"
-    assert len(said) == 2
-    assert all("was in the way of the published file; it is now" in line for line in said)
+    assert len(messages) == 2
+    assert all("was not the published file; it was renamed to" in line for line in messages)
 
 
-def test_what_was_kept_is_kept_again(server: Server, tmp_path: Path) -> None:
-    tarred = replace(TARRED, mirrors=(f"{server.address}/good",))
+def test_backups_are_not_overwritten(server: Server, tmp_path: Path) -> None:
+    published = replace(TARRED, mirrors=(f"{server.address}/good",))
     folder = tmp_path / "tarred-bin"
     folder.mkdir()
     (folder / "test.bin").write_bytes(ROWS["test.bin"])
     for content in (b"mine", b"mine too"):
         (folder / "train.bin").write_bytes(content)
-        fetch(tarred, tmp_path, NO_CALLBACKS)
+        fetch(published, tmp_path, NO_CALLBACKS)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == ROWS | {
         "train.bin.replaced": b"mine",
         "train.bin.replaced1": b"mine too",
     }
 
 
-def test_a_full_disk_is_not_the_mirrors_fault(server: Server, small_disk: Path) -> None:
+def test_full_disk_is_an_error_and_no_other_mirror_is_tried(
+    server: Server, small_disk: Path
+) -> None:
     server.files["heavy/tarred.tar.gz"] = os.urandom(200_000)
-    server.files["late/tarred.tar.gz"] = tarred({"train.bin": bytes(200_000)})  # once unpacked
+    server.files["late/tarred.tar.gz"] = make_archive(
+        {"train.bin": bytes(200_000)}
+    )  # after unpacking
     for mirror in ("heavy", "late"):
         address = f"{server.address}/{mirror}"
-        with pytest.raises(RunError, match="cannot be written: the disk is full; make room"):
+        with pytest.raises(RunError, match="cannot be written: the disk is full; free some space"):
             fetch(replace(TARRED, mirrors=(address,)), small_disk, NO_CALLBACKS)
         assert list((small_disk / "tarred-bin").iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_written(server: Server, tmp_path: Path) -> None:
+def test_unwritable_folder_is_an_error(server: Server, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CadisError, match="cannot be written: Not a directory"):
         fetch(replace(TOY, mirrors=(f"{server.address}/good",)), tmp_path / "file", NO_CALLBACKS)
 
 
-def test_load_downloads_what_is_missing_unless_offline(
+def test_load_downloads_missing_files_unless_offline(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(CATALOGUE, "toy", TOY)
@@ -205,8 +209,8 @@ def test_load_downloads_what_is_missing_unless_offline(
         CadisError, match=r"toy is missing: it is not in .*env.*fetch it without --offline"
     ):
         load("toy", offline=True)
-    assert server.asked == []
+    assert server.requests == []
     assert len(load("toy").train) == 6
-    assert len(server.asked) == 4
+    assert len(server.requests) == 4
     assert len(load("toy", offline=True).train) == 6
     assert (tmp_path / "env" / "toy").is_dir()

@@ -1,5 +1,6 @@
-"""Data that a user's function returns."""
+"""Tests of datasets that a user's function returns."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import datasets
@@ -13,110 +14,137 @@ from cadis.data import Dataset, as_dataset, load
 from cadis.errors import CadisError
 
 
-def some(number: int, first: int = 0) -> tuple[Tensor, Tensor]:
+def make_data(number: int, first: int = 0) -> tuple[Tensor, Tensor]:
+    """Return inputs that are consecutive numbers, and their labels."""
     numbers = torch.arange(first, first + number)
     return numbers[:, None].double(), numbers % 2
 
 
-def made(given: object) -> tuple[Dataset, list[str]]:
-    said: list[str] = []
-    return as_dataset(given, "mine.py:load", Callbacks(say=said.append)), said
+def convert(data: object) -> tuple[Dataset, list[str]]:
+    """Return the dataset and the warnings."""
+    messages: list[str] = []
+    return as_dataset(data, "mine.py:load", Callbacks(say=messages.append)), messages
+
+
+def to_lists(indices: Mapping[str, Tensor]) -> dict[str, list[int]]:
+    return {client: part.tolist() for client, part in indices.items()}
 
 
 def test_clients_by_name_and_a_test_set() -> None:
-    clients = {"ann": some(4), "bob": TensorDataset(*some(3, 4)), "eve": some(0)}
-    found, said = made({"clients": clients, "test": some(2, 50), "classes": ["ill", "well"]})
-    assert (found.name, found.classes) == ("mine.py:load", ("ill", "well"))
-    assert {name: own.tolist() for name, own in found.owners.items()} == {
-        "ann": [0, 1, 2, 3],
-        "bob": [4, 5, 6],
-    }
-    assert found.train.inputs[:, 0].tolist() == [*range(7)]
-    assert found.train.inputs.dtype == torch.float32
-    assert found.test.inputs[:, 0].tolist() == [50, 51]
-    assert not found.test_owners
-    assert said == ["Client eve has no samples; it is left out."]
+    clients = {"ann": make_data(4), "bob": TensorDataset(*make_data(3, 4)), "eve": make_data(0)}
+    dataset, messages = convert(
+        {"clients": clients, "test": make_data(2, 50), "classes": ["ill", "well"]}
+    )
+    assert (dataset.name, dataset.classes) == ("mine.py:load", ("ill", "well"))
+    assert to_lists(dataset.client_indices) == {"ann": [0, 1, 2, 3], "bob": [4, 5, 6]}
+    assert dataset.train.inputs[:, 0].tolist() == [*range(7)]
+    assert dataset.train.inputs.dtype == torch.float32
+    assert dataset.test.inputs[:, 0].tolist() == [50, 51]
+    assert not dataset.client_test_indices
+    assert messages == ["Client eve has no samples; it is left out."]
 
 
-def test_a_pair_of_a_list_and_a_test_set() -> None:
-    found, _ = made(([some(2), some(2)], some(2)))
-    assert list(found.owners) == ["0", "1"]
-    assert found.classes == ("0", "1")
+def test_pair_of_clients_and_a_test_set() -> None:
+    dataset, _ = convert(([make_data(2), make_data(2)], make_data(2)))
+    assert list(dataset.client_indices) == ["0", "1"]
+    assert dataset.classes == ("0", "1")
 
 
-def test_own_test_data_make_a_test_set_or_stand_beside_it() -> None:
-    found, _ = made({"clients": [some(2), some(2)], "client_tests": {"1": some(3, 9)}})
-    assert found.test.inputs[:, 0].tolist() == [9, 10, 11]
-    assert {name: own.tolist() for name, own in found.test_owners.items()} == {"1": [0, 1, 2]}
-    found, _ = made({"clients": [some(2)], "client_tests": [some(3, 9)], "test": some(2, 90)})
-    assert found.test.inputs[:, 0].tolist() == [90, 91]
-    assert found.client_tests["0"].inputs[:, 0].tolist() == [9, 10, 11]
+def test_client_tests_are_the_test_set_or_separate_from_it() -> None:
+    dataset, _ = convert(
+        {"clients": [make_data(2), make_data(2)], "client_tests": {"1": make_data(3, 9)}}
+    )
+    assert dataset.test.inputs[:, 0].tolist() == [9, 10, 11]
+    assert to_lists(dataset.client_test_indices) == {"1": [0, 1, 2]}
+    dataset, _ = convert(
+        {"clients": [make_data(2)], "client_tests": [make_data(3, 9)], "test": make_data(2, 90)}
+    )
+    assert dataset.test.inputs[:, 0].tolist() == [90, 91]
+    assert dataset.client_tests["0"].inputs[:, 0].tolist() == [9, 10, 11]
 
 
-def test_without_test_data_a_tenth_is_held_out_and_stays_its_owners() -> None:
-    found, _ = made({"clients": {"ann": some(20), "bob": some(20, 20)}})
-    assert len(found.test) == 4
-    for side, owned in ((found.train, found.owners), (found.test, found.test_owners)):
-        for name, own in owned.items():
-            numbers = side.inputs[own][:, 0]
+def test_without_test_data_a_tenth_of_each_client_is_held_out() -> None:
+    dataset, _ = convert({"clients": {"ann": make_data(20), "bob": make_data(20, 20)}})
+    assert len(dataset.test) == 4
+    for examples, client_indices in (
+        (dataset.train, dataset.client_indices),
+        (dataset.test, dataset.client_test_indices),
+    ):
+        for name, indices in client_indices.items():
+            numbers = examples.inputs[indices][:, 0]
             assert bool(((numbers < 20) == (name == "ann")).all())
-    everything = torch.cat([found.train.inputs, found.test.inputs])[:, 0]
-    assert sorted(everything.tolist()) == [*range(40)]
+    inputs = torch.cat([dataset.train.inputs, dataset.test.inputs])[:, 0]
+    assert sorted(inputs.tolist()) == [*range(40)]
 
 
-@pytest.mark.parametrize("tests", [{}, {"test": some(3)}, {"client_tests": {"bob": some(3)}}])
-def test_a_broken_sample_has_the_number_that_its_owner_knows(tests: dict[str, Any]) -> None:
-    inputs, labels = some(30)
+@pytest.mark.parametrize(
+    "tests", [{}, {"test": make_data(3)}, {"client_tests": {"bob": make_data(3)}}]
+)
+def test_sample_with_nan_is_named_by_its_index_in_the_client(tests: dict[str, Any]) -> None:
+    inputs, labels = make_data(30)
     inputs[17] = torch.nan
-    given = {"clients": {"ann": some(40), "bob": (inputs, labels)}, **tests}
+    data = {"clients": {"ann": make_data(40), "bob": (inputs, labels)}, **tests}
     sentence = r"Client bob has 1 sample with .*, sample 17 \(not a number at position 0\); repair"
     with pytest.raises(CadisError, match=sentence):
-        made(given)
+        convert(data)
 
 
-def test_a_broken_sample_of_clients_test_data() -> None:
-    inputs, labels = some(9)
+def test_infinite_samples_of_client_tests_are_named() -> None:
+    inputs, labels = make_data(9)
     inputs[2:4] = torch.inf
-    clients = {"ann": some(9), "bob": some(9)}
+    clients = {"ann": make_data(9), "bob": make_data(9)}
     with pytest.raises(CadisError, match=r"The test data of client bob has 2 samples .* sample 2 "):
-        made({"clients": clients, "client_tests": {"ann": some(4), "bob": (inputs, labels)}})
+        convert(
+            {"clients": clients, "client_tests": {"ann": make_data(4), "bob": (inputs, labels)}}
+        )
 
 
-def test_a_dataset_is_taken_as_it_is() -> None:
-    found, _ = made(load("digits"))
-    assert found.name == "mine.py:load"
-    assert found.classes == tuple("0123456789")
+def test_dataset_is_only_renamed() -> None:
+    dataset, _ = convert(load("digits"))
+    assert dataset.name == "mine.py:load"
+    assert dataset.classes == tuple("0123456789")
 
 
 def test_names_of_classes_come_from_hugging_face() -> None:
-    kinds = datasets.Features(
+    features = datasets.Features(
         {"x": datasets.Value("float32"), "label": datasets.ClassLabel(names=["ill", "well"])}
     )
-    own = datasets.Dataset.from_dict({"x": [1.0, 2.0], "label": [0, 1]}, features=kinds)
-    assert made({"clients": {"ann": own}, "test": own})[0].classes == ("ill", "well")
+    data = datasets.Dataset.from_dict({"x": [1.0, 2.0], "label": [0, 1]}, features=features)
+    assert convert({"clients": {"ann": data}, "test": data})[0].classes == ("ill", "well")
 
 
-REFUSED: dict[str, tuple[Any, str]] = {
-    "nothing": (None, "returned neither a cadis.data.Dataset nor"),
-    "misspelt": ({"clients": [some(2)], "tests": some(2)}, "returned neither"),
-    "empty": ({"clients": {}}, "no client that has any samples"),
-    "shapes": (([some(2), (torch.zeros(2, 3), torch.zeros(2).long())], some(2)), "1 has inputs of"),
-    "stranger": ({"clients": [some(2)], "client_tests": {"eve": some(2)}}, "eve, which is no"),
-    "few names": ({"clients": [some(2)], "test": some(2), "classes": ["ill"]}, "label 1, but 1"),
+INVALID: dict[str, tuple[Any, str]] = {
+    "nothing": (None, "must return a cadis.data.Dataset or"),
+    "misspelt": ({"clients": [make_data(2)], "tests": make_data(2)}, "must return"),
+    "empty": ({"clients": {}}, "no client with samples"),
+    "shapes": (
+        ([make_data(2), (torch.zeros(2, 3), torch.zeros(2).long())], make_data(2)),
+        "1 has inputs of",
+    ),
+    "stranger": (
+        {"clients": [make_data(2)], "client_tests": {"eve": make_data(2)}},
+        "eve, which is not a client",
+    ),
+    "few names": (
+        {"clients": [make_data(2)], "test": make_data(2), "classes": ["ill"]},
+        "label 1, but only 1",
+    ),
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_is_wrong_is_named(case: str) -> None:
-    given, sentence = REFUSED[case]
+@pytest.mark.parametrize("case", INVALID)
+def test_invalid_data_are_rejected(case: str) -> None:
+    data, sentence = INVALID[case]
     with pytest.raises(CadisError, match=sentence):
-        made(given)
+        convert(data)
 
 
-def test_what_a_function_raises_is_told(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_in_the_users_function_is_reported(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("def load():\n    return 1 / 0\nnumber = 3\n")
     with pytest.raises(CadisError, match=r"could not load its data: ZeroDivisionError"):
         load("mine.py:load")
-    with pytest.raises(CadisError, match="is no function that returns data"):
+    with pytest.raises(CadisError, match="is not a function; name one that returns data"):
         load("mine.py:number")

@@ -1,4 +1,4 @@
-"""Real SuperLink and SuperNode processes on this machine, with TLS and authentication."""
+"""Tests with real SuperLink and SuperNode processes, with TLS and authentication."""
 
 import shutil
 import signal
@@ -7,108 +7,110 @@ from pathlib import Path
 
 import pytest
 
-from cadis.flower.certificates import make_site, write_private
+from cadis.flower.certificates import make_site_key, write_private_file
 from deployed_support import (
     PATH,
     PROGRAMS,
     SITES,
     Deployment,
-    check_like_embedded,
-    free_port,
-    history,
-    listens,
-    names,
+    check_equals_engine,
+    find_free_port,
+    is_listening,
+    read_history,
+    sort_participants,
 )
 from processes import processes, wait_until
 
 pytestmark = pytest.mark.deployment
 
 ROUNDS = {"cadis": 2, "cadis-paper": 1, "fedavg": 1, "fedfa": 1, "scaffold": 2, "ifca": 1}
-"""One for each way in which methods use messages: a model alone, further scalars, tensors both
-ways with memories on both sides (two rounds), several models. FedDyn is resumed below, and every
-method goes through Flower's messages in ``tests/flower/test_parity.py``."""
+"""Number of rounds by method: one method for each kind of message (a single model, scalars, tensors
+and states on both sides with two rounds, several models). A test below resumes FedDyn, and
+``tests/flower/test_parity.py`` covers all methods without processes."""
 
 
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """The server, and all sites connected to it."""
-    place = tmp_path_factory.mktemp("deployment")
-    port, folder = free_port(), place / "federation"
+    """Start a server with all sites connected."""
+    root = tmp_path_factory.mktemp("deployment")
+    port, folder = find_free_port(), root / "federation"
     sites = [word for site in SITES for word in ("--site", site)]
     init: list[str | Path] = [PROGRAMS / "cadis", "deploy", "init", folder]
     command = [*init, *sites, "--port", str(port)]
-    with processes(place) as started:
-        assert started.finish("init", command) == 0, started.said("init")
-        made = Deployment(folder, started, port)
-        made.write_data()
+    with processes(root) as started:
+        assert started.finish("init", command) == 0, started.read_log("init")
+        running = Deployment(folder, started, port)
+        running.write_data()
         started.start("superlink", [folder / "superlink" / "start.sh"], PATH)
-        wait_until(lambda: listens(port), "the server listens")
+        wait_until(lambda: is_listening(port), "the server listens")
         assert started.finish("register", [folder / "register.sh"], PATH) == 0
         for site in SITES:
-            made.start_site(site)
-        wait_until(lambda: made.online() == len(SITES), "all sites are online", 180)
-        yield made
-    assert not started.alive()
+            running.start_site(site)
+        wait_until(lambda: running.count_online() == len(SITES), "all sites are online", 180)
+        yield running
+    assert not started.list_alive()
 
 
-def test_methods_give_the_models_of_the_engine(deployment: Deployment) -> None:
-    """All of them at the same time, on the same sites, which must not disturb each other."""
+def test_models_equal_those_of_the_engine(deployment: Deployment) -> None:
+    """All runs use the same sites at the same time and must not disturb each other."""
     runs = {method: deployment.run(method, rounds) for method, rounds in ROUNDS.items()}
     for method, (process, folder) in runs.items():
-        assert process.wait(timeout=400) == 0, deployment.said()
-        check_like_embedded(folder, method, ROUNDS[method])
-        assert [names(record) for record in history(folder)] == [sorted(SITES)] * ROUNDS[method]
+        assert process.wait(timeout=400) == 0, deployment.read_logs()
+        check_equals_engine(folder, method, ROUNDS[method])
+        assert [sort_participants(record) for record in read_history(folder)] == [
+            sorted(SITES)
+        ] * ROUNDS[method]
         assert (folder / "figures" / "accuracy.png").is_file()
 
 
-def test_strangers_get_nothing(deployment: Deployment, tmp_path: Path) -> None:
-    """Neither a site whose key nobody registered, nor one that does not encrypt."""
-    stranger = tmp_path / "stranger"
-    shutil.copytree(deployment.folder / "sites" / SITES[0], stranger)
-    (stranger / "supernode.key").unlink()
-    write_private(stranger / "supernode.key", make_site().private)
+def test_unknown_sites_are_refused(deployment: Deployment, tmp_path: Path) -> None:
+    """One site has a key that is not registered, another one does not use TLS."""
+    unknown = tmp_path / "unknown"
+    shutil.copytree(deployment.folder / "sites" / SITES[0], unknown)
+    (unknown / "supernode.key").unlink()
+    write_private_file(unknown / "supernode.key", make_site_key().private)
     port = str(deployment.port + len(SITES) + 1)
-    code = deployment.started.finish("stranger", [stranger / "start.sh", "--port", port], PATH)
+    code = deployment.started.finish("unknown", [unknown / "start.sh", "--port", port], PATH)
     assert code != 0
-    assert "Failed to activate SuperNode" in deployment.started.said("stranger")
+    assert "Failed to activate SuperNode" in deployment.started.read_log("unknown")
     plain = ["flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{deployment.port}"]
     command = [*plain, "--port", port, "--max-retries", "1"]
     assert deployment.started.finish("plain", command, PATH) != 0
-    assert deployment.online() == len(SITES)
-    assert "activate-node" in deployment.started.said("superlink")
-    for name in ("stranger", "plain"):
-        assert "cadis-app" not in deployment.started.said(name)  # not even the app
+    assert deployment.count_online() == len(SITES)
+    assert "activate-node" in deployment.started.read_log("superlink")
+    for name in ("unknown", "plain"):
+        assert "cadis-app" not in deployment.started.read_log(name)  # it did not receive the app
 
 
-def test_a_killed_server_app_goes_on_where_it_was(deployment: Deployment) -> None:
-    """FedDyn, whose clients remember: on their own disks, through a restart of a site, too."""
+def test_killed_server_app_is_resumed(deployment: Deployment) -> None:
+    """Clients of FedDyn keep their states on disk, also when a site restarts."""
     process, folder = deployment.run("feddyn", rounds=2)
-    wait_until(lambda: history(folder), "a round is done", 120)
-    wait_until(lambda: deployment.busy("north"), "the next round has begun at a site", 60)
+    wait_until(lambda: read_history(folder), "a round is complete", 120)
+    wait_until(lambda: deployment.is_busy("north"), "the next round has started at a site", 60)
     deployment.send_signal(signal.SIGKILL, "flwr-serverapp")
     process.kill()
-    assert len(history(folder)) == 1
-    deployment.send_signal(signal.SIGINT, "flower-supernode", "south")  # as by Ctrl-C
-    wait_until(lambda: deployment.online() == len(SITES) - 1, "a site is offline")
+    assert len(read_history(folder)) == 1
+    deployment.send_signal(signal.SIGINT, "flower-supernode", "south")  # like Ctrl-C
+    wait_until(lambda: deployment.count_online() == len(SITES) - 1, "a site is offline")
     deployment.start_site("south")
     process, _ = deployment.run("feddyn", rounds=2, resume=folder)
-    assert process.wait(timeout=240) == 0, deployment.said()
-    assert [record.round for record in history(folder)] == [1, 2]
-    assert [names(record) for record in history(folder)] == [sorted(SITES)] * 2
-    check_like_embedded(folder, "feddyn", rounds=2)
+    assert process.wait(timeout=240) == 0, deployment.read_logs()
+    assert [record.round for record in read_history(folder)] == [1, 2]
+    assert [sort_participants(record) for record in read_history(folder)] == [sorted(SITES)] * 2
+    check_equals_engine(folder, "feddyn", rounds=2)
 
 
-def test_the_run_goes_on_without_a_site_that_dies(deployment: Deployment) -> None:
-    """The last test here, as the site stays dead."""
+def test_run_continues_without_a_killed_site(deployment: Deployment) -> None:
+    """This must be the last test, because the site is not restarted."""
     process, folder = deployment.run("cadis", rounds=3, more="timeout=40.0")
-    wait_until(lambda: history(folder), "a round is done", 120)
-    wait_until(lambda: deployment.busy("west"), "the next round has begun at the site", 60)
+    wait_until(lambda: read_history(folder), "a round is complete", 120)
+    wait_until(lambda: deployment.is_busy("west"), "the next round has started at the site", 60)
     deployment.send_signal(signal.SIGKILL, site="west")
-    assert process.wait(timeout=240) == 0, deployment.said()
-    records = history(folder)
+    assert process.wait(timeout=240) == 0, deployment.read_logs()
+    records = read_history(folder)
     assert [record.round for record in records] == [1, 2, 3]
-    assert names(records[0]) == sorted(SITES)
-    assert names(records[1]) == ["north", "south"]
+    assert sort_participants(records[0]) == sorted(SITES)
+    assert sort_participants(records[1]) == ["north", "south"]
     (rejection,) = records[1].rejected
     assert rejection.client == "west"
-    assert rejection.reason in ("it did not answer within 40 seconds", "it went offline")
+    assert rejection.reason in ("it did not reply within 40 seconds", "it went offline")

@@ -1,4 +1,4 @@
-"""The example app by ``flwr run``, in a simulation, without a network."""
+"""Test of the example app with ``flwr run`` in a simulation, without a network."""
 
 from pathlib import Path
 
@@ -6,17 +6,17 @@ import pytest
 from safetensors.torch import load_file
 
 from cadis.experiment import resolve, run_experiment
-from deployed_support import PATH, free_port, listens
+from deployed_support import PATH, find_free_port, is_listening
 from processes import processes, wait_until
-from support import same
+from support import is_identical
 
 pytestmark = pytest.mark.deployment
 
 APP = Path(__file__).parents[2] / "examples" / "flower"
 
 
-def test_the_example_gives_what_cadis_run_gives(tmp_path: Path) -> None:
-    port, home = str(free_port()), tmp_path / "home"
+def test_example_app_equals_cadis_run(tmp_path: Path) -> None:
+    port, home = str(find_free_port()), tmp_path / "home"
     home.mkdir()
     address = f'[superlink.here]\naddress = "127.0.0.1:{port}"\ninsecure = true\n'
     (home / "config.toml").write_text(address, encoding="utf-8")
@@ -27,13 +27,13 @@ def test_the_example_gives_what_cadis_run_gives(tmp_path: Path) -> None:
     with processes(tmp_path) as started:
         command = [*server, "--disable-runtime-dependency-installation"]
         started.start("superlink", command, environment)
-        wait_until(lambda: listens(int(port)), "the server listens")
+        wait_until(lambda: is_listening(int(port)), "the server listens")
         run: list[str | Path] = ["flwr", "run", APP, "here", "--stream", *nodes, *options]
         assert started.finish("run", run, environment) == 0
-        assert (tmp_path / "run" / "summary.json").is_file(), started.said("run")
-    assert not started.alive()
-    given = {"clients": 6, "rounds": 2, "per_round": 4, "epochs": 1, "stack": False}
-    embedded = run_experiment(resolve({}, given), tmp_path / "embedded")
-    found = load_file(tmp_path / "run" / "model.safetensors")
+        assert (tmp_path / "run" / "summary.json").is_file(), started.read_log("run")
+    assert not started.list_alive()
+    run_options = {"clients": 6, "rounds": 2, "per_round": 4, "epochs": 1, "stack": False}
+    embedded = run_experiment(resolve({}, run_options), tmp_path / "embedded")
+    tensors = load_file(tmp_path / "run" / "model.safetensors")
     for name, tensor in embedded.model.state_dict().items():
-        assert same(found[name], tensor.contiguous())
+        assert is_identical(tensors[name], tensor.contiguous())

@@ -1,3 +1,5 @@
+"""Rounds of the engine: workers, resuming, failures and shared memory."""
+
 import os
 import signal
 from collections.abc import Callable
@@ -9,23 +11,23 @@ import pytest
 import torch
 from torch import nn
 
-from cadis.algorithm import Algorithm, BaseMethod, weighted_mean
+from cadis.algorithm import Algorithm, BaseMethod, average_tensors
 from cadis.algorithm.methods import CADIS, FedAvg, FedDyn, FedFA, SingleSet
 from cadis.data import Examples
 from cadis.engine import Engine, EngineSettings, Federation, transport
 from cadis.engine.pool import choose_workers
-from cadis.engine.shared_memory import SharedMemory, nbytes_of
+from cadis.engine.shared_memory import SharedMemory, count_bytes
 from cadis.errors import CadisError, RunError
 from cadis.models import FlatModel
 from cadis.server import RoundResult
 from cadis.training import choose_device
 from cadis.types import Message, ModelState
-from parts_support import message, same_message
+from parts_support import is_same_message, make_message
 from support import (
     blobs,
-    model_after,
+    get_model,
+    is_identical,
     run_rounds,
-    same,
     small_federation,
     small_model,
     small_settings,
@@ -33,72 +35,72 @@ from support import (
 )
 
 
-def identical(first: list[RoundResult], second: list[RoundResult]) -> bool:
-    """Whether two runs had the same models and the same records, but for the time they took."""
+def are_identical(first: list[RoundResult], second: list[RoundResult]) -> bool:
+    """Return whether two runs have the same models and the same records, except for times."""
 
-    def told(result: RoundResult) -> dict[str, object]:
+    def to_json(result: RoundResult) -> dict[str, object]:
         return {k: v for k, v in result.record.to_json().items() if k != "seconds"}
 
     models = (
-        same(mine, theirs)
+        is_identical(tensor, expected)
         for one, other in zip(first, second, strict=True)
-        for mine, theirs in zip(
-            vars(model_after(one)).values(), vars(model_after(other)).values(), strict=True
+        for tensor, expected in zip(
+            vars(get_model(one)).values(), vars(get_model(other)).values(), strict=True
         )
     )
-    return all(models) and [told(r) for r in first] == [told(r) for r in second]
+    return all(models) and [to_json(r) for r in first] == [to_json(r) for r in second]
 
 
 @pytest.mark.parametrize(
     "method", [FedAvg(), FedFA(beta=0.5), FedDyn(), CADIS(transitive="sample")]
 )
-def test_one_and_two_workers_give_the_same_bits(method: BaseMethod, tmp_path: Path) -> None:
+def test_one_and_two_workers_give_identical_results(method: BaseMethod, tmp_path: Path) -> None:
     model = small_model(batch_norm=True, dropout=0.2)
-    alone = run_rounds(method, tmp_path, small_settings(3, workers=1), model)
-    together = run_rounds(method, tmp_path, small_settings(3, workers=2), model)
-    assert identical(alone, together)
+    one_worker = run_rounds(method, tmp_path, small_settings(3, workers=1), model)
+    two_workers = run_rounds(method, tmp_path, small_settings(3, workers=2), model)
+    assert are_identical(one_worker, two_workers)
 
 
-def test_started_anew_workers_give_the_same_bits(
+def test_spawned_workers_give_identical_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on systems that cannot fork."""
+    """Systems other than Linux spawn workers instead of forking them."""
     forked = run_rounds(FedDyn(), tmp_path, small_settings(2, workers=2))
-    monkeypatch.setattr(transport, "process_context", lambda: get_context("spawn"))
+    monkeypatch.setattr(transport, "get_mp_context", lambda: get_context("spawn"))
     spawned = run_rounds(FedDyn(), tmp_path, small_settings(2, workers=2))
-    assert identical(forked, spawned)
+    assert are_identical(forked, spawned)
 
 
-def test_a_round_is_what_a_plain_loop_does(tmp_path: Path) -> None:
+def test_round_equals_a_plain_loop(tmp_path: Path) -> None:
     (result,) = run_rounds(FedAvg(), tmp_path, small_settings(rounds=1, per_round=5))
     federation, states, sizes = small_federation(), [], []
-    from cadis.rng import generator_for
+    from cadis.rng import derive_generator
 
     for client in range(5):
         model = FlatModel(small_model())
         examples = federation.clients[client]
-        generator = generator_for(7, "train", 1, client)
+        generator = derive_generator(7, "train", 1, client)
         train_locally(
-            model, FedAvg(), examples, model.state(), {}, small_settings().local, generator
+            model, FedAvg(), examples, model.copy_state(), {}, small_settings().local, generator
         )
-        states.append({"w": model.state().parameters})
+        states.append({"w": model.copy_state().parameters})
         sizes.append(len(examples))
-    mean = weighted_mean(states, [size / sum(sizes) for size in sizes])
-    torch.testing.assert_close(model_after(result).parameters, mean["w"], rtol=0, atol=1e-7)
+    mean = average_tensors(states, [size / sum(sizes) for size in sizes])
+    torch.testing.assert_close(get_model(result).parameters, mean["w"], rtol=0, atol=1e-7)
 
 
 @pytest.mark.parametrize("method", [FedAvg(), SingleSet()])
-def test_the_global_model_is_tested_on_every_clients_own_data(
+def test_global_model_is_tested_on_every_clients_own_data(
     method: BaseMethod, tmp_path: Path
 ) -> None:
     settings = replace(small_settings(rounds=5, workers=2), test_clients=2)
     results = run_rounds(method, tmp_path, settings)
-    measured = [result.record.client_accuracy is not None for result in results]
-    assert measured == [False, True, False, True, True]  # every other round, and the last
+    is_tested = [result.record.client_accuracy is not None for result in results]
+    assert is_tested == [False, True, False, True, True]  # every other round, and the last
     model = FlatModel(small_model(), "7")
     for result in results:
         if result.record.client_accuracy is not None:
-            model.load(model_after(result))
+            model.load(get_model(result))
             model.module.eval()
             by_hand = [
                 float((model.module(c.inputs).argmax(dim=1) == c.labels).double().mean())
@@ -110,14 +112,14 @@ def test_the_global_model_is_tested_on_every_clients_own_data(
 
 
 @pytest.mark.parametrize("method", [FedAvg(), FedDyn(), FedFA(beta=1), CADIS(), SingleSet()])
-def test_going_on_equals_never_having_stopped(method: BaseMethod, tmp_path: Path) -> None:
+def test_resumed_run_equals_an_uninterrupted_run(method: BaseMethod, tmp_path: Path) -> None:
     whole = run_rounds(method, tmp_path, small_settings(rounds=4))
     first = run_rounds(method, tmp_path, small_settings(rounds=2))
     rest = run_rounds(method, tmp_path, small_settings(rounds=4), start=first[-1].state)
-    assert identical(whole, first + rest)
+    assert are_identical(whole, first + rest)
 
 
-def test_a_client_that_diverges_is_left_out_by_name(tmp_path: Path) -> None:
+def test_client_that_diverges_is_rejected(tmp_path: Path) -> None:
     federation = small_federation()
     clients = list(federation.clients)
     clients[3] = Examples(clients[3].inputs * 1e37, clients[3].labels)
@@ -130,19 +132,19 @@ def test_a_client_that_diverges_is_left_out_by_name(tmp_path: Path) -> None:
             assert [r.client for r in result.record.rejected] == ["d"]
             assert "not a number" in result.record.rejected[0].reason
             assert sum(result.record.weights) == pytest.approx(1)
-            assert model_after(result).is_finite()
+            assert get_model(result).is_finite()
 
 
 class Failing(nn.Module):
-    """A model that does something terrible when it is trained."""
+    """A model that calls a function when it is trained."""
 
-    def __init__(self, deed: Callable[[], None]) -> None:
+    def __init__(self, failure: Callable[[], None]) -> None:
         super().__init__()
-        self.head, self.deed = nn.Linear(16, 5), deed
+        self.head, self.failure = nn.Linear(16, 5), failure
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.training:
-            self.deed()
+            self.failure()
         logits: torch.Tensor = self.head(x.flatten(1))
         return logits
 
@@ -155,22 +157,22 @@ def fail() -> None:
     raise ZeroDivisionError("by design")
 
 
-def test_a_worker_that_dies_ends_the_run(tmp_path: Path) -> None:
+def test_worker_that_dies_ends_the_run(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="worker process died"):
         run_rounds(FedAvg(), tmp_path, small_settings(workers=2), Failing(die))
 
 
-def test_an_error_in_a_worker_is_told(tmp_path: Path) -> None:
+def test_error_in_a_worker_names_the_client(tmp_path: Path) -> None:
     for workers in (1, 2):
         settings = small_settings(workers=workers)
         with pytest.raises(
             RunError, match=r"client \d failed: ZeroDivisionError: by design"
-        ) as told:
+        ) as caught:
             run_rounds(FedAvg(), tmp_path, settings, Failing(fail))
-        assert "raise ZeroDivisionError" in told.value.__notes__[0]
+        assert "raise ZeroDivisionError" in caught.value.__notes__[0]
 
 
-def test_the_users_model_and_threads_are_left_alone(tmp_path: Path) -> None:
+def test_model_and_number_of_threads_of_the_user_do_not_change(tmp_path: Path) -> None:
     model = small_model()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     torch.set_num_threads(3)
@@ -180,14 +182,14 @@ def test_the_users_model_and_threads_are_left_alone(tmp_path: Path) -> None:
     assert all(torch.equal(model.state_dict()[name], tensor) for name, tensor in before.items())
 
 
-def test_federations_that_cannot_be_trained(tmp_path: Path) -> None:
+def test_invalid_federation_is_an_error(tmp_path: Path) -> None:
     federation = small_federation()
     empty = Examples(torch.zeros(0, 1, 4, 4), torch.zeros(0).long())
     cases = {
         "Client 1 has no samples": Federation([blobs(3, [0], 0), empty], federation.test),
         "at least one client": Federation([], federation.test),
-        "an id of its own": Federation(federation.clients, federation.test, (0, 0, 1, 2, 3)),
-        "label 7, but the model tells only 5": Federation(
+        "2 clients have the id 0": Federation(federation.clients, federation.test, (0, 0, 1, 2, 3)),
+        "label 7, but the model has only 5": Federation(
             [Examples(torch.zeros(1, 1, 4, 4), torch.tensor([7]))], federation.test
         ),
         "The test set has no samples": Federation(federation.clients, empty),
@@ -197,12 +199,12 @@ def test_federations_that_cannot_be_trained(tmp_path: Path) -> None:
             Engine(small_model(), broken, Algorithm(), small_settings(), tmp_path)
 
 
-def test_more_participants_than_clients(tmp_path: Path) -> None:
+def test_more_participants_than_clients_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CadisError, match=r"9 clients cannot take part .* at most 5"):
         run_rounds(FedAvg(), tmp_path, small_settings(per_round=9))
 
 
-def test_devices_and_workers() -> None:
+def test_choice_of_device_and_workers() -> None:
     cpu = torch.device("cpu")
     assert choose_device("cpu") == cpu
     if not torch.cuda.is_available():
@@ -215,33 +217,35 @@ def test_devices_and_workers() -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_there_and_back_is_bit_for_bit(method: str) -> None:
+def test_message_in_shared_memory_is_identical(method: str) -> None:
     sent = [
-        message(1),
-        message(2, torch.float64),
-        message(3, torch.float16),
+        make_message(1),
+        make_message(2, torch.float64),
+        make_message(3, torch.float16),
         Message(scalars={"loss": 0.5}),
         Message({"m": ModelState(torch.zeros(0), torch.zeros(0), torch.tensor([2**62]))}),
         Message(tensors={"matrix": torch.rand(3, 5), "flag": torch.tensor([True, False])}),
     ]
-    memory = SharedMemory(nbytes_of(sent), get_context(method))  # type: ignore[arg-type]
-    for placed, expected in zip(memory.put(sent), sent, strict=True):
-        assert same_message(memory.get(placed), expected)
+    shared = SharedMemory(count_bytes(sent), get_context(method))  # type: ignore[arg-type]
+    for written, expected in zip(shared.write(sent), sent, strict=True):
+        assert is_same_message(shared.read(written), expected)
 
 
-def test_what_messages_share_is_copied_once() -> None:
-    first = message(1)
+def test_shared_tensors_are_copied_once() -> None:
+    first = make_message(1)
     both = [first, Message(first.models, scalars={"which": 2.0})]
-    assert nbytes_of(both) == nbytes_of([first])
-    memory = SharedMemory(nbytes_of(both), get_context("fork"))
-    one, other = memory.put(both)
-    assert one.places["models/model/parameters"] == other.places["models/model/parameters"]
-    assert memory.get(other).scalars == {"which": 2.0}
+    assert count_bytes(both) == count_bytes([first])
+    shared = SharedMemory(count_bytes(both), get_context("fork"))
+    one, other = shared.write(both)
+    assert one.refs["models/model/parameters"] == other.refs["models/model/parameters"]
+    assert shared.read(other).scalars == {"which": 2.0}
 
 
-def test_a_message_is_a_view() -> None:
-    memory = SharedMemory(nbytes_of([message(1)]), get_context("fork"))
-    (placed,) = memory.put([message(1)])
-    seen = memory.get(placed)
-    memory.put([message(2)])
-    assert same_message(Message(seen.models, seen.tensors, message(2).scalars), message(2))
+def test_message_is_a_view_of_shared_memory() -> None:
+    shared = SharedMemory(count_bytes([make_message(1)]), get_context("fork"))
+    (written,) = shared.write([make_message(1)])
+    view = shared.read(written)
+    shared.write([make_message(2)])
+    assert is_same_message(
+        Message(view.models, view.tensors, make_message(2).scalars), make_message(2)
+    )

@@ -1,4 +1,4 @@
-"""From options to a federation."""
+"""Build experiments from options."""
 
 import json
 from pathlib import Path
@@ -13,21 +13,21 @@ from cadis.experiment import Experiment, build_experiment, load_dataset, resolve
 from support import draw_picture, draw_pills
 
 
-def build(**given: object) -> Experiment:
-    return build_experiment(resolve({}, given))
+def build(**options: object) -> Experiment:
+    return build_experiment(resolve({}, options))
 
 
 @pytest.mark.parametrize("name", PARTITIONERS)
-def test_every_partition_by_name(name: str) -> None:
-    built = build(partition=name, clients=10, seed=3)
-    assert len(built.federation.clients) == 10
-    assert built.config.settings.partition == name
+def test_partition_is_built_by_name_and_seed(name: str) -> None:
+    experiment = build(partition=name, clients=10, seed=3)
+    assert len(experiment.federation.clients) == 10
+    assert experiment.config.settings.partition == name
     again = build(partition=name, clients=10, seed=3)
-    for one, other in zip(built.federation.labels(), again.federation.labels(), strict=True):
+    for one, other in zip(experiment.federation.labels(), again.federation.labels(), strict=True):
         assert torch.equal(one, other)
 
 
-def test_what_is_left_to_the_data_is_settled_and_recorded() -> None:
+def test_auto_is_resolved_and_recorded() -> None:
     settings = build().config.settings
     assert (settings.partition, settings.clients, settings.per_round) == ("mc", 20, 10)
     assert (settings.model, settings.lr) == ("small-cnn", 0.1)
@@ -40,93 +40,93 @@ def test_what_is_left_to_the_data_is_settled_and_recorded() -> None:
 @pytest.mark.parametrize(
     ("clients", "sizes"), [(1, [1]), (2, [2]), (3, [2, 1]), (4, [3, 1]), (5, [1, 1, 1, 1, 1])]
 )
-def test_few_clients_form_few_clusters(clients: int, sizes: list[int]) -> None:
+def test_few_clients_form_fewer_clusters(clients: int, sizes: list[int]) -> None:
     truth = build(clients=clients).federation.true_clusters
     assert truth is not None
     assert sorted(truth.bincount().tolist(), reverse=True) == sizes
 
 
-def test_folders_of_clients_settle_the_rest(
+def test_image_folder_with_clients_resolves_auto(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     draw_pills(tmp_path / "pill", clients=4, beside=True)
     dataset = f"images:{tmp_path / 'pill'}"
-    built = build(dataset=dataset, image_size=64)
-    settings = built.config.settings
+    experiment = build(dataset=dataset, image_size=64)
+    settings = experiment.config.settings
     assert (settings.partition, settings.clients, settings.per_round) == ("clients", 4, 4)
     assert (settings.model, settings.lr) == ("resnet18", 0.001)
-    assert built.federation.client_ids == (0, 1, 2, 3)
-    assert built.federation.classes == ("pill-a", "pill-b", "pill-c")
+    assert experiment.federation.client_ids == (0, 1, 2, 3)
+    assert experiment.federation.classes == ("pill-a", "pill-b", "pill-c")
     assert build(dataset=dataset, image_size=32).config.settings.model == "resnet9"
-    dealt = build(dataset=dataset, image_size=32, ratio="2:1", clients=3)
-    assert dealt.config.settings.partition == "mc"
-    with pytest.raises(CadisError, match="There are 4 clients, not 3"):
+    split = build(dataset=dataset, image_size=32, ratio="2:1", clients=3)
+    assert split.config.settings.partition == "mc"
+    with pytest.raises(CadisError, match="The partition has 4 clients, not 3"):
         build(dataset=dataset, image_size=32, clients=3)
 
 
-def test_clients_cannot_be_given_by_data_that_do_not_say() -> None:
-    with pytest.raises(CadisError, match="do not say which client owns what"):
+def test_partition_clients_is_refused_if_the_data_name_no_clients() -> None:
+    with pytest.raises(CadisError, match="do not say which client owns which samples"):
         build(partition="clients")
 
 
-def test_a_partition_from_a_file(tmp_path: Path) -> None:
+def test_partition_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     path.write_text(json.dumps({"ann": [0, 5, 7], "bob": [1, 2]}))
-    built = build(partition=str(path))
-    assert built.federation.client_ids == ("ann", "bob")
-    assert built.federation.sizes() == [3, 2]
+    experiment = build(partition=str(path))
+    assert experiment.federation.client_ids == ("ann", "bob")
+    assert experiment.federation.sizes() == [3, 2]
     train = load_dataset(resolve({}, {}).settings).train
-    assert torch.equal(built.federation.clients[0].inputs, train.inputs[[0, 5, 7]])
+    assert torch.equal(experiment.federation.clients[0].inputs, train.inputs[[0, 5, 7]])
     path.write_text(json.dumps({"ann": [0, 5, 7], "bob": [1, 5]}))
     with pytest.raises(CadisError, match="like client ann"):
         build(partition=str(path))
     assert build(partition=str(path), allow_overlap=True).federation.sizes() == [3, 2]
 
 
-def test_the_fewest_samples_can_be_chosen() -> None:
+def test_min_samples_is_an_option() -> None:
     sizes = build(partition="dirichlet", concentration=0.05, clients=40).federation.sizes()
     assert min(sizes) < 20
     many = build(partition="dirichlet", concentration=0.05, clients=40, min_samples=20)
     assert min(many.federation.sizes()) >= 20
 
 
-def test_a_partition_summary_by_hand() -> None:
+def test_partition_summary_computed_by_hand() -> None:
     counts = torch.tensor([[6, 0, 0], [0, 3, 0], [3, 0, 0]])
     summary = PartitionSummary(
         "t", ("a", "b", "c"), ("x", "y", "z"), counts, torch.tensor([0, 1, 0]), 20, 5
     )
-    # Everybody: 3/4 a, 1/4 b. Distances: 1/4 (only a), 3/4 (only b), 1/4; the mean is 5/12.
+    # All clients: 3/4 a, 1/4 b. Distances: 1/4 (only a), 3/4 (only b), 1/4; the mean is 5/12.
     assert summary.label_skew == pytest.approx(5 / 12)
     # Sizes 6, 3, 3: mean 4, variance (4 + 1 + 1) / 3 = 2.
     assert summary.size_skew == pytest.approx(2**0.5 / 4)
-    assert summary.groups() == [[0, 2], [1]]
-    assert summary.unheld_classes() == ["c"]
+    assert summary.group_clients() == [[0, 2], [1]]
+    assert summary.find_missing_classes() == ["c"]
 
 
-def test_skew_is_0_for_equals_and_near_1_for_strangers() -> None:
-    equals, strangers = torch.full((4, 5), 3), 7 * torch.eye(50).long()
-    for counts, skew in ((equals, 0), (strangers, 0.98)):
+def test_label_skew_is_0_for_equal_and_1_for_disjoint_classes() -> None:
+    equals, disjoint = torch.full((4, 5), 3), 7 * torch.eye(50).long()
+    for counts, skew in ((equals, 0), (disjoint, 0.98)):
         names = tuple(map(str, range(counts.shape[1])))
         summary = PartitionSummary("t", names, tuple(range(len(counts))), counts, None, 1000, 5)
         assert summary.label_skew == pytest.approx(skew)
 
 
-def test_a_task_says_how_many_outputs_the_model_has(
+def test_task_decides_the_number_of_outputs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(CadisError, match="The task 'binary' tells two classes apart, not 10"):
+    with pytest.raises(CadisError, match="The task 'binary' needs data of two classes, not 10"):
         build(task="binary")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for number in range(24):
         draw_picture(tmp_path / "two" / "ab"[number % 2] / f"{number}.png", number % 2, number)
-    given = {"dataset": f"images:{tmp_path / 'two'}", "image_size": 16, "clients": 3}
+    options = {"dataset": f"images:{tmp_path / 'two'}", "image_size": 16, "clients": 3}
     (tmp_path / "mine.py").write_text(
         "from torch import nn\n"
         "def net(num_classes): return nn.Sequential(nn.Flatten(), nn.LazyLinear(num_classes))\n"
     )
     for model in ("cnn", f"{tmp_path / 'mine.py'}:net"):
         for task, outputs in (("binary", 1), ("classification", 2)):
-            built = build(**given, task=task, model=model)
-            assert len(list(built.model.parameters())[-1]) == outputs
-            assert built.federation.classes == ("a", "b")
+            experiment = build(**options, task=task, model=model)
+            assert len(list(experiment.model.parameters())[-1]) == outputs
+            assert experiment.federation.classes == ("a", "b")

@@ -1,4 +1,4 @@
-"""Two chosen parts of different kinds may share a name: here, a local and a server optimiser."""
+"""Parts of different kinds with the same name: a local and a server optimizer."""
 
 import tomllib
 from pathlib import Path
@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from cadis._io import to_toml
-from cadis.algorithm import own_classes
+from cadis.algorithm import find_user_classes
 from cadis.algorithm.server_optimizers import Adam
-from cadis.experiment import grid_variants, method_variants, parse_grid, resolve
+from cadis.experiment import build_grid_variants, build_method_variants, parse_grid, resolve
 from cadis.store import RunFolder
 from cli_support import call, refuse, succeed
-from support import refused
+from support import get_refusal
 
 TEXT = '''
 from dataclasses import dataclass
@@ -41,37 +41,37 @@ TYPED = ["--method", "fedavg", "--local-optimizer", "mine.py:LocalAdam", "--serv
 
 
 @pytest.fixture(autouse=True)
-def _local_adam(here: Path) -> None:
+def _write_local_adam(here: Path) -> None:
     (here / "mine.py").write_text(TEXT)
 
 
-def parameters(given: dict[str, Any], file: dict[str, Any] | None = None) -> tuple[Any, Any]:
-    """tau of the client's and of the server's optimiser."""
-    algorithm = resolve(file or {}, given).algorithm
+def resolve_taus(overrides: dict[str, Any], file: dict[str, Any] | None = None) -> tuple[Any, Any]:
+    """Return tau of the local and of the server optimizer."""
+    algorithm = resolve(file or {}, overrides).algorithm
     return tuple(
         getattr(part, "tau", None)
         for part in (algorithm.local_optimizer, algorithm.server_optimizer)
     )  # type: ignore[return-value]
 
 
-def test_parameters_are_typed_with_the_kind_if_the_name_is_not_enough() -> None:
-    given = {"local_optimizer_adam_tau": "0.25", "server_optimizer_adam_tau": "0.125"}
-    assert parameters(BOTH | given) == (0.25, 0.125)
+def test_ambiguous_parameters_are_qualified_with_the_kind() -> None:
+    overrides = {"local_optimizer_adam_tau": "0.25", "server_optimizer_adam_tau": "0.125"}
+    assert resolve_taus(BOTH | overrides) == (0.25, 0.125)
     assert resolve({}, BOTH | {"warmup": 3, "adam_beta1": "0.5"}).algorithm.server_optimizer == (
         Adam(beta1=0.5)
     )
     for name in ("tau", "adam_tau"):
-        assert refused(resolve, {}, BOTH | {name: "0.25"}) == (
+        assert get_refusal(resolve, {}, BOTH | {name: "0.25"}) == (
             f"'{name}' is a parameter of the server optimizer adam and the local optimizer adam; "
             "write --server-optimizer-adam-tau or --local-optimizer-adam-tau."
         )
-    assert parameters(LOCAL | {"adam_tau": "0.25"}) == (0.25, None)  # only one is chosen
-    assert parameters({"server_optimizer": "adam", "adam_tau": "0.25"}) == (None, 0.25)
+    assert resolve_taus(LOCAL | {"adam_tau": "0.25"}) == (0.25, None)  # only one part has this name
+    assert resolve_taus({"server_optimizer": "adam", "adam_tau": "0.25"}) == (None, 0.25)
 
 
-def test_tables_have_the_kind_in_their_names_only_if_the_name_is_not_enough() -> None:
-    given = {"local_optimizer_adam_tau": "0.25", "server_optimizer_adam_tau": "0.125"}
-    config = resolve({}, BOTH | given)
+def test_ambiguous_tables_are_qualified_with_the_kind() -> None:
+    overrides = {"local_optimizer_adam_tau": "0.25", "server_optimizer_adam_tau": "0.125"}
+    config = resolve({}, BOTH | overrides)
     text = to_toml(config.to_dict())
     assert '["local_optimizer.adam"]' in text
     options = tomllib.loads(text)
@@ -83,38 +83,38 @@ def test_tables_have_the_kind_in_their_names_only_if_the_name_is_not_enough() ->
     assert not [name for name in alone if "." in name]
 
 
-def test_tables_of_a_file() -> None:
+def test_tables_of_parts_with_the_same_name() -> None:
     one = {"adam": {"tau": 0.25}}
-    assert parameters(LOCAL, one) == (0.25, None)
-    assert parameters({"server_optimizer": "adam"}, one) == (None, 0.25)
-    assert refused(resolve, one, BOTH) == (
-        "Two chosen parts are called 'adam'; name their tables "
+    assert resolve_taus(LOCAL, one) == (0.25, None)
+    assert resolve_taus({"server_optimizer": "adam"}, one) == (None, 0.25)
+    assert get_refusal(resolve, one, BOTH) == (
+        "Two parts are called 'adam'; name their tables "
         '["server_optimizer.adam"] and ["local_optimizer.adam"].'
     )
     nested = tomllib.loads("[local_optimizer.adam]\ntau = 0.25\n[server_optimizer.adam]\ntau = 4")
-    assert parameters(BOTH, nested) == (0.25, 4)
-    for table, what in (
+    assert resolve_taus(BOTH, nested) == (0.25, 4)
+    for table, thing in (
         ("server_optimizer", "parameter of server_optimizer.adam 'warmup"),
         ("sampler", "part 'sampler.adam'"),
     ):
         file = BOTH | {f"{table}.adam": {"warmup": 3}}
-        assert f"There is no {what}" in refused(resolve, file, {})
+        assert f"There is no {thing}" in get_refusal(resolve, file, {})
 
 
-def test_grids_and_comparisons() -> None:
-    grid = parse_grid(["local-optimizer-adam-tau=1,2"], own_classes(BOTH))
-    taus = [v.options["local_optimizer.adam"]["tau"] for v in grid_variants(grid, {}, BOTH)]
+def test_grids_and_comparisons_with_qualified_names() -> None:
+    grid = parse_grid(["local-optimizer-adam-tau=1,2"], find_user_classes(BOTH))
+    taus = [v.options["local_optimizer.adam"]["tau"] for v in build_grid_variants(grid, {}, BOTH)]
     assert taus == [1, 2]
-    given = {**LOCAL, "local_optimizer_adam_tau": "0.25"}
-    average, adam = method_variants(["fedavg", "fedadam"], {}, given)
-    assert average.options["adam"]["tau"] == 0.25
+    overrides = {**LOCAL, "local_optimizer_adam_tau": "0.25"}
+    fedavg, adam = build_method_variants(["fedavg", "fedadam"], {}, overrides)
+    assert fedavg.options["adam"]["tau"] == 0.25
     assert adam.options["local_optimizer.adam"]["tau"] == 0.25
     assert adam.options["server_optimizer.adam"]["tau"] == Adam().tau
 
 
-def test_a_run_on_the_command_line_that_is_resumed() -> None:
-    given = ["--local-optimizer-adam-tau", "0.25", "--server-optimizer-adam-tau", "0.125"]
-    succeed("run", *TYPED, *QUICK, *given, "--out", "run")
+def test_run_with_parts_of_the_same_name_can_be_resumed() -> None:
+    overrides = ["--local-optimizer-adam-tau", "0.25", "--server-optimizer-adam-tau", "0.125"]
+    succeed("run", *TYPED, *QUICK, *overrides, "--out", "run")
     config = RunFolder(Path("run")).read_config()
     assert config["local_optimizer.adam"]["tau"] == 0.25
     assert config["server_optimizer.adam"]["tau"] == 0.125
@@ -123,7 +123,7 @@ def test_a_run_on_the_command_line_that_is_resumed() -> None:
     assert "server_optimizer.adam.tau = 0.125, not 0.5" in refuse("run", *changed)
 
 
-def test_help_shows_the_clear_names_alone() -> None:
+def test_help_shows_only_unambiguous_names() -> None:
     text = call("run", *TYPED, "--help").output
     assert "--local-optimizer-adam-tau X" in text
     assert "--server-optimizer-adam-tau X" in text

@@ -1,3 +1,5 @@
+"""Files of a run, and resuming it."""
+
 import json
 from pathlib import Path
 
@@ -12,11 +14,11 @@ from cadis.data import Examples, Scaling
 from cadis.errors import CadisError
 from cadis.experiment import RunResult
 from cadis.server import RoundResult
-from cadis.store import RunFolder, rare_classes
-from support import same_models, small_federation, small_model
+from cadis.store import RunFolder, find_rare_classes
+from support import have_identical_models, small_federation, small_model
 
 
-def own_run(out: Path | None = None, rounds: int = 4, **options: object) -> RunResult:
+def run_small_federation(out: Path | None = None, rounds: int = 4, **options: object) -> RunResult:
     federation = small_federation()
     clients = [(client.inputs, client.labels) for client in federation.clients]
     test = federation.test.inputs, federation.test.labels
@@ -25,7 +27,7 @@ def own_run(out: Path | None = None, rounds: int = 4, **options: object) -> RunR
     return cadis.run(model, clients, test, rounds=rounds, out=out, **settings)  # type: ignore[arg-type]
 
 
-def stopping_after(rounds: int) -> "object":
+def stop_after(rounds: int) -> "object":
     def on_round(result: RoundResult) -> None:
         if result.record.round == rounds:
             raise KeyboardInterrupt
@@ -33,8 +35,8 @@ def stopping_after(rounds: int) -> "object":
     return on_round
 
 
-def test_a_run_leaves_everything(tmp_path: Path) -> None:
-    result = own_run(tmp_path / "run", true_clusters=[0, 0, 0, 1, 2])
+def test_run_writes_all_files(tmp_path: Path) -> None:
+    result = run_small_federation(tmp_path / "run", true_clusters=[0, 0, 0, 1, 2])
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert names == {
         *(".cadis-run", "config.toml", "federation.json", "history.jsonl", "summary.json"),
@@ -52,7 +54,7 @@ def test_a_run_leaves_everything(tmp_path: Path) -> None:
 
 
 def test_stored_models_are_the_last_and_the_best(tmp_path: Path) -> None:
-    result = own_run(tmp_path / "run", rounds=6)
+    result = run_small_federation(tmp_path / "run", rounds=6)
     federation = small_federation()
     best = result.summary["best_accuracy"]
     assert best == max(record.accuracy or 0 for record in result.history)
@@ -60,82 +62,84 @@ def test_stored_models_are_the_last_and_the_best(tmp_path: Path) -> None:
         model = small_model()
         model.load_state_dict(load_file(tmp_path / "run" / f"{name}.safetensors"))
         model.eval()
-        right = model(federation.test.inputs).argmax(dim=1) == federation.test.labels
-        assert right.float().mean().item() == pytest.approx(accuracy)
+        correct = model(federation.test.inputs).argmax(dim=1) == federation.test.labels
+        assert correct.float().mean().item() == pytest.approx(accuracy)
 
 
 @pytest.mark.parametrize("method", [CADIS(), FedDyn()])
 @pytest.mark.parametrize("stop", [1, 3])
-def test_an_interrupted_run_goes_on_bit_for_bit(
+def test_resumed_run_is_identical_bit_for_bit(
     method: BaseMethod, stop: int, tmp_path: Path
 ) -> None:
-    own_run(tmp_path / "whole", method=method)
+    run_small_federation(tmp_path / "whole", method=method)
     with pytest.raises(KeyboardInterrupt):
-        own_run(tmp_path / "cut", method=method, on_round=stopping_after(stop))
+        run_small_federation(tmp_path / "cut", method=method, on_round=stop_after(stop))
     with (tmp_path / "cut" / "history.jsonl").open("a") as file:
         file.write('{"round": 99, "acc')  # killed while writing
-    own_run(tmp_path / "cut", method=method, resume=True, workers=2)
+    run_small_federation(tmp_path / "cut", method=method, resume=True, workers=2)
     whole, cut = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "cut")
-    assert same_models(whole.path, cut.path)
-    for mine, theirs in zip(whole.read_history(), cut.read_history(), strict=True):
-        assert mine.accuracy == theirs.accuracy
-        assert mine.loss == theirs.loss
-        assert mine.weights == theirs.weights
+    assert have_identical_models(whole.path, cut.path)
+    for expected, actual in zip(whole.read_history(), cut.read_history(), strict=True):
+        assert expected.accuracy == actual.accuracy
+        assert expected.loss == actual.loss
+        assert expected.weights == actual.weights
 
 
-def test_damage_is_told_and_the_end_is_the_same(tmp_path: Path) -> None:
-    own_run(tmp_path / "whole", method=FedDyn())
+def test_damaged_checkpoint_is_reported_and_the_result_is_the_same(tmp_path: Path) -> None:
+    run_small_federation(tmp_path / "whole", method=FedDyn())
     with pytest.raises(KeyboardInterrupt):
-        own_run(tmp_path / "cut", method=FedDyn(), on_round=stopping_after(3))
+        run_small_federation(tmp_path / "cut", method=FedDyn(), on_round=stop_after(3))
     (damaged,) = (tmp_path / "cut" / "checkpoint").glob("round-3.safetensors")
     content = bytearray(damaged.read_bytes())
     content[-9] ^= 4
     damaged.write_bytes(content)
     with pytest.warns(UserWarning, match=r"round-3.safetensors is damaged.* from round 2"):
-        own_run(tmp_path / "cut", method=FedDyn(), resume=True)
-    assert same_models(tmp_path / "whole", tmp_path / "cut")
+        run_small_federation(tmp_path / "cut", method=FedDyn(), resume=True)
+    assert have_identical_models(tmp_path / "whole", tmp_path / "cut")
 
 
-def test_a_finished_run_can_be_prolonged(tmp_path: Path) -> None:
-    own_run(tmp_path / "long", rounds=5)
-    own_run(tmp_path / "short", rounds=2)
-    result = own_run(tmp_path / "short", rounds=5, resume=True)
+def test_finished_run_can_be_extended(tmp_path: Path) -> None:
+    run_small_federation(tmp_path / "long", rounds=5)
+    run_small_federation(tmp_path / "short", rounds=2)
+    result = run_small_federation(tmp_path / "short", rounds=5, resume=True)
     assert [record.round for record in result.history] == [1, 2, 3, 4, 5]
     first, second = (load_file(tmp_path / n / "model.safetensors") for n in ("long", "short"))
     assert all(torch.equal(first[name], second[name]) for name in first)
-    again = own_run(tmp_path / "short", rounds=5, resume=True)  # nothing left to do
+    again = run_small_federation(tmp_path / "short", rounds=5, resume=True)  # nothing left to do
     assert again.summary["confusion"] == result.summary["confusion"]
 
 
-def test_resuming_something_else_is_refused(tmp_path: Path) -> None:
-    own_run(tmp_path / "run", rounds=2)
+def test_resuming_with_other_options_is_refused(tmp_path: Path) -> None:
+    run_small_federation(tmp_path / "run", rounds=2)
     with pytest.raises(CadisError, match=r"has lr = 0.1, not 0.2"):
-        own_run(tmp_path / "run", rounds=2, lr=0.2, resume=True)
-    with pytest.raises(CadisError, match="has 2 rounds already"):
-        own_run(tmp_path / "run", rounds=1, resume=True)
+        run_small_federation(tmp_path / "run", rounds=2, lr=0.2, resume=True)
+    with pytest.raises(CadisError, match="already has 2 rounds"):
+        run_small_federation(tmp_path / "run", rounds=1, resume=True)
     with pytest.raises(CadisError, match="no run in the folder"):
-        own_run(tmp_path / "nowhere", resume=True)
+        run_small_federation(tmp_path / "nowhere", resume=True)
     assert not (tmp_path / "nowhere").exists()
     with pytest.raises(CadisError, match="has other clients or data"):
-        own_run(tmp_path / "run", rounds=2, true_clusters=[0, 0, 0, 1, 2], resume=True)
+        run_small_federation(tmp_path / "run", rounds=2, true_clusters=[0, 0, 0, 1, 2], resume=True)
 
 
-def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+def test_folder_with_other_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(CadisError, match="is not empty"):
-        own_run(tmp_path)
+        run_small_federation(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
-def test_without_a_folder_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_without_a_folder_leaves_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    result = own_run(rounds=2, method=FedDyn())
+    result = run_small_federation(rounds=2, method=FedDyn())
     assert result.folder is None
     assert list(tmp_path.iterdir()) == []
     assert result.model(torch.zeros(1, 1, 4, 4)).shape == (1, 5)
 
 
-def test_data_that_do_not_fit_the_model_are_refused_before_anything_is_written(
+def test_data_that_do_not_fit_the_model_are_refused_and_nothing_is_written(
     tmp_path: Path,
 ) -> None:
     federation = small_federation()
@@ -156,14 +160,16 @@ def test_data_that_do_not_fit_the_model_are_refused_before_anything_is_written(
     assert not (tmp_path / "r").exists()
 
 
-def test_a_run_that_got_nowhere_makes_room(tmp_path: Path) -> None:
+def test_folder_of_a_run_without_rounds_can_be_reused(tmp_path: Path) -> None:
     with pytest.raises(cadis.RunError, match="smaller learning rate"):
-        own_run(tmp_path / "run", lr=1e30)
+        run_small_federation(tmp_path / "run", lr=1e30)
     assert (tmp_path / "run" / "config.toml").exists()
-    assert own_run(tmp_path / "run", rounds=1, method="fedavg").summary["rejected"] == 0
+    assert (
+        run_small_federation(tmp_path / "run", rounds=1, method="fedavg").summary["rejected"] == 0
+    )
 
 
-def test_arrays_of_numpy_will_do() -> None:
+def test_numpy_arrays_are_accepted() -> None:
     federation = small_federation()
     clients = ((client.inputs.numpy(), client.labels.numpy()) for client in federation.clients)
     test = federation.test.inputs.numpy(), federation.test.labels.numpy()
@@ -171,28 +177,28 @@ def test_arrays_of_numpy_will_do() -> None:
     assert len(result.history) == 1
 
 
-def test_rare_classes_by_hand() -> None:
+def test_rare_classes_computed_by_hand() -> None:
     def client(cluster: int | None, samples: list[int]) -> dict[str, object]:
         return {"id": 0, "cluster": cluster, "samples": samples}
 
     skewed = [client(0, [3, 1, 0]), client(0, [2, 2, 0]), client(1, [0, 0, 5])]
-    assert rare_classes({"clients": skewed}) == [2]
-    assert rare_classes({"clients": skewed[1:]}) == []  # clusters of one size
-    assert rare_classes({"clients": [client(None, [1, 1, 1])]}) == []
+    assert find_rare_classes({"clients": skewed}) == [2]
+    assert find_rare_classes({"clients": skewed[1:]}) == []  # clusters of one size
+    assert find_rare_classes({"clients": [client(None, [1, 1, 1])]}) == []
 
 
 @pytest.mark.parametrize("method", ["cadis", "singleset"])
-def test_examples_of_a_loaded_dataset_are_clients_too(method: str) -> None:
+def test_examples_of_a_loaded_dataset_are_accepted_as_clients(method: str) -> None:
     generator = torch.Generator().manual_seed(0)
     pixels = torch.randint(0, 256, (30, 1, 4, 4), generator=generator, dtype=torch.uint8)
     labels, scaling = torch.arange(30) % 5, Scaling((0.4,), (0.3,))
     raw = Examples(pixels, labels, scaling)
     clients = [raw.take(slice(0, 12)), raw.take(slice(12, 30))]
-    floats = [(client.scaled, client.labels) for client in clients]
+    floats = [(client.scaled_inputs, client.labels) for client in clients]
     options = {"rounds": 2, "method": method, "workers": 1}
     results = [
         cadis.run(small_model(), clients, raw, **options),  # type: ignore[arg-type]
-        cadis.run(small_model(), floats, (raw.scaled, labels), **options),  # type: ignore[arg-type]
+        cadis.run(small_model(), floats, (raw.scaled_inputs, labels), **options),  # type: ignore[arg-type]
     ]
     losses = [[record.loss for record in result.history] for result in results]
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)

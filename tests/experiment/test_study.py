@@ -1,3 +1,5 @@
+"""Studies: many runs, reused and resumed."""
+
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -7,23 +9,23 @@ import pytest
 
 from cadis._io import NO_CALLBACKS, Callbacks
 from cadis.errors import CadisError
-from cadis.experiment import method_variants, run_study, study_folder
+from cadis.experiment import build_method_variants, find_study_folder, run_study
 from cadis.server import OnRound, RoundResult
-from cadis.store import PlannedRun, RunFolder, Study, StudyFolder, is_locked, planned_runs
-from support import refused, same_models
+from cadis.store import PlannedRun, RunFolder, Study, StudyFolder, is_locked, list_planned_runs
+from support import get_refusal, have_identical_models
 
 QUICK = {"rounds": "3", "clients": "8", "per_round": "4", "epochs": "1", "workers": "1"}
 
 
 @dataclass
-class Heard:
-    """Remembers all that it hears; may stop everything after some rounds."""
+class Recorder:
+    """Callbacks that record all calls; may stop the study after some rounds."""
 
     stop_after: int = 10**9
     rounds: list[tuple[str, int, int]] = field(default_factory=list)
     reused: list[bool] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
-    of_run: Callbacks = NO_CALLBACKS
+    run_callbacks: Callbacks = NO_CALLBACKS
 
     def begin(self, run: PlannedRun) -> OnRound:
         def on_round(result: RoundResult) -> None:
@@ -34,22 +36,22 @@ class Heard:
         return on_round
 
     def end(self, run: PlannedRun, reused: bool) -> None:
-        assert run.finished()
+        assert run.is_finished()
         self.reused.append(reused)
 
     def fail(self, sentence: str) -> None:
         self.failed.append(sentence)
 
 
-def quick_study(methods: str = "fedavg,cadis", seeds: int = 2, **changed: str) -> Study:
-    variants = method_variants(methods.split(","), {}, QUICK | changed)
+def quick_study(methods: str = "fedavg,cadis", seeds: int = 2, **changes: str) -> Study:
+    variants = build_method_variants(methods.split(","), {}, QUICK | changes)
     return Study("compare", variants, tuple(range(seeds)), "cadis compare", "fedavg")
 
 
-def test_runs_of_one_seed_are_paired(tmp_path: Path) -> None:
+def test_runs_of_one_seed_have_the_same_partition_and_participants(tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path / "study")
-    study = folder.join(quick_study("fedavg,fedprox,cadis-paper"))
-    assert run_study(folder, study, Heard()) == []
+    study = folder.add(quick_study("fedavg,fedprox,cadis-paper"))
+    assert run_study(folder, study, Recorder()) == []
     for seed in study.seeds:
         runs = [folder.run_folder(variant, seed) for variant in study.variants]
         assert len({(run.path / "federation.json").read_text() for run in runs}) == 1
@@ -59,116 +61,116 @@ def test_runs_of_one_seed_are_paired(tmp_path: Path) -> None:
     assert len({(path / "federation.json").read_text() for path in other}) == 2
 
 
-def test_stopped_anywhere_it_goes_on_and_ends_the_same(tmp_path: Path) -> None:
+def test_interrupted_study_continues_and_gives_the_same_models(tmp_path: Path) -> None:
     study, whole = quick_study(), StudyFolder(tmp_path / "whole")
-    run_study(whole, whole.join(study), Heard())
+    run_study(whole, whole.add(study), Recorder())
     folder = StudyFolder(tmp_path / "broken")
-    folder.join(study)
+    folder.add(study)
     with pytest.raises(KeyboardInterrupt):
-        run_study(folder, study, Heard(stop_after=5))
-    heard = Heard()
-    run_study(folder, folder.join(study), heard)
-    assert len(heard.rounds) == 4 * 3 - 5  # none of them twice
-    assert heard.reused == [True, False, False, False]
-    for run in planned_runs(whole, study):
-        assert same_models(run.folder.path, folder.run_folder(run.variant, run.seed).path)
+        run_study(folder, study, Recorder(stop_after=5))
+    recorder = Recorder()
+    run_study(folder, folder.add(study), recorder)
+    assert len(recorder.rounds) == 4 * 3 - 5  # no round is repeated
+    assert recorder.reused == [True, False, False, False]
+    for run in list_planned_runs(whole, study):
+        assert have_identical_models(run.folder.path, folder.run_folder(run.variant, run.seed).path)
 
 
-def test_runs_that_exist_are_reused_by_a_larger_study(tmp_path: Path) -> None:
+def test_existing_runs_are_reused_by_a_larger_study(tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path / "study")
-    run_study(folder, folder.join(quick_study("fedavg", seeds=1)), Heard())
-    heard = Heard()
-    larger = folder.join(quick_study("fedavg,cadis", seeds=2))
-    run_study(folder, larger, heard)
-    assert heard.reused == [True, False, False, False]
+    run_study(folder, folder.add(quick_study("fedavg", seeds=1)), Recorder())
+    recorder = Recorder()
+    larger = folder.add(quick_study("fedavg,cadis", seeds=2))
+    run_study(folder, larger, recorder)
+    assert recorder.reused == [True, False, False, False]
     assert folder.read() == larger
     assert [variant.name for variant in larger.variants] == ["fedavg", "cadis"]
 
 
-def test_more_rounds_prolong_what_is_there(tmp_path: Path) -> None:
+def test_more_rounds_extend_existing_runs(tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path / "study")
-    run_study(folder, folder.join(quick_study("fedavg", seeds=1)), Heard())
-    heard = Heard()
-    run_study(folder, folder.join(quick_study("fedavg", seeds=1, rounds="5")), heard)
-    assert [number for _, _, number in heard.rounds] == [4, 5]
+    run_study(folder, folder.add(quick_study("fedavg", seeds=1)), Recorder())
+    recorder = Recorder()
+    run_study(folder, folder.add(quick_study("fedavg", seeds=1, rounds="5")), recorder)
+    assert [number for _, _, number in recorder.rounds] == [4, 5]
 
 
 @pytest.mark.parametrize(
-    ("methods", "changed", "sentence"),
+    ("methods", "changes", "sentence"),
     [
         ("fedavg", {"lr": "0.5"}, "has lr = auto for fedavg, not 0.5"),
-        ("fedprox", {"lr": "0.5"}, "has lr = auto for it, not 0.5"),
+        ("fedprox", {"lr": "0.5"}, "has lr = auto for all variants, not 0.5"),
         ("cadis", {"threshold": "0.6"}, "has threshold = auto for cadis, not 0.6"),
     ],
 )
-def test_a_folder_with_other_options_is_refused(
-    methods: str, changed: dict[str, str], sentence: str, tmp_path: Path
+def test_folder_with_other_options_is_refused(
+    methods: str, changes: dict[str, str], sentence: str, tmp_path: Path
 ) -> None:
     folder = StudyFolder(tmp_path / "study")
-    folder.join(quick_study())
-    told = refused(folder.join, quick_study(methods, 2, **changed))
-    assert sentence in told
-    assert "choose another folder by --out" in told
+    folder.add(quick_study())
+    message = get_refusal(folder.add, quick_study(methods, 2, **changes))
+    assert sentence in message
+    assert "choose another folder by --out" in message
 
 
-def test_without_being_told_the_same_study_goes_to_the_same_folder(tmp_path: Path) -> None:
+def test_default_folder_of_the_same_study_is_the_same(tmp_path: Path) -> None:
     base, study = tmp_path / "compare-digits", quick_study()
-    first = study_folder(base, study)
+    first = find_study_folder(base, study)
     assert first.path == base
-    first.join(study)
-    assert study_folder(base, quick_study("fedfa", seeds=7)).path == base
+    first.add(study)
+    assert find_study_folder(base, quick_study("fedfa", seeds=7)).path == base
     other = quick_study(lr="0.5")
-    assert study_folder(base, other).path == tmp_path / "compare-digits-2"
+    assert find_study_folder(base, other).path == tmp_path / "compare-digits-2"
 
 
-def test_a_run_that_diverges_does_not_stop_the_others(tmp_path: Path) -> None:
+def test_diverging_run_does_not_stop_the_others(tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path / "study")
-    study = folder.join(quick_study("feddyn,fedavg", seeds=1, lr="1e30"))
-    heard = Heard()
-    sentences = run_study(folder, study, heard)
-    assert sentences == heard.failed
+    study = folder.add(quick_study("feddyn,fedavg", seeds=1, lr="1e30"))
+    recorder = Recorder()
+    sentences = run_study(folder, study, recorder)
+    assert sentences == recorder.failed
     assert len(sentences) == 2
     assert sentences[0].startswith("FedDyn, seed 0: Round 1: ")
 
 
-def test_damage_to_one_run_does_not_stop_the_others_and_the_rest_is_mended(tmp_path: Path) -> None:
+def test_damaged_run_does_not_stop_the_others(tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path / "study")
-    study = folder.join(quick_study(seeds=1))
-    run_study(folder, study, Heard())
-    first, second = (run.folder.path for run in planned_runs(folder, study))
+    study = folder.add(quick_study(seeds=1))
+    run_study(folder, study, Recorder())
+    first, second = (run.folder.path for run in list_planned_runs(folder, study))
     (first / "history.jsonl").write_bytes((first / "history.jsonl").read_bytes()[5:])
     (second / "federation.json").write_text("{}")
-    (sentence,) = run_study(folder, study, Heard())
+    (sentence,) = run_study(folder, study, Recorder())
     assert sentence.startswith("FedAvg, seed 0: ")
     assert "history.jsonl is damaged" in sentence
-    assert sentence.endswith(f"If {first} is deleted, it is run anew.")
+    assert sentence.endswith(f"Delete {first} to run it again.")
     assert len(RunFolder(second).read_json("federation.json")["clients"]) == 8
 
 
-def test_fewer_rounds_than_there_are_change_nothing(tmp_path: Path) -> None:
+def test_fewer_rounds_than_finished_are_refused(tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path / "study")
-    before = folder.join(quick_study())
+    before = folder.add(quick_study())
     with pytest.raises(CadisError, match="has 3 rounds, more than 2; choose another folder"):
-        folder.join(quick_study(seeds=3, rounds="2"))
+        folder.add(quick_study(seeds=3, rounds="2"))
     assert folder.read() == before
 
 
-def test_a_folder_with_a_users_study_is_refused_and_left_alone(tmp_path: Path) -> None:
-    mine = {"study.json": '{"of": "mine"}', "lock": "7"}
-    for name, text in mine.items():
+def test_folder_with_a_foreign_study_file_is_refused(tmp_path: Path) -> None:
+    files = {"study.json": '{"of": "mine"}', "lock": "7"}
+    for name, text in files.items():
         (tmp_path / name).write_text(text)
     with (
         pytest.raises(CadisError, match=r"study.json is damaged"),
-        StudyFolder(tmp_path).opened(quick_study()),
+        StudyFolder(tmp_path).open(quick_study()),
     ):
         pass
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == mine
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == files
 
 
-def test_a_folder_with_something_else_is_refused(tmp_path: Path) -> None:
+def test_study_folder_with_other_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_text("not ours")
     with pytest.raises(CadisError, match="is not empty"):
-        StudyFolder(tmp_path).join(quick_study())
+        StudyFolder(tmp_path).add(quick_study())
 
 
 HOLD = """
@@ -181,9 +183,9 @@ sys.stdin.read()
 """
 
 
-def test_two_processes_do_not_work_on_one_study(tmp_path: Path) -> None:
+def test_second_process_on_one_study_is_refused(tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path / "study")
-    study = folder.join(quick_study())
+    study = folder.add(quick_study())
     assert not is_locked(folder.lock_file)
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(folder.lock_file)],
@@ -194,17 +196,17 @@ def test_two_processes_do_not_work_on_one_study(tmp_path: Path) -> None:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
         assert is_locked(folder.lock_file)
-        sentence = f"still going on, in process {other.pid}"
+        sentence = f"is in use by process {other.pid}"
         with (
             pytest.raises(CadisError, match=sentence),
-            folder.opened(quick_study("fedavg,cadis,fedfa")),
+            folder.open(quick_study("fedavg,cadis,fedfa")),
         ):
             pass
         other.communicate("")
-    assert folder.read() == study  # the one who was refused has changed nothing
-    with folder.opened(study):
+    assert folder.read() == study  # the refused process has changed nothing
+    with folder.open(study):
         assert is_locked(folder.lock_file)
-        with pytest.raises(CadisError, match="still going on"), folder.opened(study):
+        with pytest.raises(CadisError, match="is in use by"), folder.open(study):
             pass
         assert is_locked(folder.lock_file)
     assert not is_locked(folder.lock_file)

@@ -1,14 +1,14 @@
 import pytest
 
 from cadis.errors import CadisError
-from cadis.experiment import grid_variants, method_variants, parse_grid
-from cadis.experiment.variants import ABLATIONS, choose_baseline, classes_by_name
-from support import refused
+from cadis.experiment import build_grid_variants, build_method_variants, parse_grid
+from cadis.experiment.variants import ABLATIONS, choose_baseline, find_method_classes
+from support import get_refusal
 
 
-def test_parameters_go_to_whom_they_belong() -> None:
-    given = {"threshold": "0.8", "mu": "0.5", "rounds": "7", "ratio": "2:1"}
-    fedavg, prox, cadis = method_variants(["fedavg", "FedProx", "cadis"], {}, given)
+def test_parameters_apply_to_their_method() -> None:
+    overrides = {"threshold": "0.8", "mu": "0.5", "rounds": "7", "ratio": "2:1"}
+    fedavg, prox, cadis = build_method_variants(["fedavg", "FedProx", "cadis"], {}, overrides)
     assert prox.options["fedprox"] == {"mu": 0.5}
     assert cadis.options["cadis"]["threshold"] == 0.8
     assert "threshold" not in str(fedavg.options)
@@ -18,66 +18,70 @@ def test_parameters_go_to_whom_they_belong() -> None:
         assert "seed" not in variant.options
 
 
-def test_ablations_change_one_thing_each() -> None:
-    whole, *less = method_variants(["ablations"], {}, {"gamma": "0.3"})
-    assert [variant.name for variant in less] == list(ABLATIONS)
-    for variant in less:
-        named = ABLATIONS[variant.name]
-        assert variant.options["cadis"] == whole.options["cadis"] | dict(named.parameters)
+def test_each_ablation_changes_one_part() -> None:
+    whole, *ablations = build_method_variants(["ablations"], {}, {"gamma": "0.3"})
+    assert [variant.name for variant in ablations] == list(ABLATIONS)
+    for variant in ablations:
+        ablation = ABLATIONS[variant.name]
+        assert variant.options["cadis"] == whole.options["cadis"] | dict(ablation.parameters)
         for kind in ("sampler", "server_optimizer"):
-            assert variant.options[kind] == named.parts.get(kind, whole.options[kind])
+            assert variant.options[kind] == ablation.parts.get(kind, whole.options[kind])
         assert variant.options != whole.options
 
 
-def test_each_method_has_the_parts_that_it_goes_with() -> None:
+def test_each_method_has_its_default_parts() -> None:
     names = ["fedavg", "fedavgm", "cadis-paper", "cadis"]
     parts = [
         (v.options["sampler"], v.options["server_optimizer"])
-        for v in method_variants(names, {}, {})
+        for v in build_method_variants(names, {}, {})
     ]
     assert [sampler for sampler, _ in parts] == [*["uniform"] * 3, "clusters"]
     assert [optimizer for _, optimizer in parts] == ["plain", "momentum", "plain", "momentum"]
-    chosen = method_variants(names, {}, {"sampler": "uniform", "server_optimizer": "adam"})
-    assert [v.options["server_optimizer"] for v in chosen] == ["adam", "momentum", "adam", "adam"]
-    assert {v.options["sampler"] for v in chosen} == {"uniform"}
+    variants = build_method_variants(names, {}, {"sampler": "uniform", "server_optimizer": "adam"})
+    assert [v.options["server_optimizer"] for v in variants] == ["adam", "momentum", "adam", "adam"]
+    assert {v.options["sampler"] for v in variants} == {"uniform"}
 
 
-def test_samplers_with_plain_averaging_have_names_of_their_own() -> None:
+def test_samplers_with_fedavg_are_variants() -> None:
     names = ["power-of-choice", "fedcluster", "hics"]
-    variants = method_variants(names, {}, {})
+    variants = build_method_variants(names, {}, {})
     assert {v.options["method"] for v in variants} == {"fedavg"}
     assert [v.options["sampler"] for v in variants] == names
     labels = [v.label.removeprefix("FedAvg, ") for v in variants]
     assert labels == ["power of choice", "FedCluster", "HiCS-FL"]
 
 
-def test_the_papers_method_has_parameters_of_its_own() -> None:
+def test_cadis_paper_has_separate_parameters() -> None:
     file = {"cadis-paper": {"threshold": 0.975}}
-    paper, now = method_variants(["cadis-paper", "cadis"], file, {})
+    paper, now = build_method_variants(["cadis-paper", "cadis"], file, {})
     assert paper.options["cadis-paper"]["threshold"] == 0.975
     assert now.options["cadis"]["threshold"] == "auto"
     with pytest.raises(CadisError, match="write --cadis-paper-threshold or --cadis-threshold"):
-        method_variants(["cadis-paper", "cadis"], {}, {"threshold": "0.8"})
-    paper, now = method_variants(["cadis-paper", "cadis"], {}, {"cadis_paper_threshold": "0.8"})
+        build_method_variants(["cadis-paper", "cadis"], {}, {"threshold": "0.8"})
+    paper, now = build_method_variants(
+        ["cadis-paper", "cadis"], {}, {"cadis_paper_threshold": "0.8"}
+    )
     assert paper.options["cadis-paper"]["threshold"] == 0.8
     assert now.options["cadis"]["threshold"] == "auto"
 
 
-def test_the_baseline_is_a_federation() -> None:
-    assert choose_baseline(classes_by_name(["cadis", "fedavg"])) == "fedavg"
-    assert choose_baseline(classes_by_name(["singleset", "cadis-oracle"])) == "cadis-oracle"
-    assert choose_baseline(classes_by_name(["singleset"])) == "singleset"
+def test_baseline_does_not_pool_clients() -> None:
+    assert choose_baseline(find_method_classes(["cadis", "fedavg"])) == "fedavg"
+    assert choose_baseline(find_method_classes(["singleset", "cadis-oracle"])) == "cadis-oracle"
+    assert choose_baseline(find_method_classes(["singleset"])) == "singleset"
 
 
-def test_the_same_twice_is_compared_once() -> None:
-    names = [variant.name for variant in method_variants(["cadis", "ablations", "cadis"], {}, {})]
+def test_repeated_method_is_compared_once() -> None:
+    names = [
+        variant.name for variant in build_method_variants(["cadis", "ablations", "cadis"], {}, {})
+    ]
     assert names == ["cadis", *ABLATIONS]
 
 
-def test_a_grid_is_every_combination() -> None:
+def test_grid_has_every_combination() -> None:
     grid = parse_grid(["threshold=0.6, 0.8", "batch-size=4,8,4"])
     assert grid == {"threshold": ["0.6", "0.8"], "batch_size": ["4", "8"]}
-    variants = grid_variants(grid, {"rounds": 3}, {})
+    variants = build_grid_variants(grid, {"rounds": 3}, {})
     assert [variant.cell for variant in variants] == [
         ("0.6", "4"), ("0.6", "8"), ("0.8", "4"), ("0.8", "8"),
     ]  # fmt: skip
@@ -90,13 +94,13 @@ def test_a_grid_is_every_combination() -> None:
 @pytest.mark.parametrize(
     ("texts", "sentence"),
     [
-        ([], "Say what to vary"),
-        (["threshold"], "Write a grid as name=value"),
-        (["threshold="], "Write a grid as name=value"),
+        ([], "Name an option to vary"),
+        (["threshold"], "Write a grid as NAME=VALUE"),
+        (["threshold="], "Write a grid as NAME=VALUE"),
         (["treshold=1"], "did you mean 'threshold'?"),
         (["lr=1", "lr=2"], "twice"),
         (["seed=1,2"], "--seeds"),
     ],
 )
-def test_wrong_grids_are_sentences(texts: list[str], sentence: str) -> None:
-    assert sentence in refused(parse_grid, texts)
+def test_wrong_grids_are_refused_in_one_sentence(texts: list[str], sentence: str) -> None:
+    assert sentence in get_refusal(parse_grid, texts)

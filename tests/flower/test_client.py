@@ -1,4 +1,4 @@
-"""The client's side."""
+"""Tests of the functions that a ClientApp calls."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,39 +17,46 @@ from cadis.algorithm.methods import CADIS, FedDyn, FedProx
 from cadis.algorithm.transforms import Clip
 from cadis.data import Examples
 from cadis.errors import CadisError
-from cadis.flower.client import ClientStates, introduce, local_evaluate, local_train, memory_folder
-from cadis.flower.train_config import TrainConfig, local_config
+from cadis.flower.client import (
+    ClientStates,
+    get_state_folder,
+    introduce,
+    local_evaluate,
+    local_train,
+)
+from cadis.flower.train_config import TrainConfig, make_local_config
 from cadis.training import LocalSettings
-from flower_support import SMALL, LocalGrid, equal, small_arrays
-from support import blobs, same, small_model
+from flower_support import TRAIN_CONFIG, LocalGrid, have_equal_arrays, small_arrays
+from support import blobs, is_identical, small_model
 
 RUN = "0123456789abcdef"
-OWN = blobs(9, [0, 1], seed=0)
-LOADER = DataLoader(TensorDataset(OWN.inputs, OWN.labels), batch_size=4)
+DATA = blobs(9, [0, 1], seed=0)
+LOADER = DataLoader(TensorDataset(DATA.inputs, DATA.labels), batch_size=4)
 
 
-def content(arrays: ArrayRecord | None = None, config: object = ()) -> RecordDict:
-    """What a server sends."""
-    sent = small_arrays() if arrays is None else arrays
-    return RecordDict({"arrays": sent, "config": ConfigRecord(dict(config))})  # type: ignore[call-overload]
+def make_content(arrays: ArrayRecord | None = None, config: object = ()) -> RecordDict:
+    """Return the content of a message from the server."""
+    model = small_arrays() if arrays is None else arrays
+    return RecordDict({"arrays": model, "config": ConfigRecord(dict(config))})  # type: ignore[call-overload]
 
 
-def trained(config: ConfigRecord, data: object = OWN, memory: Path | None = None) -> ArrayRecord:
-    answer = local_train(small_model(), data, content(config=config), memory=memory)  # type: ignore[arg-type]
-    return answer.array_records["arrays"]
+def train(config: ConfigRecord, data: object = DATA, state_dir: Path | None = None) -> ArrayRecord:
+    reply = local_train(small_model(), data, make_content(config=config), state_dir=state_dir)  # type: ignore[arg-type]
+    return reply.array_records["arrays"]
 
 
-def test_orders_survive_the_way() -> None:
-    given = TrainConfig(
+def test_config_is_read_as_it_was_written() -> None:
+    sent = TrainConfig(
         3, Algorithm(CADIS(threshold=0.5, bandwidth=2.0)), client="north", seed=4, head="7", run=RUN
     )
-    read = TrainConfig.read(given.config({**SMALL, "mine": "kept"}))
-    assert read.algorithm == given.algorithm
-    assert (read.round, read.client, read.seed, read.head, read.run) == (3, "north", 4, "7", RUN)
-    assert (read.local.epochs, read.local.batch_size, read.local.lr) == (2, 4, 0.1)
-    assert given.config({"mine": "kept"})["mine"] == "kept"
+    received = TrainConfig.from_record(sent.to_record({**TRAIN_CONFIG, "mine": "kept"}))
+    assert received.algorithm == sent.algorithm
+    assert (received.round, received.client, received.seed) == (3, "north", 4)
+    assert (received.head, received.run) == ("7", RUN)
+    assert (received.local.epochs, received.local.batch_size, received.local.lr) == (2, 4, 0.1)
+    assert sent.to_record({"mine": "kept"})["mine"] == "kept"
     local = LocalSettings(epochs=2, batch_size=3, lr=0.25, augment=("flip",), precision="bf16")
-    assert TrainConfig.read(local_config(local)).local == local
+    assert TrainConfig.from_record(make_local_config(local)).local == local
 
 
 @dataclass(frozen=True)
@@ -59,53 +66,56 @@ class Namesake(SGD):
 
 def test_parts_of_different_kinds_may_share_a_name() -> None:
     algorithm = Algorithm(transforms=(Clip(2.0),), local_optimizer=Namesake(momentum=0.5))
-    config = TrainConfig(algorithm=algorithm).config(SMALL)
-    assert TrainConfig.read(config, own=iter([Namesake, Clip])).algorithm == algorithm
+    config = TrainConfig(algorithm=algorithm).to_record(TRAIN_CONFIG)
+    assert (
+        TrainConfig.from_record(config, custom_classes=iter([Namesake, Clip])).algorithm
+        == algorithm
+    )
 
 
-def test_without_orders_it_is_plain_averaging() -> None:
-    assert TrainConfig.read({}) == TrainConfig()
-    assert TrainConfig.read({}, method=FedProx(0.5)).algorithm.method == FedProx(0.5)
+def test_empty_config_means_fedavg() -> None:
+    assert TrainConfig.from_record({}) == TrainConfig()
+    assert TrainConfig.from_record({}, method=FedProx(0.5)).algorithm.method == FedProx(0.5)
 
 
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [
-        ({"cadis.method": "fedavgg"}, "no method 'fedavgg'; if it is one of your own"),
-        ({"cadis.transforms": ["clipp"]}, "no transform 'clipp'; if it is one of your own"),
+        ({"cadis.method": "fedavgg"}, "no method 'fedavgg'; if it is your own"),
+        ({"cadis.transforms": ["clipp"]}, "no transform 'clipp'; if it is your own"),
         ({"lr": float("inf")}, "lr should be a finite number"),
         ({"lr": -1.0}, "lr should be greater than 0"),
     ],
 )
-def test_orders_that_cannot_be_followed(config: dict[str, object], sentence: str) -> None:
+def test_invalid_config_is_an_error(config: dict[str, object], sentence: str) -> None:
     with pytest.raises(CadisError, match=sentence):
-        TrainConfig.read(config)
+        TrainConfig.from_record(config)
 
 
-def test_all_kinds_of_data_are_the_same() -> None:
-    config = TrainConfig(client=2).config(SMALL)
-    expected = trained(config)
-    for data in ((OWN.inputs, OWN.labels), LOADER, list(LOADER)):
-        assert equal(trained(config, data), expected)
-    assert equal(trained(config, list(LOADER)[:2]), trained(config, OWN.take(slice(0, 8))))
+def test_all_kinds_of_data_give_the_same_model() -> None:
+    config = TrainConfig(client=2).to_record(TRAIN_CONFIG)
+    expected = train(config)
+    for data in ((DATA.inputs, DATA.labels), LOADER, list(LOADER)):
+        assert have_equal_arrays(train(config, data), expected)
+    assert have_equal_arrays(train(config, list(LOADER)[:2]), train(config, DATA.take(slice(0, 8))))
 
 
-def test_what_leaves_a_client() -> None:
-    config = TrainConfig(algorithm=Algorithm(CADIS())).config(SMALL)
-    answer = local_train(small_model(), OWN, content(config=config))
-    metrics = answer.metric_records["metrics"]
-    assert set(answer) == {"arrays", "metrics"}
+def test_reply_contains_only_documented_entries() -> None:
+    config = TrainConfig(algorithm=Algorithm(CADIS())).to_record(TRAIN_CONFIG)
+    reply = local_train(small_model(), DATA, make_content(config=config))
+    metrics = reply.metric_records["metrics"]
+    assert set(reply) == {"arrays", "metrics"}
     assert set(metrics) == {"num-examples", "train-seconds", "train_loss"}
     assert metrics["num-examples"] == 9
-    assert answer.array_records["arrays"].keys() == small_model().state_dict().keys()
-    tested = local_evaluate(small_model(), OWN, content(answer.array_records["arrays"]))
-    assert set(tested.metric_records["metrics"]) == {"num-examples", "accuracy", "loss"}
+    assert reply.array_records["arrays"].keys() == small_model().state_dict().keys()
+    evaluation = local_evaluate(small_model(), DATA, make_content(reply.array_records["arrays"]))
+    assert set(evaluation.metric_records["metrics"]) == {"num-examples", "accuracy", "loss"}
 
 
-def test_the_model_given_is_not_changed() -> None:
+def test_local_train_does_not_change_the_model() -> None:
     model, before = small_model(), small_model().state_dict()
-    local_train(model, OWN, content(config=TrainConfig().config(SMALL)))
-    assert all(same(tensor, before[name]) for name, tensor in model.state_dict().items())
+    local_train(model, DATA, make_content(config=TrainConfig().to_record(TRAIN_CONFIG)))
+    assert all(is_identical(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert not model.get_submodule("7")._forward_pre_hooks
 
 
@@ -114,69 +124,69 @@ def test_the_model_given_is_not_changed() -> None:
     [
         ((torch.zeros(0, 1, 4, 4), torch.zeros(0).long()), "This client has no samples"),
         (blobs(9, [0, 4], seed=0).take(slice(0)), "no samples"),
-        ((torch.zeros(2, 1, 4, 4), torch.tensor([0, 5])), "label 5, but the model tells only 5"),
+        ((torch.zeros(2, 1, 4, 4), torch.tensor([0, 5])), "label 5, but the model has only 5"),
         ([], "nor an iterable of such batches"),
         (7, "not a pair of inputs and labels"),
         (([], []), "no samples"),
-        ([{"img": OWN.inputs, "label": OWN.labels}], "make pairs of batches that are dicts"),
+        ([{"img": DATA.inputs, "label": DATA.labels}], "convert batches that are dicts to pairs"),
         ((LOADER, LOADER), "not a pair of inputs and labels"),
-        ((OWN.inputs / 0, OWN.labels), "This client has 9 samples with inputs that are infinite"),
+        ((DATA.inputs / 0, DATA.labels), "This client has 9 samples with inputs that are infinite"),
         ((torch.zeros(2, 3), torch.tensor([0, 1])), "The model cannot be applied to inputs of"),
     ],
 )
-def test_data_that_cannot_be_used(data: object, sentence: str) -> None:
+def test_invalid_data_is_an_error(data: object, sentence: str) -> None:
     with pytest.raises(CadisError, match=sentence):
-        trained(TrainConfig().config(SMALL), data)
+        train(TrainConfig().to_record(TRAIN_CONFIG), data)
 
 
-def test_models_that_cannot_be_used() -> None:
+def test_invalid_model_is_an_error() -> None:
     words = nn.Sequential(nn.Flatten(1, 2), nn.Linear(4, 5), nn.AvgPool2d((4, 1)), nn.Flatten())
-    with pytest.raises(CadisError, match="for 2 samples, not one vector for each; pool"):
-        local_train(words, OWN, content(small_arrays(words)), method=CADIS())
-    local_train(words, OWN, content(small_arrays(words)))  # others do not look at the classifier
-    with pytest.raises(CadisError, match="The global model does not fit this client's"):
-        local_train(small_model(batch_norm=True), OWN, content())
-    half, own = small_model().bfloat16(), Examples(OWN.inputs.bfloat16(), OWN.labels)
-    with pytest.raises(CadisError, match="cannot hold bfloat16; make the model float32"):
-        local_train(half, own, content())
+    with pytest.raises(CadisError, match="for 2 samples, not one vector per sample; pool"):
+        local_train(words, DATA, make_content(small_arrays(words)), method=CADIS())
+    local_train(
+        words, DATA, make_content(small_arrays(words))
+    )  # other methods do not use the classifier layer
+    with pytest.raises(CadisError, match="The global model does not fit the model of this client"):
+        local_train(small_model(batch_norm=True), DATA, make_content())
+    half, data = small_model().bfloat16(), Examples(DATA.inputs.bfloat16(), DATA.labels)
+    with pytest.raises(CadisError, match="cannot hold bfloat16: convert the model to float32"):
+        local_train(half, data, make_content())
 
 
-def test_a_client_remembers_by_round(tmp_path: Path) -> None:
-    """A round that is asked for again begins with the memory that it began with before."""
+def test_repeated_round_starts_from_the_same_client_state(tmp_path: Path) -> None:
+    def train_round(number: int, state_round: int) -> ArrayRecord:
+        entries: dict[str, Any] = {"client": "a/b", "run": RUN, "state_round": state_round}
+        config = TrainConfig(number, Algorithm(FedDyn()), **entries).to_record(TRAIN_CONFIG)
+        return train(config, state_dir=tmp_path)
 
-    def go(number: int, remembered: int) -> ArrayRecord:
-        orders: dict[str, Any] = {"client": "a/b", "run": RUN, "memory_round": remembered}
-        config = TrainConfig(number, Algorithm(FedDyn()), **orders).config(SMALL)
-        return trained(config, memory=tmp_path)
-
-    first, second = go(1, 0), go(2, 1)
-    assert equal(go(2, 1), second)
-    assert not equal(go(2, 0), second)
-    assert equal(go(3, 2), go(3, 2))
-    assert equal(go(1, 0), first)
-    (kept,) = tmp_path.rglob("*.safetensors")
-    assert kept.name.startswith("round-1-")
+    first, second = train_round(1, 0), train_round(2, 1)
+    assert have_equal_arrays(train_round(2, 1), second)
+    assert not have_equal_arrays(train_round(2, 0), second)
+    assert have_equal_arrays(train_round(3, 2), train_round(3, 2))
+    assert have_equal_arrays(train_round(1, 0), first)
+    (stored,) = tmp_path.rglob("*.safetensors")
+    assert stored.name.startswith("round-1-")
     assert [path.name for path in tmp_path.iterdir()] == [RUN]
 
 
-def test_a_lost_memory_is_told(tmp_path: Path) -> None:
+def test_lost_state_is_reported(tmp_path: Path) -> None:
     for number, lost in ((5, 1), (6, 0)):
-        told = TrainConfig(number, Algorithm(FedDyn()), run=RUN, memory_round=number - 1)
-        sent = content(config=told.config(SMALL))
-        answer = local_train(small_model(), OWN, sent, memory=tmp_path)
-        assert answer.metric_records["metrics"]["memory-lost"] == lost
-    with pytest.raises(CadisError, match="Clients of feddyn remember"):  # it needs our server
-        local_train(small_model(), OWN, content(config=SMALL), method=FedDyn())
+        config = TrainConfig(number, Algorithm(FedDyn()), run=RUN, state_round=number - 1)
+        message = make_content(config=config.to_record(TRAIN_CONFIG))
+        reply = local_train(small_model(), DATA, message, state_dir=tmp_path)
+        assert reply.metric_records["metrics"]["memory-lost"] == lost
+    with pytest.raises(CadisError, match="Clients of feddyn keep a state"):
+        local_train(small_model(), DATA, make_content(config=TRAIN_CONFIG), method=FedDyn())
 
 
-def test_memories_are_kept_apart_and_names_are_no_paths(tmp_path: Path) -> None:
+def test_states_of_clients_are_separate_and_ids_are_not_paths(tmp_path: Path) -> None:
     names: Iterable[int | str] = (1, "1", "../1", "a/b")
     for number, client in enumerate(names):
         ClientStates(tmp_path / "here", RUN, client).save(number, {"a": torch.ones(2)}, 0)
     assert len(list((tmp_path / "here" / RUN).iterdir())) == 4
     assert [path.name for path in tmp_path.iterdir()] == ["here"]
     for run in ("", "..", "x" * 16, f"{RUN}/"):
-        with pytest.raises(CadisError, match="not the name of a run"):
+        with pytest.raises(CadisError, match="not the id of a run"):
             ClientStates(tmp_path, run, 1)
     states, (path,) = (
         ClientStates(tmp_path / "here", RUN, 1),
@@ -189,14 +199,16 @@ def test_memories_are_kept_apart_and_names_are_no_paths(tmp_path: Path) -> None:
     assert states.load(0) is None
 
 
-def test_where_memories_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_state_folder_is_an_environment_variable_or_the_user_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("CADIS_STATE", str(tmp_path))
-    assert memory_folder() == tmp_path
+    assert get_state_folder() == tmp_path
     monkeypatch.delenv("CADIS_STATE")
-    assert memory_folder().parts[-2:] == ("cadis", "clients")
+    assert get_state_folder().parts[-2:] == ("cadis", "clients")
 
 
-def test_a_client_introduces_itself() -> None:
+def test_introduce_sends_the_partition_id_only() -> None:
     LocalGrid({})
     config: dict[str, float | int | str] = {"partition-id": 3, "secret": "x"}
     context = Context(1, 5, config, RecordDict(), {})
@@ -204,10 +216,10 @@ def test_a_client_introduces_itself() -> None:
     assert dict(reply.content.config_records["identity"]) == {"partition-id": 3}
 
 
-def test_testing_needs_no_head() -> None:
-    """The last linear layer that was defined need not be the classifier."""
+def test_evaluation_does_not_need_the_classifier_layer() -> None:
+    """The linear layer that is defined last is not the classifier here."""
 
-    class Odd(nn.Module):
+    class InnerLast(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.fc, self.inner = nn.Linear(4, 5), nn.Linear(16, 4)
@@ -217,14 +229,16 @@ def test_testing_needs_no_head() -> None:
             logits: torch.Tensor = self.fc(hidden)
             return logits
 
-    arrays, data = ArrayRecord(Odd().state_dict()), blobs(10, [3, 4], seed=0)
-    tested = local_evaluate(Odd(), data, content(arrays)).metric_records["metrics"]
-    assert tested["num-examples"] == 10
-    local_train(Odd(), data, content(arrays, TrainConfig(head="fc").config(SMALL)))
-    local_train(Odd(), data, content(arrays, SMALL))
+    arrays, data = ArrayRecord(InnerLast().state_dict()), blobs(10, [3, 4], seed=0)
+    metrics = local_evaluate(InnerLast(), data, make_content(arrays)).metric_records["metrics"]
+    assert metrics["num-examples"] == 10
+    local_train(
+        InnerLast(), data, make_content(arrays, TrainConfig(head="fc").to_record(TRAIN_CONFIG))
+    )
+    local_train(InnerLast(), data, make_content(arrays, TRAIN_CONFIG))
     with pytest.raises(CadisError, match=r"has 4 outputs, but the model has .* the right layer"):
-        local_train(Odd(), data, content(arrays, SMALL), method=CADIS())
-    with pytest.raises(CadisError, match="This client has label 5, but the model tells only 5"):
-        local_train(Odd(), (data.inputs, data.labels + 1), content(arrays, SMALL))
+        local_train(InnerLast(), data, make_content(arrays, TRAIN_CONFIG), method=CADIS())
+    with pytest.raises(CadisError, match="This client has label 5, but the model has only 5"):
+        local_train(InnerLast(), (data.inputs, data.labels + 1), make_content(arrays, TRAIN_CONFIG))
     with pytest.raises(CadisError, match="The test data has label 5"):
-        local_evaluate(Odd(), (data.inputs, data.labels + 1), content(arrays))
+        local_evaluate(InnerLast(), (data.inputs, data.labels + 1), make_content(arrays))

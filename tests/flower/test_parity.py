@@ -1,4 +1,4 @@
-"""The embedded engine, Flower in this process and Flower's simulation give the same model."""
+"""Tests that the engine, Flower in this process and Flower's simulation give the same model."""
 
 import gc
 import os
@@ -28,32 +28,32 @@ from cadis.flower.strategy import MethodStrategy
 from cadis.models import FlatModel
 from cadis.store import ModelInputs
 from flower_support import (
-    COMPOSED,
-    FEDERATED,
-    OWN,
-    SMALL,
+    COMPOSITIONS,
+    CUSTOM_CLASSES,
+    METHOD_ALGORITHMS,
+    TRAIN_CONFIG,
     LocalGrid,
-    equal,
-    history,
+    have_equal_arrays,
+    read_history,
     small_app,
     small_arrays,
     train_small,
 )
 from processes import processes
-from support import blobs, model_after, run_rounds, small_federation, small_model, small_settings
+from support import blobs, get_model, run_rounds, small_federation, small_model, small_settings
 
 TOLERANCE = 1e-7
-"""The largest difference of two parameters; they differ only by the order of sums."""
+"""Maximum difference of two parameters; only the order of sums differs."""
 
 
-class Watched(LocalGrid):
-    """A grid that knows of every array that clients have sent, and what it was like."""
+class RecordingGrid(LocalGrid):
+    """A grid that records all arrays in replies, with a copy of their bytes."""
 
-    def __init__(self, app: ClientApp, keeps: bool) -> None:
-        super().__init__(LocalGrid.of(app).nodes)
-        self.keeps = keeps
-        self.kept: list[Message] = []
-        self.sent: list[tuple[ref[Array], bytes]] = []  # as they were when they came
+    def __init__(self, app: ClientApp, keep_replies: bool) -> None:
+        super().__init__(LocalGrid.with_app(app).nodes)
+        self.keep_replies = keep_replies
+        self.replies: list[Message] = []
+        self.arrays: list[tuple[ref[Array], bytes]] = []
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -61,71 +61,75 @@ class Watched(LocalGrid):
         replies = list(super().send_and_receive(messages, timeout=timeout))
         for reply in replies:
             for record in reply.content.array_records.values():
-                self.sent += [(ref(a), bytes(bytearray(a.data))) for a in record.values()]
-        self.kept += replies if self.keeps else []
+                self.arrays += [(ref(a), bytes(bytearray(a.data))) for a in record.values()]
+        self.replies += replies if self.keep_replies else []
         return replies
 
 
-def check_like_embedded(
-    found: Mapping[str, Tensor], algorithm: Algorithm, batch_norm: bool, folder: Path
+def check_equals_engine(
+    tensors: Mapping[str, Tensor], algorithm: Algorithm, batch_norm: bool, folder: Path
 ) -> None:
-    settings = replace(small_settings(), stack=False)  # as Flower's nodes train: one by one
+    settings = replace(small_settings(), stack=False)  # Flower's nodes train one client at a time
     last = run_rounds(algorithm, folder, settings, small_model(batch_norm))[-1]
     layout = FlatModel(small_model(batch_norm)).layout
-    expected = layout.unpack_all(last.state.server.models)
-    assert found.keys() == expected.keys()
+    expected = layout.unpack_models(last.state.server.models)
+    assert tensors.keys() == expected.keys()
     for name, tensor in expected.items():
-        torch.testing.assert_close(found[name], tensor, rtol=0, atol=TOLERANCE)
+        torch.testing.assert_close(tensors[name], tensor, rtol=0, atol=TOLERANCE)
 
 
 @pytest.mark.parametrize("batch_norm", [False, True])
-@pytest.mark.parametrize("name", [*FEDERATED, *COMPOSED])
-def test_in_this_process(name: str, batch_norm: bool, tmp_path: Path) -> None:
-    """Models are read where they lie, in memory that nobody may write to."""
-    model, algorithm = small_model(batch_norm), {**FEDERATED, **COMPOSED}[name]
-    grid = Watched(small_app(tmp_path, model=model, own=OWN), keeps=True)
+@pytest.mark.parametrize("name", [*METHOD_ALGORITHMS, *COMPOSITIONS])
+def test_flower_in_this_process_equals_the_engine(
+    name: str, batch_norm: bool, tmp_path: Path
+) -> None:
+    """Replies are read without copies, and must not be changed."""
+    model, algorithm = small_model(batch_norm), {**METHOD_ALGORITHMS, **COMPOSITIONS}[name]
+    grid = RecordingGrid(
+        small_app(tmp_path, model=model, custom_classes=CUSTOM_CLASSES), keep_replies=True
+    )
     arrays = train_small(algorithm, grid, model)
-    check_like_embedded(arrays.to_torch_state_dict(), algorithm, batch_norm, tmp_path)
-    trained = sum(node.asked.count("train") for node in grid.nodes.values())
-    assert trained == 9 or name == "fedcluster"  # of a small cluster fewer take part
-    assert len(grid.sent) >= trained * len(model.state_dict()) > 0
-    for array, before in grid.sent:
-        now = array()
-        assert now is not None
-        assert now.data == before
+    check_equals_engine(arrays.to_torch_state_dict(), algorithm, batch_norm, tmp_path)
+    num_trained = sum(node.message_types.count("train") for node in grid.nodes.values())
+    assert num_trained == 9 or name == "fedcluster"  # a small cluster has fewer participants
+    assert len(grid.arrays) >= num_trained * len(model.state_dict()) > 0
+    for array, before in grid.arrays:
+        current = array()
+        assert current is not None
+        assert current.data == before
 
 
-def test_models_are_let_go_before_the_new_one_is_tested(tmp_path: Path) -> None:
-    grid, alive = Watched(small_app(tmp_path), keeps=False), []
+def test_replies_are_freed_before_the_evaluation(tmp_path: Path) -> None:
+    grid, alive = RecordingGrid(small_app(tmp_path), keep_replies=False), []
 
     def test(number: int, _arrays: ArrayRecord) -> MetricRecord:
         gc.collect()
-        alive.append((number, sum(array() is not None for array, _ in grid.sent)))
+        alive.append((number, sum(array() is not None for array, _ in grid.arrays)))
         return MetricRecord({"accuracy": 0.5})
 
     strategy = MethodStrategy(CADIS(), per_round=3, seed=7, fraction_evaluate=0)
-    config = ConfigRecord(dict(SMALL))
+    config = ConfigRecord(dict(TRAIN_CONFIG))
     strategy.start(grid, small_arrays(), 3, train_config=config, evaluate_fn=test)
     assert alive == [(0, 0), (1, 0), (2, 0), (3, 0)]
-    assert len(grid.sent) == 3 * 3 * len(small_arrays())
+    assert len(grid.arrays) == 3 * 3 * len(small_arrays())
 
 
-def test_in_simulation(tmp_path: Path) -> None:
+def test_flower_simulation_equals_the_engine(tmp_path: Path) -> None:
     tests = Path(__file__).parents[1]
     command: list[str | Path] = [sys.executable, tests / "simulated.py", tmp_path]
-    places = os.pathsep.join(map(str, (tests, tests.parent / "examples" / "methods")))
+    paths = os.pathsep.join(map(str, (tests, tests.parent / "examples" / "methods")))
     with processes(tmp_path) as started:
-        code = started.finish("simulation", command, {"PYTHONPATH": places})
-        assert code == 0, started.said("simulation")
-    for name, algorithm in {**FEDERATED, **COMPOSED}.items():
-        found = load_file(tmp_path / f"{name}.safetensors")
-        check_like_embedded(found, algorithm, True, tmp_path)
+        code = started.finish("simulation", command, {"PYTHONPATH": paths})
+        assert code == 0, started.read_log("simulation")
+    for name, algorithm in {**METHOD_ALGORITHMS, **COMPOSITIONS}.items():
+        tensors = load_file(tmp_path / f"{name}.safetensors")
+        check_equals_engine(tensors, algorithm, True, tmp_path)
 
 
-def test_a_binary_task(tmp_path: Path) -> None:
-    """One output; measures of the server's test are those of the engine's."""
-    owned = [blobs(12 + n, [n % 2, n % 2, 1], seed=n) for n in range(4)]
-    federation = Federation(owned, blobs(20, [0, 1], seed=9))
+def test_binary_task_equals_the_engine(tmp_path: Path) -> None:
+    """The model has one output; the metrics on the server are those of the engine."""
+    clients = [blobs(12 + n, [n % 2, n % 2, 1], seed=n) for n in range(4)]
+    federation = Federation(clients, blobs(20, [0, 1], seed=9))
     model = small_model()
     model[-1] = nn.Linear(7, 1)  # type: ignore[operator]
     algorithm = Algorithm(CADIS(), task=Binary(positive_weight=2.0))
@@ -133,31 +137,31 @@ def test_a_binary_task(tmp_path: Path) -> None:
     engine = Engine(model, federation, algorithm, settings, tmp_path / "clients")
     (*_, last) = engine.rounds(engine.start)
     options: dict[str, Any] = {"seed": 7, "min_available_nodes": 4, "out": tmp_path / "run"}
-    result = MethodStrategy(**algorithm.parts(), **options).start(
-        LocalGrid.of(small_app(tmp_path / "state", federation, model), number=4),
+    result = MethodStrategy(**vars(algorithm), **options).start(
+        LocalGrid.with_app(small_app(tmp_path / "state", federation, model), number=4),
         ArrayRecord(model.state_dict()),
         3,
-        train_config=ConfigRecord(dict(SMALL)),
+        train_config=ConfigRecord(dict(TRAIN_CONFIG)),
         evaluate_fn=server_test(model, federation.test, Binary()),
     )
-    expected = engine.layout.unpack_all(last.state.server.models)
+    expected = engine.layout.unpack_models(last.state.server.models)
     for name, tensor in result.arrays.to_torch_state_dict().items():
         torch.testing.assert_close(tensor, expected[name], rtol=0, atol=TOLERANCE)
-    kept = history(tmp_path)[-1]
-    assert kept.measures == pytest.approx(last.record.measures)
-    assert kept.measures.keys() == {"auc", "f1", "balanced_accuracy", "log_loss"}
+    record = read_history(tmp_path)[-1]
+    assert record.measures == pytest.approx(last.record.measures)
+    assert record.measures.keys() == {"auc", "f1", "balanced_accuracy", "log_loss"}
     assert set(result.evaluate_metrics_clientapp[3]) >= {"accuracy", "loss", "f1"}
 
 
-def test_several_models_in_flowers_own_loop(tmp_path: Path) -> None:
-    """Which holds the models between the rounds."""
-    grid, config = LocalGrid.small(tmp_path), ConfigRecord(dict(SMALL))
+def test_several_models_in_flowers_loop(tmp_path: Path) -> None:
+    """Flower's loop stores the models between rounds."""
+    grid, config = LocalGrid.with_small_app(tmp_path), ConfigRecord(dict(TRAIN_CONFIG))
     strategy = MethodStrategy(IFCA(), per_round=3, seed=7, fraction_evaluate=0)
-    found = Strategy.start(strategy, grid, small_arrays(), 3, train_config=config)
-    assert equal(found.arrays, train_small(Algorithm(IFCA()), grid, small_model()))
+    result = Strategy.start(strategy, grid, small_arrays(), 3, train_config=config)
+    assert have_equal_arrays(result.arrays, train_small(Algorithm(IFCA()), grid, small_model()))
 
 
-def convolutional() -> nn.Module:
+def make_convolutional() -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Conv2d(1, 4, 3, padding=1),
@@ -168,52 +172,57 @@ def convolutional() -> nn.Module:
     )
 
 
-class Words(nn.Module):
-    """Has a two-dimensional weight that is no linear layer's, which a server cannot know."""
+class EmbeddingLast(nn.Module):
+    """Has a 2-D weight that is not of a linear layer; the server cannot distinguish it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.body = convolutional()
+        self.network = make_convolutional()
         self.shift = nn.Embedding(1, 5)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        shifted: torch.Tensor = self.body(inputs) + self.shift.weight
-        return shifted
+        logits: torch.Tensor = self.network(inputs) + self.shift.weight
+        return logits
 
 
 @pytest.mark.parametrize("method", [FedAvg(), FedProx(), SCAFFOLD()], ids=lambda m: m.name)
-@pytest.mark.parametrize("model", [convolutional, Words])
-def test_a_model_without_a_linear_classifier(
+@pytest.mark.parametrize("model", [make_convolutional, EmbeddingLast])
+def test_model_without_linear_classifier_equals_the_engine(
     method: BaseMethod, model: type[nn.Module], tmp_path: Path
 ) -> None:
     app = small_app(tmp_path / "state", model=model())
-    algorithm, start = Algorithm(method), model()
-    embedded = run_rounds(algorithm, tmp_path, small_settings(), start)
-    arrays = train_small(algorithm, LocalGrid.of(app), start).to_torch_state_dict()
+    algorithm, initial = Algorithm(method), model()
+    embedded = run_rounds(algorithm, tmp_path, small_settings(), initial)
+    arrays = train_small(algorithm, LocalGrid.with_app(app), initial).to_torch_state_dict()
     layout = FlatModel(model(), "").layout
-    expected = layout.unpack(model_after(embedded[-1]))
+    expected = layout.unpack(get_model(embedded[-1]))
     for name, tensor in expected.items():
         assert torch.allclose(arrays[name], tensor, atol=1e-6)
 
 
-def test_cadis_says_so_and_a_kept_run_wants_names_of_classes(tmp_path: Path) -> None:
-    grid = LocalGrid.of(small_app(tmp_path / "state", model=convolutional()))
-    arrays, config = small_arrays(convolutional()), ConfigRecord(dict(SMALL))
-    with pytest.raises(CadisError, match=r"cadis looks at the model's classifier layer.*fedavg"):
+def test_saved_run_without_linear_classifier_needs_class_names(tmp_path: Path) -> None:
+    grid = LocalGrid.with_app(small_app(tmp_path / "state", model=make_convolutional()))
+    arrays, config = small_arrays(make_convolutional()), ConfigRecord(dict(TRAIN_CONFIG))
+    with pytest.raises(CadisError, match=r"cadis needs the model's classifier layer.*fedavg"):
         MethodStrategy(CADIS()).start(grid, arrays, 1, train_config=config)
-    with pytest.raises(CadisError, match="how many classes there are; name them: federation="):
+    with pytest.raises(
+        CadisError, match="the number of classes is unknown; name the classes: federation="
+    ):
         MethodStrategy(FedAvg(), out=tmp_path / "run").start(grid, arrays, 1, train_config=config)
-    told = {"classes": list("abcde"), "clients": []}
+    federation = {"classes": list("abcde"), "clients": []}
     test = small_federation().test
     strategy = MethodStrategy(
-        FedAvg(), out=tmp_path / "run", federation=told, inputs=ModelInputs.of(test)
+        FedAvg(),
+        out=tmp_path / "run",
+        federation=federation,
+        inputs=ModelInputs.from_examples(test),
     )
-    tested = server_test(convolutional(), test)
-    strategy.start(grid, arrays, 1, train_config=config, evaluate_fn=tested)
-    predictor = cadis.load(tmp_path / "run", model=convolutional())
+    evaluate_fn = server_test(make_convolutional(), test)
+    strategy.start(grid, arrays, 1, train_config=config, evaluate_fn=evaluate_fn)
+    predictor = cadis.load(tmp_path / "run", model=make_convolutional())
     assert predictor.classes == tuple("abcde")
     assert predictor.description.num_outputs == 5
-    said = predictor(test.inputs).argmax(dim=1)
-    (record,) = history(tmp_path)
-    assert float((said == test.labels).float().mean()) == pytest.approx(record.accuracy)
+    predicted = predictor(test.inputs).argmax(dim=1)
+    (record,) = read_history(tmp_path)
+    assert float((predicted == test.labels).float().mean()) == pytest.approx(record.accuracy)
     assert "| e | unknown | 5 |" in (tmp_path / "run" / "MODEL_CARD.md").read_text()

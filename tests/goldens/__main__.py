@@ -11,7 +11,7 @@ import torch
 
 from goldens.cases import CASES
 from goldens.hashing import Hashes
-from goldens.record import HASHES, Goldens, differing, this_machine
+from goldens.record import HASHES, Goldens, describe_machine, find_differences
 from goldens.running import Case
 
 _ERROR = "error"
@@ -34,14 +34,14 @@ def main(words: tuple[str, ...], save: bool, only_list: bool) -> None:
         print("\n".join(case.name for case in cases))
         return
     goldens, started = Goldens.read(), time.monotonic()
-    found = compute(cases, {} if save else goldens.cases)
-    print(f"{len(found)} cases in {time.monotonic() - started:.0f} s.")
+    results = compute(cases, {} if save else goldens.cases)
+    print(f"{len(results)} cases in {time.monotonic() - started:.0f} s.")
     if save:
-        _save(goldens, found, everything=not words)
+        _save(goldens, results, is_complete=not words)
         return
-    if strange := sorted(goldens.cases.keys() - {case.name for case in CASES}):
-        print(f"Hashes without a case: {', '.join(strange)}.")
-    sys.exit(_report(goldens, found) or bool(strange))
+    if unknown := sorted(goldens.cases.keys() - {case.name for case in CASES}):
+        print(f"Hashes without a case: {', '.join(unknown)}.")
+    sys.exit(_report(goldens, results) or bool(unknown))
 
 
 def select(words: Sequence[str]) -> list[Case]:
@@ -53,53 +53,53 @@ def select(words: Sequence[str]) -> list[Case]:
 
 
 def compute(cases: Sequence[Case], expected: Mapping[str, Hashes]) -> dict[str, Hashes]:
-    """Return the hashes of each case, and print a line for each; an error is kept as a hash."""
-    found: dict[str, Hashes] = {}
+    """Return the hashes of each case, and print one line each; an error is stored as a hash."""
+    results: dict[str, Hashes] = {}
     for number, case in enumerate(cases, start=1):
         started = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="cadis-goldens-") as folder:
             try:
-                found[case.name] = case.compute(Path(folder))
+                results[case.name] = case.compute(Path(folder))
             except Exception as error:
-                found[case.name] = {_ERROR: f"{type(error).__name__}: {error}"}
-        told = _verdict(found[case.name], expected.get(case.name), bool(expected))
+                results[case.name] = {_ERROR: f"{type(error).__name__}: {error}"}
+        verdict = _verdict(results[case.name], expected.get(case.name), bool(expected))
         seconds = time.monotonic() - started
-        print(f"[{number}/{len(cases)}] {case.name} {seconds:.1f} s {told}".rstrip(), flush=True)
-    return found
+        print(f"[{number}/{len(cases)}] {case.name} {seconds:.1f} s {verdict}".rstrip(), flush=True)
+    return results
 
 
-def _verdict(found: Hashes, expected: Hashes | None, compared: bool) -> str:
-    """Return what to print of a case."""
-    if _ERROR in found:
-        return f"FAILED, {found[_ERROR]}"
-    names = differing(expected, found) if compared else []
+def _verdict(results: Hashes, expected: Hashes | None, is_compared: bool) -> str:
+    """Return the outcome of a case as text."""
+    if _ERROR in results:
+        return f"FAILED, {results[_ERROR]}"
+    names = find_differences(expected, results) if is_compared else []
     return f"DIFFERS: {', '.join(names)}" if names else ""
 
 
-def _save(goldens: Goldens, found: dict[str, Hashes], everything: bool) -> None:
-    """Write what was found; of some cases only, the hashes of the others are kept."""
-    if failed := [name for name, hashes in found.items() if _ERROR in hashes]:
+def _save(goldens: Goldens, results: dict[str, Hashes], is_complete: bool) -> None:
+    """Write the hashes; if only some cases were run, keep the hashes of the others."""
+    if failed := [name for name, hashes in results.items() if _ERROR in hashes]:
         sys.exit(f"Nothing is saved, since {len(failed)} cases failed: {', '.join(failed)}.")
-    machine = this_machine()
-    if not everything and goldens.machine_differences(machine):
+    machine = describe_machine()
+    if not is_complete and goldens.machine_differences(machine):
         sys.exit("Nothing is saved: the file is of another machine; save all cases.")
-    Goldens(machine, found if everything else {**goldens.cases, **found}).write()
+    Goldens(machine, results if is_complete else {**goldens.cases, **results}).write()
     print(f"{HASHES} is written.")
 
 
-def _report(goldens: Goldens, found: dict[str, Hashes]) -> bool:
-    """Print a table of what differs, and return whether anything does."""
+def _report(goldens: Goldens, results: dict[str, Hashes]) -> bool:
+    """Print a table of the differences, and return whether there are any."""
     rows = {
         name: names
-        for name, hashes in found.items()
-        if (names := differing(goldens.cases.get(name), hashes))
+        for name, hashes in results.items()
+        if (names := find_differences(goldens.cases.get(name), hashes))
     }
-    print(f"{len(found)} cases, {len(rows)} differ{':' if rows else '.'}")
+    print(f"{len(results)} cases, {len(rows)} differ{':' if rows else '.'}")
     width = max(map(len, rows), default=0)
     for name, names in rows.items():
         print(f"  {name:{width}}  {', '.join(names)}")
-    if others := goldens.machine_differences(this_machine()):
-        print("The hashes are of another machine, so that differences may be rounding alone;")
+    if others := goldens.machine_differences(describe_machine()):
+        print("The hashes are of another machine, so differences may be due to rounding;")
         print("check out the code before your change, and run --save first.")
         print("\n".join(f"  {line}" for line in others))
     return bool(rows)

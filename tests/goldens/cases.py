@@ -4,8 +4,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from goldens.inputs import write_code, write_pictures, write_table
-from goldens.running import Case, case_of, case_of_data
+from goldens.inputs import write_code, write_images, write_table
+from goldens.running import Case, make_case, make_data_case
 from goldens.studies import STUDIES
 
 _EXAMPLES = Path(__file__).parents[2] / "examples" / "methods"
@@ -31,7 +31,7 @@ _STACK = {"stacked": True, "one-by-one": False}
 _WORKERS = (1, 2)
 
 _METHOD_CASES = [
-    case_of(f"method/{name}/{how}/workers-{workers}", name, stack=_STACK[how], workers=workers)
+    make_case(f"method/{name}/{how}/workers-{workers}", name, stack=_STACK[how], workers=workers)
     for how, workers, name in product(_STACK, _WORKERS, (*METHODS, *VARIANTS))
 ]
 
@@ -98,17 +98,17 @@ _PARTITIONS: dict[str, dict[str, Any]] = {
     "dirichlet": {"concentration": 0.3},
 }
 
-_PART_CASES = [case_of(name, **options) for name, options in _PARTS.items()]
+_PART_CASES = [make_case(name, **options) for name, options in _PARTS.items()]
 _PART_CASES += [
-    case_of(f"parameters/{name}", name.partition("/")[0], **options)
+    make_case(f"parameters/{name}", name.partition("/")[0], **options)
     for name, options in _PARAMETERS.items()
 ]
 _PART_CASES += [
-    case_of(f"partition/{name}/run", partition=name, **options)
+    make_case(f"partition/{name}/run", partition=name, **options)
     for name, options in _PARTITIONS.items()
 ]
 _PART_CASES += [
-    case_of(f"example/{path}", **{kind: f"{_EXAMPLES / path}.py:{name}"})
+    make_case(f"example/{path}", **{kind: f"{_EXAMPLES / path}.py:{name}"})
     for kind, path, name in (
         ("method", "fedcm", "FedCM"),
         ("method", "fesem", "FeSEM"),
@@ -118,13 +118,13 @@ _PART_CASES += [
 
 _TABLE: dict[str, Any] = {"client_column": "site", "label_column": "outcome", "predict": True}
 _DATA_CASES = [
-    case_of_data("dataset/images", write_pictures, "images:{}", image_size=16, cache=False),
-    case_of_data("dataset/table", write_table, "csv:{}", **_TABLE),
-    case_of_data(
+    make_data_case("dataset/images", write_images, "images:{}", image_size=16, cache=False),
+    make_data_case("dataset/table", write_table, "csv:{}", **_TABLE),
+    make_data_case(
         "task/binary", write_table, "csv:{}", task="binary", positive_weight=2.0, **_TABLE
     ),
-    case_of_data("dataset/function", write_code, "{}:load"),
-    case_of_data("model/function", write_code, "{}:load", model="{}:net"),
+    make_data_case("dataset/function", write_code, "{}:load"),
+    make_data_case("model/function", write_code, "{}:load", model="{}:net"),
 ]
 
 CASES: tuple[Case, ...] = (*_METHOD_CASES, *_PART_CASES, *_DATA_CASES, *STUDIES)

@@ -1,4 +1,4 @@
-"""Hashes of what a run or a comparison leaves behind, without wall-clock time and paths."""
+"""Hashes of the files of a run or a comparison, without wall-clock times and paths."""
 
 import csv
 import hashlib
@@ -12,7 +12,7 @@ Hashes: TypeAlias = dict[str, str]
 """Hash of each result of a case, by the name of the result."""
 
 _DIGITS = 16
-"""Hexadecimal digits of a SHA-256 that are kept: 64 bits are enough to notice a change."""
+"""Hexadecimal digits of a SHA-256 that are stored: 64 bits are enough to notice a change."""
 
 _HEADER = 8
 """Bytes at the start of a safetensors file, which hold the length of its header."""
@@ -21,7 +21,7 @@ _NOT_RESULTS = {"seconds", "versions", "version"}
 """Keys of JSON files that hold wall-clock time or versions."""
 
 _TIMED = "second"
-"""Part of the name of every measure of wall-clock time, such as ``samples_per_second``."""
+"""Part of the name of every metric of wall-clock time, such as ``samples_per_second``."""
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
@@ -45,7 +45,7 @@ def hash_run(folder: Path) -> Hashes:
         "best": best,
         "description": description,
         "history": hash_history((folder / "history.jsonl").read_text(encoding="utf-8")),
-        "summary": hash_json(without_timings(_read_json(folder / "summary.json"))),
+        "summary": hash_json(drop_timings(_read_json(folder / "summary.json"))),
         "partition": hash_json(_read_json(folder / "federation.json")),
     }
 
@@ -64,16 +64,16 @@ def hash_model(content: bytes) -> tuple[str, str]:
         first, last = tensor["data_offsets"]
         tensors.update(json.dumps([name, tensor["dtype"], tensor["shape"]]).encode())
         tensors.update(content[end + first : end + last])
-    described = {key: without_timings(json.loads(text)) for key, text in metadata.items()}
-    return tensors.hexdigest()[:_DIGITS], hash_json(described)
+    descriptions = {key: drop_timings(json.loads(text)) for key, text in metadata.items()}
+    return tensors.hexdigest()[:_DIGITS], hash_json(descriptions)
 
 
 def hash_history(text: str) -> str:
     """Return the hash of all rounds in ``history.jsonl``, without their timings."""
-    return hash_json([without_timings(json.loads(line)) for line in text.splitlines()])
+    return hash_json([drop_timings(json.loads(line)) for line in text.splitlines()])
 
 
-def without_timings(value: dict[str, Any]) -> dict[str, Any]:
+def drop_timings(value: dict[str, Any]) -> dict[str, Any]:
     """Return a JSON object without wall-clock times and versions."""
     return {key: part for key, part in value.items() if key not in _NOT_RESULTS}
 
@@ -95,7 +95,7 @@ def hash_runs_in(folder: Path) -> Hashes:
 
 
 def hash_csv(text: str) -> str:
-    """Return the hash of a table of results, without measures of wall-clock time.
+    """Return the hash of a table of results, without metrics of wall-clock time.
 
     Labels of methods are replaced by their order: another wording is not another result.
     """
@@ -103,12 +103,12 @@ def hash_csv(text: str) -> str:
         row for row in csv.DictReader(io.StringIO(text)) if _TIMED not in row.get("measure", "")
     ]
     labels = list(dict.fromkeys(row["method"] for row in rows))
-    kept = [
+    results = [
         {key: value for key, value in row.items() if _TIMED not in key}
         | {"method": str(labels.index(row["method"]))}
         for row in rows
     ]
-    return hash_json(kept)
+    return hash_json(results)
 
 
 def hash_numbers(markdown: str) -> str:

@@ -1,4 +1,4 @@
-"""Small datasets and models that the cases write and read: pictures, a table, Python code."""
+"""Small datasets and models that the cases write and read: images, a table, Python code."""
 
 import random
 from pathlib import Path
@@ -32,8 +32,8 @@ def net(num_classes):
 '''
 
 
-def write_pictures(folder: Path) -> Path:
-    """Draw pictures of four classes for six clients, and return their folder."""
+def write_images(folder: Path) -> Path:
+    """Draw images of four classes for six clients, and return their folder."""
     rng = random.Random(0)
     colours = {"blue": (0, 0, 255), "green": (0, 255, 0), "red": (255, 0, 0), "white": (255,) * 3}
     for client in range(6):
@@ -68,7 +68,7 @@ def write_code(folder: Path) -> Path:
     return path
 
 
-def clients_of_tensors(number: int = 10) -> list[tuple[Tensor, Tensor]]:
+def make_clients(number: int = 10) -> list[tuple[Tensor, Tensor]]:
     """Return inputs and labels of clients; seven have classes 0 and 1, the others 2 and 3."""
     rng = torch.Generator().manual_seed(1)
     clients = []
@@ -79,7 +79,7 @@ def clients_of_tensors(number: int = 10) -> list[tuple[Tensor, Tensor]]:
     return clients
 
 
-def tensors_to_test() -> tuple[Tensor, Tensor]:
+def make_test_set() -> tuple[Tensor, Tensor]:
     """Return inputs and labels of all four classes."""
     rng = torch.Generator().manual_seed(2)
     labels = torch.randint(4, (100,), generator=rng)
@@ -87,7 +87,7 @@ def tensors_to_test() -> tuple[Tensor, Tensor]:
 
 
 class TwoLayers(nn.Module):
-    """A module with a forward pass of its own."""
+    """Module with its own forward pass."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,12 +99,12 @@ class TwoLayers(nn.Module):
         return logits
 
 
-def own_model() -> nn.Module:
+def build_model() -> nn.Module:
     """Return the same initial model every time."""
     torch.manual_seed(4)
     return TwoLayers()
 
 
 def _inputs(labels: Tensor, rng: torch.Generator) -> Tensor:
-    """Return six numbers a sample, one of which tells the class."""
+    """Return six features per sample; the feature of its class is larger."""
     return torch.randn(len(labels), 6, generator=rng) + 3 * nn.functional.one_hot(labels, 6)

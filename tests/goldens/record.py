@@ -1,4 +1,4 @@
-"""The file of golden hashes: what it holds, on which machine they hold, and what differs."""
+"""The file of golden hashes, the machine that computed them, and differences."""
 
 import json
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class Goldens:
 
     @classmethod
     def read(cls, path: Path = HASHES) -> "Goldens":
-        """Read the file; a missing one holds nothing."""
+        """Read the file; a missing file gives no hashes."""
         if not path.exists():
             return cls({}, {})
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -42,7 +42,7 @@ class Goldens:
         path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
     def machine_differences(self, machine: Mapping[str, str]) -> list[str]:
-        """Return a line for each property in which another machine differs from this record."""
+        """Return one line per property in which another machine differs from this record."""
         return [
             f"{name}: {self.machine[name]} in the file, {value} here"
             for name, value in machine.items()
@@ -50,15 +50,15 @@ class Goldens:
         ]
 
 
-def this_machine() -> dict[str, str]:
-    """Return what the bits of a result depend on besides the code."""
-    found = {"cpu": torch.backends.cpu.get_cpu_capability()}
-    return found | {name: version(name) for name in _PACKAGES}
+def describe_machine() -> dict[str, str]:
+    """Return the properties of the machine on which results depend bit for bit."""
+    results = {"cpu": torch.backends.cpu.get_cpu_capability()}
+    return results | {name: version(name) for name in _PACKAGES}
 
 
-def differing(expected: Hashes | None, found: Hashes) -> list[str]:
+def find_differences(expected: Hashes | None, results: Hashes) -> list[str]:
     """Return the names of the results that differ, are missing or are new."""
     if expected is None:
         return ["new"]
-    names = dict.fromkeys([*expected, *found])
-    return [name for name in names if expected.get(name) != found.get(name)]
+    names = dict.fromkeys([*expected, *results])
+    return [name for name in names if expected.get(name) != results.get(name)]

@@ -11,11 +11,11 @@ from click.testing import CliRunner
 import cadis
 from cadis.cli.command_line import commands
 from goldens.hashing import Hashes, hash_bytes, hash_run
-from goldens.inputs import clients_of_tensors, own_model, tensors_to_test
+from goldens.inputs import build_model, make_clients, make_test_set
 from processes import processes
 
 Compute: TypeAlias = Callable[[Path], Hashes]
-"""Computes the hashes of a case in an empty folder."""
+"""Function that computes the hashes of a case in an empty folder."""
 
 TINY: dict[str, Any] = {
     "dataset": "digits",
@@ -30,13 +30,13 @@ TINY: dict[str, Any] = {
 }
 """Options of a run of half a second."""
 
-_OF_DIGITS = {"clients", "per_round", "model"}
-"""Options that a dataset with clients of its own does without."""
+_SPLIT_OPTIONS = {"clients", "per_round", "model"}
+"""Options that do not apply to a dataset that names its clients."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """Something that is run, and whose results are hashed; slashes part its name."""
+    """A computation whose results are hashed; its name has parts separated by slashes."""
 
     name: str
     compute: Compute
@@ -55,18 +55,18 @@ def run_method(method: str, folder: Path, **options: Any) -> Hashes:
     result = cadis.compare([method], seeds=1, out=folder, progress=False, **{**TINY, **options})
     if result.failures:
         raise RuntimeError(result.failures[0])
-    found = sorted(folder.glob("*/seed-*"))
-    if len(found) != 1:
-        raise RuntimeError(f"there are {len(found)} runs, not 1")
-    return hash_run(found[0])
+    runs = sorted(folder.glob("*/seed-*"))
+    if len(runs) != 1:
+        raise RuntimeError(f"there are {len(runs)} runs, not 1")
+    return hash_run(runs[0])
 
 
-def case_of(name: str, method: str = "fedavg", **options: Any) -> Case:
+def make_case(name: str, method: str = "fedavg", **options: Any) -> Case:
     """Return the case of a method with some options of the command, by their Python names."""
     return Case(name, lambda folder: run_method(method, folder, **options))
 
 
-def case_of_data(
+def make_data_case(
     name: str,
     write: Callable[[Path], Path],
     dataset: str,
@@ -74,7 +74,7 @@ def case_of_data(
     **options: Any,
 ) -> Case:
     """Return the case of a dataset that a function writes to a folder; ``{}`` is its path."""
-    tiny = {key: value for key, value in TINY.items() if key not in _OF_DIGITS}
+    tiny = {key: value for key, value in TINY.items() if key not in _SPLIT_OPTIONS}
 
     def compute(folder: Path) -> Hashes:
         path = write(folder)
@@ -94,7 +94,7 @@ def case_of_data(
 def run_tensors(folder: Path, **options: Any) -> Path:
     """Run ``cadis.run`` with a module and tensors in this process, and return the run folder."""
     given = {"rounds": 3, "epochs": 1, "lr": 0.05, "workers": 1, "test_clients": 1} | options
-    own = {"model": own_model(), "clients": clients_of_tensors(), "test": tensors_to_test()}
+    own = {"model": build_model(), "clients": make_clients(), "test": make_test_set()}
     cadis.run(**{**own, **given}, out=folder / "run", progress=False)
     return folder / "run"
 
@@ -122,4 +122,4 @@ def run_simulation(folder: Path) -> None:
     environment = {"PYTHONPATH": tests, "CADIS_STATE": str(folder / "state")}
     with processes(folder) as started:
         if started.finish("simulation", command, environment) != 0:
-            raise RuntimeError(started.said("simulation")[-500:])
+            raise RuntimeError(started.read_log("simulation")[-500:])

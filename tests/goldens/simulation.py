@@ -10,7 +10,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
 from cadis import flower
-from goldens.inputs import clients_of_tensors, own_model, tensors_to_test
+from goldens.inputs import build_model, make_clients, make_test_set
 
 STRATEGIES = {"cadis": "CADIS", "feddyn": "FedDyn", "scaffold": "SCAFFOLD"}
 """Class of the strategy in ``cadis.flower``, by the name of the run."""
@@ -30,10 +30,10 @@ def main(folder: Path) -> None:
             )
             strategy.start(
                 grid,
-                ArrayRecord(own_model().state_dict()),
+                ArrayRecord(build_model().state_dict()),
                 3,
                 train_config=ConfigRecord({"epochs": 1, "batch-size": 8, "lr": 0.05}),
-                evaluate_fn=flower.server_test(own_model(), tensors_to_test()),
+                evaluate_fn=flower.server_test(build_model(), make_test_set()),
             )
 
     resources: BackendConfig = {"client_resources": {"num_cpus": 1}, "init_args": {"num_cpus": 2}}
@@ -47,14 +47,14 @@ def client_app() -> ClientApp:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        data = clients_of_tensors(_CLIENTS)[int(context.node_config["partition-id"])]
-        content = flower.local_train(own_model(), data, message.content)
+        data = make_clients(_CLIENTS)[int(context.node_config["partition-id"])]
+        content = flower.local_train(build_model(), data, message.content)
         return Message(content, reply_to=message)
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
-        data = clients_of_tensors(_CLIENTS)[int(context.node_config["partition-id"])]
-        content = flower.local_evaluate(own_model(), data, message.content)
+        data = make_clients(_CLIENTS)[int(context.node_config["partition-id"])]
+        content = flower.local_evaluate(build_model(), data, message.content)
         return Message(content, reply_to=message)
 
     return app

@@ -15,7 +15,7 @@ from goldens.hashing import (
     hash_runs_in,
     hash_study,
 )
-from goldens.inputs import clients_of_tensors, own_model, tensors_to_test
+from goldens.inputs import build_model, make_clients, make_test_set
 from goldens.running import TINY, Case, command_options, run_command, run_simulation, run_tensors
 
 
@@ -90,18 +90,18 @@ def python_resume(folder: Path) -> Hashes:
 
 def python_load(folder: Path) -> Hashes:
     """Predict with the model of a run."""
-    predictor = cadis.load(run_tensors(folder), model=own_model())
-    found = predictor(tensors_to_test()[0]).detach().contiguous()
-    described = [str(found.dtype), list(found.shape)]
-    return {"probabilities": hash_bytes(found.numpy().tobytes()) + hash_json(described)}
+    predictor = cadis.load(run_tensors(folder), model=build_model())
+    probabilities = predictor(make_test_set()[0]).detach().contiguous()
+    description = [str(probabilities.dtype), list(probabilities.shape)]
+    return {"probabilities": hash_bytes(probabilities.numpy().tobytes()) + hash_json(description)}
 
 
 def python_float64(folder: Path) -> Hashes:
     """Train a model in double precision."""
-    data = [(inputs.double(), labels) for inputs, labels in clients_of_tensors()]
-    inputs, labels = tensors_to_test()
+    data = [(inputs.double(), labels) for inputs, labels in make_clients()]
+    inputs, labels = make_test_set()
     options: dict[str, Any] = {"clients": data, "test": (inputs.double(), labels)}
-    return hash_run(run_tensors(folder, model=own_model().double(), **options))
+    return hash_run(run_tensors(folder, model=build_model().double(), **options))
 
 
 def simulate(folder: Path) -> Hashes:

@@ -1,4 +1,4 @@
-"""The cases cover all there is, and the hashes see every change but timings."""
+"""The cases cover all parts, and the hashes detect every change except timings."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ from cadis.experiment.variants import VARIANTS as REGISTERED_VARIANTS
 from goldens import cases, hashing
 from goldens.__main__ import main, select
 from goldens.cases import CASES
-from goldens.record import Goldens, differing, this_machine
+from goldens.record import Goldens, describe_machine, find_differences
 from goldens.running import run_method
 
 NAMES = [case.name for case in CASES]
@@ -32,11 +32,11 @@ ROUND: dict[str, Any] = {
 }
 
 
-def in_lines(*rounds: dict[str, Any]) -> str:
-    return "".join(json.dumps(each) + "\n" for each in rounds)
+def to_jsonl(*rounds: dict[str, Any]) -> str:
+    return "".join(json.dumps(record) + "\n" for record in rounds)
 
 
-def test_there_is_a_case_for_every_method_in_every_way_of_training() -> None:
+def test_every_method_has_a_case_for_each_way_of_training() -> None:
     assert {*cases.METHODS} == {*REGISTERED_METHODS}
     assert {*cases.VARIANTS} == {*REGISTERED_VARIANTS} - {*REGISTERED_METHODS}
     for method in (*REGISTERED_METHODS, *REGISTERED_VARIANTS):
@@ -46,7 +46,7 @@ def test_there_is_a_case_for_every_method_in_every_way_of_training() -> None:
     assert len(NAMES) == len(set(NAMES))
 
 
-def test_there_is_a_case_for_every_part_and_partition() -> None:
+def test_every_part_and_partition_has_a_case() -> None:
     for key, kind in KINDS.items():
         if key != "method":
             prefix = key.replace("_", "-").removesuffix("s")
@@ -54,43 +54,43 @@ def test_there_is_a_case_for_every_part_and_partition() -> None:
     assert {f"partition/{name}/run" for name in PARTITION.registry} <= {*NAMES}
 
 
-def test_the_file_has_the_hashes_of_all_cases() -> None:
+def test_file_has_the_hashes_of_all_cases() -> None:
     assert sorted(Goldens.read().cases) == sorted(NAMES)
 
 
-def test_the_number_of_workers_and_interruptions_do_not_change_results() -> None:
-    found = Goldens.read().cases
+def test_workers_and_interruptions_do_not_change_results() -> None:
+    hashes = Goldens.read().cases
     for name in NAMES:
         if name.startswith("method/") and name.endswith("/workers-2"):
-            assert found[name] == found[name.replace("workers-2", "workers-1")], name
-    assert found["python/run/workers-2"] == found["python/run"]
-    assert found["command/resume"] == found["command/run"]
-    assert found["python/resume"] == found["python/uninterrupted"]
+            assert hashes[name] == hashes[name.replace("workers-2", "workers-1")], name
+    assert hashes["python/run/workers-2"] == hashes["python/run"]
+    assert hashes["command/resume"] == hashes["command/run"]
+    assert hashes["python/resume"] == hashes["python/uninterrupted"]
 
 
-def test_the_hash_of_a_history_ignores_timings() -> None:
+def test_hash_of_a_history_ignores_timings() -> None:
     slower = ROUND | {"seconds": {"train": 9.0, "total": 10.0}}
-    assert hashing.hash_history(in_lines(ROUND)) == hashing.hash_history(in_lines(slower))
+    assert hashing.hash_history(to_jsonl(ROUND)) == hashing.hash_history(to_jsonl(slower))
 
 
 @pytest.mark.parametrize("key", [key for key in ROUND if key != "seconds"])
-def test_the_hash_of_a_history_sees_every_other_key(key: str) -> None:
-    reference = hashing.hash_history(in_lines(ROUND))
-    assert hashing.hash_history(in_lines(ROUND | {key: None})) != reference
-    lacking = {name: value for name, value in ROUND.items() if name != key}
-    assert hashing.hash_history(in_lines(lacking)) != reference
+def test_hash_of_a_history_depends_on_every_other_key(key: str) -> None:
+    reference = hashing.hash_history(to_jsonl(ROUND))
+    assert hashing.hash_history(to_jsonl(ROUND | {key: None})) != reference
+    without_key = {name: value for name, value in ROUND.items() if name != key}
+    assert hashing.hash_history(to_jsonl(without_key)) != reference
 
 
-def test_the_hash_of_a_history_sees_the_last_digit_and_the_number_of_rounds() -> None:
-    reference = hashing.hash_history(in_lines(ROUND))
-    assert hashing.hash_history(in_lines(ROUND | {"accuracy": 0.5000000000000001})) != reference
-    assert hashing.hash_history(in_lines(ROUND, ROUND)) != reference
+def test_hash_of_a_history_depends_on_the_last_digit_and_number_of_rounds() -> None:
+    reference = hashing.hash_history(to_jsonl(ROUND))
+    assert hashing.hash_history(to_jsonl(ROUND | {"accuracy": 0.5000000000000001})) != reference
+    assert hashing.hash_history(to_jsonl(ROUND, ROUND)) != reference
 
 
-def test_tensors_and_metadata_of_a_model_have_hashes_of_their_own() -> None:
+def test_tensors_and_metadata_of_a_model_have_separate_hashes() -> None:
     tensors = {"weight": torch.ones(2, 3), "bias": torch.zeros(2)}
-    told = {"cadis": json.dumps({"rounds": 3, "version": "1"})}
-    model, description = hashing.hash_model(save(tensors, told))
+    metadata = {"cadis": json.dumps({"rounds": 3, "version": "1"})}
+    model, description = hashing.hash_model(save(tensors, metadata))
     newer = {"cadis": json.dumps({"rounds": 3, "version": "2"})}
     assert hashing.hash_model(save(tensors, newer)) == (model, description)
     longer = {"cadis": json.dumps({"rounds": 4, "version": "1"})}
@@ -101,10 +101,10 @@ def test_tensors_and_metadata_of_a_model_have_hashes_of_their_own() -> None:
         tensors | {"weight": torch.ones(3, 2)},
         {"weight": tensors["weight"], "offset": tensors["bias"]},
     ):
-        assert hashing.hash_model(save(changed, told))[0] != model
+        assert hashing.hash_model(save(changed, metadata))[0] != model
 
 
-def table(accuracy: str = "0.9", seconds: str = "0.1", label: str = "FedAvg") -> str:
+def make_table(accuracy: str = "0.9", seconds: str = "0.1", label: str = "FedAvg") -> str:
     text = io.StringIO()
     rows = [
         ["method", "measure", "mean"],
@@ -115,13 +115,13 @@ def table(accuracy: str = "0.9", seconds: str = "0.1", label: str = "FedAvg") ->
     return text.getvalue()
 
 
-def test_the_hash_of_a_table_ignores_timings_and_labels() -> None:
-    reference = hashing.hash_csv(table())
-    assert hashing.hash_csv(table(seconds="7", label="Federated averaging")) == reference
-    assert hashing.hash_csv(table(accuracy="0.91")) != reference
+def test_hash_of_a_table_ignores_timings_and_labels() -> None:
+    reference = hashing.hash_csv(make_table())
+    assert hashing.hash_csv(make_table(seconds="7", label="Federated averaging")) == reference
+    assert hashing.hash_csv(make_table(accuracy="0.91")) != reference
 
 
-def test_the_hash_of_markdown_sees_numbers_of_all_tables_but_the_last() -> None:
+def test_hash_of_markdown_depends_on_numbers_of_all_tables_but_the_last() -> None:
     text = "**Best**\n\n| method | last |\n| --- | ---: |\n| FedAvg 2 | {}±0.1 |\n\n"
     cost = "**Cost**\n\n| method | ms |\n| --- | ---: |\n| FedAvg | {} |\n"
     reference = hashing.hash_numbers(text.format("0.9") + cost.format("5"))
@@ -131,15 +131,15 @@ def test_the_hash_of_markdown_sees_numbers_of_all_tables_but_the_last() -> None:
 
 
 def test_differences_are_named() -> None:
-    assert differing({"model": "1", "history": "2"}, {"model": "1", "history": "2"}) == []
-    assert differing({"model": "1", "history": "2"}, {"model": "3", "best": "4"}) == [
+    assert find_differences({"model": "1", "history": "2"}, {"model": "1", "history": "2"}) == []
+    assert find_differences({"model": "1", "history": "2"}, {"model": "3", "best": "4"}) == [
         *("model", "history", "best")
     ]
-    assert differing(None, {"model": "1"}) == ["new"]
+    assert find_differences(None, {"model": "1"}) == ["new"]
 
 
-def test_another_machine_is_told() -> None:
-    machine = this_machine()
+def test_differences_of_the_machine_are_reported() -> None:
+    machine = describe_machine()
     assert Goldens(machine, {}).machine_differences(machine) == []
     other = machine | {"cpu": "another"}
     assert Goldens(other, {}).machine_differences(machine) == [
@@ -148,14 +148,14 @@ def test_another_machine_is_told() -> None:
 
 
 def test_words_select_cases() -> None:
-    chosen = [case.name for case in select(["fedavg", "flower"])]
-    assert len(chosen) == 5
-    assert "flower/simulation" in chosen
-    assert not any("fedavgm" in name for name in chosen)
+    names = [case.name for case in select(["fedavg", "flower"])]
+    assert len(names) == 5
+    assert "flower/simulation" in names
+    assert not any("fedavgm" in name for name in names)
     assert CliRunner().invoke(main, ["nonsense"]).exit_code == 2
 
 
-def test_a_run_has_the_same_hashes_twice_and_others_with_another_seed(tmp_path: Path) -> None:
+def test_hashes_of_a_run_depend_on_the_seed_only(tmp_path: Path) -> None:
     one, again, other = (
         run_method("fedavg", tmp_path / name, rounds=1, seed=seed)
         for name, seed in (("one", 0), ("again", 0), ("other", 1))

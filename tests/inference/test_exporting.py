@@ -1,4 +1,4 @@
-"""Exported models predict as the model does, in a program that knows nothing of ours."""
+"""Tests that exported models predict like the original model, without cadis."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cadis import CadisError, Predictor, RunError
-from cadis.data import PicturePreprocessing, Scaling, TablePreprocessing
+from cadis.data import ImagePreprocessing, Scaling, TablePreprocessing
 from cadis.data.preprocessing import NumberColumn
 from cadis.inference import export
 from cadis.models import build_network
@@ -18,18 +18,20 @@ from cadis.store import ModelDescription, ModelInputs
 CLASSES = ("cat", "dog", "hen")
 
 
-def of_pictures(name: str = "small-cnn") -> Predictor:
-    how = PicturePreprocessing(3, 8, 8, Scaling((0.5,) * 3, (0.25,) * 3))
-    inputs = ModelInputs((3, 8, 8), "uint8", how)
+def make_image_predictor(name: str = "small-cnn") -> Predictor:
+    preprocessing = ImagePreprocessing(3, 8, 8, Scaling((0.5,) * 3, (0.25,) * 3))
+    inputs = ModelInputs((3, 8, 8), "uint8", preprocessing)
     torch.manual_seed(1)
-    told = ModelDescription(name, 3, "classification", CLASSES, inputs, 5, {"method": "fedavg"})
+    description = ModelDescription(
+        name, 3, "classification", CLASSES, inputs, 5, {"method": "fedavg"}
+    )
     model = build_network(name, inputs.shape, 3)
     with torch.no_grad():
         model(torch.randn(16, *inputs.shape))  # statistics of batch norm that are not 0 and 1
-    return Predictor(model, told)
+    return Predictor(model, description)
 
 
-def session_of(path: Path) -> Any:
+def make_session(path: Path) -> Any:
     return pytest.importorskip("onnxruntime").InferenceSession(
         path.read_bytes(), providers=["CPUExecutionProvider"]
     )
@@ -37,35 +39,37 @@ def session_of(path: Path) -> Any:
 
 @pytest.mark.parametrize("name", ["small-cnn", "resnet9"])
 def test_onnx_takes_pixels_and_describes_itself(name: str, tmp_path: Path) -> None:
-    predictor = of_pictures(name)
+    predictor = make_image_predictor(name)
     assert export(predictor, "onnx", tmp_path / "model.onnx") < 1e-5
-    session = session_of(tmp_path / "model.onnx")
-    (taken,), (made,) = session.get_inputs(), session.get_outputs()
-    assert (taken.name, taken.shape) == ("pixels", ["batch", 3, 8, 8])
-    assert (made.name, made.shape) == ("probabilities", ["batch", 3])
+    session = make_session(tmp_path / "model.onnx")
+    (model_input,), (model_output,) = session.get_inputs(), session.get_outputs()
+    assert (model_input.name, model_input.shape) == ("pixels", ["batch", 3, 8, 8])
+    assert (model_output.name, model_output.shape) == ("probabilities", ["batch", 3])
     pixels = torch.randint(0, 256, (40, 3, 8, 8)).float()
-    (found,) = session.run(None, {"pixels": pixels.numpy()})
+    (probabilities,) = session.run(None, {"pixels": pixels.numpy()})
     expected = predictor(pixels)
-    assert torch.allclose(torch.from_numpy(found), expected, atol=1e-5)
-    assert found.argmax(axis=1).tolist() == expected.argmax(dim=1).tolist()
-    told = session.get_modelmeta().custom_metadata_map
-    assert json.loads(told["classes"]) == list(CLASSES)
-    assert ModelDescription.from_text(told["cadis"], "it") == predictor.description
+    assert torch.allclose(torch.from_numpy(probabilities), expected, atol=1e-5)
+    assert probabilities.argmax(axis=1).tolist() == expected.argmax(dim=1).tolist()
+    metadata = session.get_modelmeta().custom_metadata_map
+    assert json.loads(metadata["classes"]) == list(CLASSES)
+    assert ModelDescription.from_text(metadata["cadis"], "it") == predictor.description
 
 
-def test_onnx_of_a_binary_model_of_rows(tmp_path: Path) -> None:
-    how = TablePreprocessing((NumberColumn("age", 40, 10, True),))
-    inputs = ModelInputs((2,), "float32", how)
-    told = ModelDescription("mlp", 1, "binary", ("well", "ill"), inputs)
-    predictor = Predictor(build_network("mlp", (2,), 1), told)
+def test_onnx_of_a_binary_model_for_tables(tmp_path: Path) -> None:
+    preprocessing = TablePreprocessing((NumberColumn("age", 40, 10, True),))
+    inputs = ModelInputs((2,), "float32", preprocessing)
+    description = ModelDescription("mlp", 1, "binary", ("well", "ill"), inputs)
+    predictor = Predictor(build_network("mlp", (2,), 1), description)
     export(predictor, "onnx", tmp_path / "model.onnx")
-    rows = how.encode({"age": ["30", "", "99"]})
-    (found,) = session_of(tmp_path / "model.onnx").run(["probabilities"], {"rows": rows.numpy()})
-    assert torch.allclose(torch.from_numpy(found), predictor(rows), atol=1e-6)
+    rows = preprocessing.encode({"age": ["30", "", "99"]})
+    (probabilities,) = make_session(tmp_path / "model.onnx").run(
+        ["probabilities"], {"rows": rows.numpy()}
+    )
+    assert torch.allclose(torch.from_numpy(probabilities), predictor(rows), atol=1e-6)
 
 
 def test_torchscript_needs_nothing_but_torch(tmp_path: Path) -> None:
-    predictor = of_pictures("resnet9")
+    predictor = make_image_predictor("resnet9")
     export(predictor, "torchscript", tmp_path / "model.torchscript")
     extra = {"cadis.json": ""}
     with pytest.warns(DeprecationWarning, match="torch.jit.load"):
@@ -75,8 +79,8 @@ def test_torchscript_needs_nothing_but_torch(tmp_path: Path) -> None:
     assert ModelDescription.from_text(extra["cadis.json"], "it") == predictor.description
 
 
-def test_a_state_dict_is_taken_by_the_model(tmp_path: Path) -> None:
-    predictor = of_pictures("resnet9")
+def test_state_dict_can_be_loaded_by_the_model(tmp_path: Path) -> None:
+    predictor = make_image_predictor("resnet9")
     export(predictor, "state-dict", tmp_path / "model.pt")
     other = build_network("resnet9", (3, 8, 8), 3)
     other.load_state_dict(torch.load(tmp_path / "model.pt", weights_only=True))
@@ -84,53 +88,60 @@ def test_a_state_dict_is_taken_by_the_model(tmp_path: Path) -> None:
         assert torch.equal(other.state_dict()[name], tensor)
 
 
-class Moody(nn.Module):
-    """Predicts otherwise each time; no exporter can know."""
+class Alternating(nn.Module):
+    """Returns other outputs at every second call, which an export cannot represent."""
 
     def __init__(self) -> None:
         super().__init__()
         self.layer = nn.Linear(4, 2)
-        self.times = 0
+        self.num_calls = 0
 
     def forward(self, inputs: Tensor) -> Tensor:
-        self.times += 1
-        outputs: Tensor = self.layer(inputs) * (1 if self.times % 2 else -50)
+        self.num_calls += 1
+        outputs: Tensor = self.layer(inputs) * (1 if self.num_calls % 2 else -50)
         return outputs
 
 
-def of_tensors(module: nn.Module, inputs: ModelInputs | None) -> Predictor:
+def make_tensor_predictor(module: nn.Module, inputs: ModelInputs | None) -> Predictor:
     return Predictor(module, ModelDescription("", 2, "classification", ("a", "b"), inputs))
 
 
-def test_a_file_that_predicts_otherwise_is_not_written(tmp_path: Path) -> None:
-    predictor = of_tensors(Moody(), ModelInputs((4,), "float32"))
-    with pytest.raises(RunError, match=r"does not predict as the model does.*nothing was written"):
+def test_export_with_other_predictions_is_not_written(tmp_path: Path) -> None:
+    predictor = make_tensor_predictor(Alternating(), ModelInputs((4,), "float32"))
+    with pytest.raises(RunError, match=r"differ from those of the model.*nothing was written"):
         export(predictor, "torchscript", tmp_path / "model.torchscript")
     assert not list(tmp_path.iterdir())
 
 
-def test_what_cannot_be_exported_is_one_sentence(tmp_path: Path) -> None:
-    class Broken(nn.Module):
+def test_failed_export_is_an_error(tmp_path: Path) -> None:
+    class Failing(nn.Module):
         def forward(self, _inputs: Tensor) -> Tensor:
             raise ValueError("no")
 
-    broken = of_tensors(Broken(), ModelInputs((4,), "float32"))
-    unknown, mine = of_tensors(nn.Linear(4, 2), None), tmp_path / "mine"
-    mine.write_text("thesis")
+    failing = make_tensor_predictor(Failing(), ModelInputs((4,), "float32"))
+    unknown, existing = make_tensor_predictor(nn.Linear(4, 2), None), tmp_path / "existing"
+    existing.write_text("text")
     for predictor, to, path, sentence in (
-        (broken, "torchscript", "a", "cannot be exported to TorchScript: ValueError: no"),
-        (unknown, "torchscript", "a", r"not known what inputs .* choose state-dict"),
-        (unknown, "pickle", "a", "to onnx, torchscript, state-dict, not to pickle"),
-        (unknown, "state-dict", "mine", "is there already"),
+        (failing, "torchscript", "a", "cannot be exported to TorchScript: ValueError: no"),
+        (unknown, "torchscript", "a", r"inputs is unknown.* choose state-dict"),
+        (
+            unknown,
+            "pickle",
+            "a",
+            "Unknown export format pickle; choose one of: onnx, torchscript, state-dict",
+        ),
+        (unknown, "state-dict", "existing", "already exists"),
     ):
         with pytest.raises(CadisError, match=sentence):
             export(predictor, to, tmp_path / path)
-    assert mine.read_text() == "thesis"
-    export(unknown, "state-dict", mine, overwrite=True)
-    assert list(torch.load(mine, weights_only=True)) == ["weight", "bias"]
+    assert existing.read_text() == "text"
+    export(unknown, "state-dict", existing, overwrite=True)
+    assert list(torch.load(existing, weights_only=True)) == ["weight", "bias"]
 
 
-def test_without_the_extra_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_onnx_packages_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("cadis.inference.exporting.find_spec", lambda _: None)
     with pytest.raises(CadisError, match=r"pip install 'cadis\[onnx\]'"):
-        export(of_pictures(), "onnx", tmp_path / "model.onnx")
+        export(make_image_predictor(), "onnx", tmp_path / "model.onnx")

@@ -1,4 +1,4 @@
-"""``cadis.load``: the model that was trained, wherever it comes from."""
+"""Tests of ``cadis.load`` on runs and on files."""
 
 import shutil
 from pathlib import Path
@@ -10,7 +10,7 @@ from torch import nn
 
 import cadis
 from cadis import CadisError
-from cadis.data import PicturePreprocessing, digits
+from cadis.data import ImagePreprocessing, digits
 from cadis.experiment import resolve, run_experiment
 from cadis.store import RunFolder
 from support import run_small, small_federation, small_model
@@ -25,65 +25,70 @@ def net(channels, height, width, num_classes):
 
 
 def digit_pixels() -> torch.Tensor:
-    """The test set of digits as pixels of 0 to 255."""
+    """Return the test set of digits as pixels from 0 to 255."""
     dataset = digits()
-    how = dataset.preprocessing
-    assert isinstance(how, PicturePreprocessing)
-    return (dataset.test.inputs * how.scaling.deviation[0] + how.scaling.mean[0]) * 255
+    preprocessing = dataset.preprocessing
+    assert isinstance(preprocessing, ImagePreprocessing)
+    scaling = preprocessing.scaling
+    return (dataset.test.inputs * scaling.deviation[0] + scaling.mean[0]) * 255
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a short run on digits."""
     folder = tmp_path_factory.mktemp("trained") / "run"
     run_experiment(resolve({}, QUICK), folder)
     return folder
 
 
-def test_it_predicts_on_raw_pixels_as_the_run_was_tested(trained: Path) -> None:
-    predictor, told = cadis.load(trained), cadis.load(trained).description
+def test_accuracy_on_raw_pixels_equals_that_of_the_run(run_folder: Path) -> None:
+    predictor = cadis.load(run_folder)
+    description = predictor.description
     pixels, labels = digit_pixels(), digits().test.labels
     before = pixels.clone()
     probabilities = predictor(pixels)
-    assert torch.equal(pixels, before)  # what it is given stays as it is
+    assert torch.equal(pixels, before)  # the input is not changed
     assert torch.allclose(probabilities.sum(dim=1), torch.ones(len(pixels)))
     accuracy = float((probabilities.argmax(dim=1) == labels).float().mean())
-    assert accuracy == pytest.approx(RunFolder(trained).read_json("summary.json")["accuracy"])
+    assert accuracy == pytest.approx(RunFolder(run_folder).read_json("summary.json")["accuracy"])
     assert torch.allclose(predictor(pixels.round().byte()), probabilities, atol=1e-3)
     assert not predictor.training
     assert not any(p.requires_grad for p in predictor.parameters())
-    assert (told.rounds, told.training["dataset"]) == (2, "digits")
+    assert (description.rounds, description.training["dataset"]) == (2, "digits")
     assert repr(predictor) == (
         "Predictor(small-cnn, 13,706 parameters: pictures of 1 x 8 x 8 -> 10 classes; "
         "fedavg, 2 rounds)"
     )
 
 
-def test_the_best_model_and_a_file_alone(trained: Path, tmp_path: Path) -> None:
-    best, pixels = cadis.load(trained, "best"), digit_pixels()[:20]
-    shutil.copy(trained / "best.safetensors", tmp_path / "alone.safetensors")
-    alone = cadis.load(tmp_path / "alone.safetensors")
-    assert torch.equal(best(pixels), alone(pixels))
-    with pytest.raises(CadisError, match="which is 'last' or 'best', not 'worst'"):
-        cadis.load(trained, "worst")  # type: ignore[arg-type]
+def test_load_the_best_model_or_a_single_file(run_folder: Path, tmp_path: Path) -> None:
+    best, pixels = cadis.load(run_folder, "best"), digit_pixels()[:20]
+    shutil.copy(run_folder / "best.safetensors", tmp_path / "single.safetensors")
+    single = cadis.load(tmp_path / "single.safetensors")
+    assert torch.equal(best(pixels), single(pixels))
+    with pytest.raises(CadisError, match="which must be 'last' or 'best', not 'worst'"):
+        cadis.load(run_folder, "worst")  # type: ignore[arg-type]
 
 
-def test_a_model_that_was_given_to_run_is_given_again(tmp_path: Path) -> None:
+def test_own_module_must_be_given_again(tmp_path: Path) -> None:
     result = run_small(rounds=1, method="fedavg", workers=1, out=tmp_path / "run")
-    sentence = r"is a Sequential, which cannot be made again by its name; give it"
+    sentence = r"is a Sequential, which cannot be created by its name; give a module"
     with pytest.raises(CadisError, match=sentence):
         cadis.load(tmp_path / "run")
-    given = small_model()
-    predictor = cadis.load(tmp_path / "run", model=given)
-    assert predictor.module is not given  # it is copied
+    module = small_model()
+    predictor = cadis.load(tmp_path / "run", model=module)
+    assert predictor.module is not module  # it is copied
     inputs = small_federation().test.inputs
     assert torch.allclose(predictor(inputs), result.model.eval()(inputs).softmax(dim=1))
-    with pytest.raises(CadisError, match=r"^The model does not fit that in .*run: .*"):
+    with pytest.raises(CadisError, match=r"^The model does not fit the one in .*run: .*"):
         cadis.load(tmp_path / "run", model=nn.Linear(2, 2))
-    with pytest.raises(CadisError, match="The model does not take pictures, but tensors: call it"):
+    with pytest.raises(CadisError, match="The model does not take images, but tensors: call it"):
         predictor.predict([tmp_path / "a.png"])
 
 
-def test_a_users_own_model_from_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_model_is_created_from_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("nets.py").write_text(NET)
     path = Path("nets.py").resolve()
@@ -92,47 +97,49 @@ def test_a_users_own_model_from_its_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert predictor.description.architecture == "nets.py:net"
     assert predictor(digit_pixels()).shape == (360, 10)
     path.rename("others.py")
-    with pytest.raises(CadisError, match=r"cannot be made again: .*; or give it: cadis.load"):
+    with pytest.raises(CadisError, match=r"cannot be created: .*; or give a module: cadis.load"):
         cadis.load("run")
-    again = cadis.load("run", model="others.py:net")
-    assert torch.equal(again(digit_pixels()), predictor(digit_pixels()))
+    other = cadis.load("run", model="others.py:net")
+    assert torch.equal(other(digit_pixels()), predictor(digit_pixels()))
 
 
-def test_one_of_several_models(tmp_path: Path) -> None:
+def test_load_one_of_several_models(tmp_path: Path) -> None:
     run_experiment(resolve({}, QUICK | {"method": "ifca"}), tmp_path / "run")
-    with pytest.raises(CadisError, match=r"has several models; there are: (.+); say which") as told:
+    with pytest.raises(CadisError, match=r"has several models; choose a name: (.+)\.") as error:
         cadis.load(tmp_path / "run")
-    names = str(told.value).split("there are: ")[1].split(";")[0].split(", ")
+    names = str(error.value).removesuffix(".").split("choose a name: ")[1].split(", ")
     models = [cadis.load(tmp_path / "run", name=name) for name in names]
     assert len(models) > 1
     pixels = digit_pixels()
     assert not torch.equal(models[0](pixels), models[1](pixels))
-    with pytest.raises(CadisError, match="has no model 'none'; there are"):
+    with pytest.raises(CadisError, match="has no model 'none'; choose a name"):
         cadis.load(tmp_path / "run", name="none")
 
 
-def test_what_is_not_there(tmp_path: Path, trained: Path) -> None:
+def test_missing_or_damaged_files_are_an_error(tmp_path: Path, run_folder: Path) -> None:
     with pytest.raises(CadisError, match="There is no run in the folder"):
         cadis.load(tmp_path)
-    save_file(load_file(trained / "model.safetensors"), tmp_path / "plain.safetensors")
-    with pytest.raises(CadisError, match=r"is no model of cadis, or damaged"):  # not described
+    save_file(load_file(run_folder / "model.safetensors"), tmp_path / "plain.safetensors")
+    with pytest.raises(
+        CadisError, match=r"is not a model of cadis, or it is damaged"
+    ):  # without description
         cadis.load(tmp_path / "plain.safetensors")
-    shutil.copytree(trained, tmp_path / "run")
+    shutil.copytree(run_folder, tmp_path / "run")
     (tmp_path / "run" / "model.safetensors").unlink()
-    with pytest.raises(CadisError, match=r"has no model.safetensors; it has not come to its end"):
+    with pytest.raises(CadisError, match=r"has no model.safetensors; it has not finished"):
         cadis.load(tmp_path / "run")
-    content = bytearray((trained / "best.safetensors").read_bytes())
+    content = bytearray((run_folder / "best.safetensors").read_bytes())
     content[-1] ^= 1
     (tmp_path / "run" / "best.safetensors").write_bytes(content)
     with pytest.raises(CadisError, match="is damaged: it is not what was written"):
         cadis.load(tmp_path / "run", "best")
 
 
-def test_a_binary_task_has_two_probabilities(tmp_path: Path) -> None:
+def test_binary_task_has_two_probabilities(tmp_path: Path) -> None:
     inputs = torch.randn(30, 4)
     data, model = (inputs, (inputs[:, 0] > 0).long()), nn.Sequential(nn.Linear(4, 1))
-    given = {"model": model, "clients": [data], "test": data, "out": tmp_path / "run"}
-    result = run_small(rounds=1, method="fedavg", task="binary", workers=1, **given)
+    options = {"model": model, "clients": [data], "test": data, "out": tmp_path / "run"}
+    result = run_small(rounds=1, method="fedavg", task="binary", workers=1, **options)
     probabilities = cadis.load(tmp_path / "run", model=model)(inputs)
     logits = result.model(inputs)[:, 0]
     assert probabilities.shape == (30, 2)

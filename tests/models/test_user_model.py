@@ -5,7 +5,7 @@ import pytest
 from torch import nn
 
 from cadis.errors import CadisError
-from cadis.models import own_model
+from cadis.models import build_user_model
 
 
 @pytest.mark.parametrize(
@@ -16,41 +16,41 @@ from cadis.models import own_model
         ("def net(): return nn.Linear(4, 7)", ""),
         ("class net(nn.Linear):\n def __init__(self): super().__init__(4, 7)", ""),
         ("def net(x): return nn.Linear(4, 7)", "missing 1 required positional argument: 'x'"),
-        ("def net(): return 3", "made no nn.Module, but: int"),
+        ("def net(): return 3", "must return an nn.Module, not int"),
         ("def other(): pass", "has no function or class 'net'"),
-        ("def net(**facts): return nn.Linear(facts['width'], facts['num_classes'])", ""),
-        ("net = nn.Linear(4, 7)", "is a model; name a function or class that makes one"),
-        ("net = 3", "is no function or class that makes a model"),
+        ("def net(**sizes): return nn.Linear(sizes['width'], sizes['num_classes'])", ""),
+        ("net = nn.Linear(4, 7)", "is a model; name a function or class that returns one"),
+        ("net = 3", "is not a function or class that returns a model"),
         ("import nowhere", "could not be imported: ModuleNotFoundError: No module named 'nowhere'"),
         ("def net(:", "could not be imported: SyntaxError"),
         ("raise SystemExit(0)", "could not be imported: SystemExit: 0"),
         ("raise GeneratorExit", "could not be imported: GeneratorExit"),
         ("raise ValueError('a\\nb')", "could not be imported: ValueError: a b"),
-        ("def net(): raise SystemExit('no')", "could not make a model: SystemExit: no"),
+        ("def net(): raise SystemExit('no')", "could not build a model: SystemExit: no"),
     ],
 )
-def test_a_model_of_ones_own(
+def test_a_user_model_is_built_or_refused_with_a_reason(
     body: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     module = f"mine_{tmp_path.name}"
     (tmp_path / f"{module}.py").write_text(f"from torch import nn\n{body}\n")
-    facts = {"channels": 1, "height": 4, "width": 4, "num_features": 16, "num_classes": 7}
+    sizes = {"channels": 1, "height": 4, "width": 4, "num_features": 16, "num_classes": 7}
     if not sentence:
-        model = own_model(f"{module}:net", **facts)
+        model = build_user_model(f"{module}:net", **sizes)
         assert isinstance(model, nn.Linear)
         assert (model.in_features, model.out_features) == (4, 7)
         return
     with pytest.raises(CadisError) as caught:
-        own_model(f"{module}:net", **facts)
+        build_user_model(f"{module}:net", **sizes)
     assert sentence in str(caught.value)
 
 
-def test_lazy_layers_are_made_to_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lazy_layers_are_initialized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     body = "def net(num_classes): return nn.Sequential(nn.Flatten(), nn.LazyLinear(num_classes))"
     (tmp_path / "lazy_net.py").write_text(f"from torch import nn\n{body}\n")
-    model = own_model("lazy_net:net", channels=3, height=4, width=5, num_classes=7)
+    model = build_user_model("lazy_net:net", channels=3, height=4, width=5, num_classes=7)
     assert model.get_parameter("1.weight").shape == (7, 60)

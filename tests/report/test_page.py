@@ -10,25 +10,25 @@ import numpy as np
 import pytest
 
 from cadis.algorithm.methods import CADIS
-from cadis.analysis import RunData, frames, read_results
+from cadis.analysis import RunData, read_results, replay_frames
 from cadis.report import write_report
 from cadis.report.page.assembly import SCRIPTS
-from cadis.report.page.content import page_data
-from cadis.store import RunFolder, StudyFolder, agreement
-from fabricated import with_clock, with_few_tests, with_measures, write_run, write_study
+from cadis.report.page.content import make_page_data
+from cadis.store import RunFolder, StudyFolder, adjusted_rand_index
+from fabricated import add_clock, add_metrics, drop_most_tests, write_run, write_study
 
 MEGABYTE = 1_000_000
 LEVELS = {"fedavg": 0.6, "cadis": 0.9}
 
 
-def page_of(folder: RunFolder | StudyFolder) -> dict[str, Any]:
-    """What the page shows of a run or a study, which can be written as JSON."""
-    data = page_data(read_results([folder.path]))
+def make_page(folder: RunFolder | StudyFolder) -> dict[str, Any]:
+    """Return the data of the page of a run or study, checked to be valid JSON."""
+    data = make_page_data(read_results([folder.path]))
     json.dumps(data, allow_nan=False)
     return data
 
 
-def test_the_page_is_one_file_that_asks_nobody(tmp_path: Path) -> None:
+def test_the_page_is_one_file_without_requests(tmp_path: Path) -> None:
     folder = write_study(tmp_path, LEVELS, 2)
     page = write_report(read_results([folder.path]), tmp_path / "report.html").read_text()
     ours = re.sub(r"<script>\s*/\*.*?Apache.*?</script>", "", page, count=1, flags=re.DOTALL)
@@ -42,7 +42,7 @@ def test_the_page_is_one_file_that_asks_nobody(tmp_path: Path) -> None:
     assert json.loads(data[1])["federation"]["classes"][-1].startswith("<img")
 
 
-def test_every_script_is_bundled_and_none_is_forgotten() -> None:
+def test_every_script_is_bundled() -> None:
     assets = Path(__import__("cadis.report.page").report.page.__file__).parent / "assets"
     assert {path.name for path in assets.glob("*.js")} == set(SCRIPTS)
 
@@ -56,7 +56,7 @@ def test_five_methods_by_five_seeds_by_500_rounds_stay_below_5_megabytes(tmp_pat
 
 def test_sections_follow_the_records(tmp_path: Path) -> None:
     folder = write_study(tmp_path, LEVELS | {"singleset": 1.0}, 2)
-    data, run_data = page_of(folder), read_results([folder.path]).groups[1].runs[0]
+    data, run_data = make_page(folder), read_results([folder.path]).groups[1].runs[0]
     assert [(m["name"], m["baseline"], m["reference"]) for m in data["methods"]] == [
         ("FedAvg", True, False), ("CADIS", False, False), ("SingleSet", False, True),
     ]  # fmt: skip
@@ -76,33 +76,33 @@ def test_sections_follow_the_records(tmp_path: Path) -> None:
     assert data["sweep"] is None
 
 
-def test_what_was_not_tested_is_not_on_the_page(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run", CADIS(), rounds=12, further=with_few_tests)
-    page, (run_data,) = page_of(folder), read_results([folder.path]).runs
+def test_rounds_and_clients_without_a_test_are_not_on_the_page(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", CADIS(), rounds=12, change_record=drop_most_tests)
+    page, (run_data,) = make_page(folder), read_results([folder.path]).runs
     shown = page["accuracy"]["runs"][0]["all"]
     assert [n for n, value in enumerate(shown, start=1) if value is not None] == [4, 8, 12]
     fair, ids = page["fairness"]["runs"][0], run_data.federation["clients"]
-    told = run_data.history[9].client_accuracy or []
+    expected = run_data.history[9].client_accuracy or []
     assert fair["clients"] == [str(ids[n]["id"]) for n in (2, 5)]
-    assert fair["last"] == pytest.approx([told[2], told[5]], abs=1e-4)
-    assert fair["mean"][1] == pytest.approx(((told[2] or 0) + (told[5] or 0)) / 2, abs=1e-5)
+    assert fair["last"] == pytest.approx([expected[2], expected[5]], abs=1e-4)
+    assert fair["mean"][1] == pytest.approx(((expected[2] or 0) + (expected[5] or 0)) / 2, abs=1e-5)
     assert fair["tested"] == "2 of 12 clients"
-    assert any("that of 2 of 12 clients" in sentence for sentence in page["answer"]["notes"])
+    assert any("measured for 2 of 12 clients" in sentence for sentence in page["verdict"]["notes"])
 
 
-def test_measures_of_the_task_are_on_the_page(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run", CADIS(), rounds=3, further=with_measures)
-    section = page_of(folder)["accuracy"]
-    assert section["measures"] == ["auc", "balanced_accuracy"]
-    told = [record.measures["auc"] or 0.0 for record in folder.read_history()]
-    assert section["runs"][0]["measures"]["auc"] == pytest.approx(told, abs=1e-4)
+def test_task_metrics_are_on_the_page(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", CADIS(), rounds=3, change_record=add_metrics)
+    section = make_page(folder)["accuracy"]
+    assert section["metrics"] == {"auc": "AUC", "balanced_accuracy": "balanced accuracy"}
+    expected = [record.measures["auc"] or 0.0 for record in folder.read_history()]
+    assert section["runs"][0]["metrics"]["auc"] == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("speeds", ["", "10:1000"])
-def test_simulated_time_is_on_the_page_where_speeds_are_given(speeds: str, tmp_path: Path) -> None:
-    data = page_of(write_study(tmp_path, LEVELS, 2, further=with_clock, speeds=speeds))
+def test_simulated_time_is_on_the_page_if_speeds_are_given(speeds: str, tmp_path: Path) -> None:
+    data = make_page(write_study(tmp_path, LEVELS, 2, change_record=add_clock, speeds=speeds))
     clocks = [run["clock"] for run in data["accuracy"]["runs"]]
-    captions = [table["caption"] for table in data["answer"]["tables"]]
+    captions = [table["caption"] for table in data["verdict"]["tables"]]
     assert any("Simulated seconds to reach" in caption for caption in captions) is bool(speeds)
     if not speeds:
         assert (data["accuracy"]["times"], clocks) == (None, [[]] * 4)
@@ -110,16 +110,19 @@ def test_simulated_time_is_on_the_page_where_speeds_are_given(speeds: str, tmp_p
     times = data["accuracy"]["times"]
     assert (times["at"][0], times["at"][-1], times["logarithmic"]) == (10, 120, False)
     assert clocks == [[10.0 * number for number in range(1, 13)]] * 4
-    assert any("All rounds took: FedAvg 120, CADIS 120." in n for n in data["answer"]["notes"])
+    assert any(
+        "Simulated seconds of all rounds: FedAvg 120, CADIS 120." in n
+        for n in data["verdict"]["notes"]
+    )
 
 
-def test_the_matrix_of_a_frame_is_the_servers(tmp_path: Path) -> None:
+def test_the_matrix_of_a_frame_equals_that_of_the_server(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", CADIS(), rounds=9)
     run_data = RunData.read(folder)
-    (run,) = page_of(folder)["grouping"]["runs"]
+    (run,) = make_page(folder)["clusters"]["runs"]
     assert run["rounds"] == list(range(1, 10))
     order = [int(name) for name in run["clients"]]
-    for frame in frames(run_data.history, {4, 9}, 0.2):
+    for frame in replay_frames(run_data.history, {4, 9}, 0.2):
         place = run["rounds"].index(frame.record.round)
         packed = np.frombuffer(base64.b64decode(run["q"][place]), dtype=np.uint8)
         row = {client: number for number, client in enumerate(frame.clients)}
@@ -133,29 +136,29 @@ def test_the_matrix_of_a_frame_is_the_servers(tmp_path: Path) -> None:
             else:
                 assert byte == 255
         found = [run["found"][place][order.index(int(c))] for c in frame.clients]
-        assert agreement(found, frame.found.tolist()) == 1  # the numbers may be others
+        assert adjusted_rand_index(found, frame.clusters.tolist()) == 1  # numbers may differ
         weights = {order[int(at)]: weight for at, weight, _ in run["weights"][place]}
-        told = dict(zip(frame.record.participants, frame.record.weights, strict=True))
-        assert weights == pytest.approx(told, abs=1e-4)
+        expected = dict(zip(frame.record.participants, frame.record.weights, strict=True))
+        assert weights == pytest.approx(expected, abs=1e-4)
     assert run["agreement"][-1] == run_data.summary["cluster_agreement"]
 
 
-def test_of_many_clients_an_even_choice_is_shown(tmp_path: Path) -> None:
+def test_many_clients_are_sampled_evenly(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", CADIS(), rounds=90, clients=300)
-    (run,) = page_of(folder)["grouping"]["runs"]
+    (run,) = make_page(folder)["clusters"]["runs"]
     assert (len(run["clients"]), run["of"]) == (120, 300)
     assert set(run["true"]) == {0, 1, 2}
     assert len(base64.b64decode(run["q"][0])) == 120 * 119 // 2
 
 
-def test_of_very_many_clients_some_are_shown_and_the_page_stays_small(tmp_path: Path) -> None:
+def test_the_page_of_very_many_clients_is_small(tmp_path: Path) -> None:
     path = tmp_path / "run"
     folder = write_run(path, CADIS(), rounds=5, finished=False, clients=600, per_round=300)
     results = read_results([folder.path])
     page = write_report(results, tmp_path / "report.html")
     assert page.stat().st_size < 2 * MEGABYTE  # of which ECharts has more than one
-    data = page_data(results)
-    (run,) = data["grouping"]["runs"]
+    data = make_page_data(results)
+    (run,) = data["clusters"]["runs"]
     assert (len(run["clients"]), run["of"], run["sampled"]) == (120, 600, True)
     assert set(run["true"]) == {0, 1, 2}
     for weights, others in zip(run["weights"], run["others"], strict=True):
@@ -169,21 +172,21 @@ def test_of_very_many_clients_some_are_shown_and_the_page_stays_small(tmp_path: 
     assert len(owned["samples"]) == len(owned["cluster"]) == 120
     assert owned["range"] == [12, 18]
     assert len(data["fairness"]["runs"][0]["last"]) == 600
-    assert data["convergence"]["runs"][0]["choice"].startswith("120 of ")
+    assert data["convergence"]["runs"][0]["sample"].startswith("120 of ")
 
 
-def test_what_is_shown_before_is_forgotten_with_its_run(tmp_path: Path) -> None:
+def test_cached_data_are_freed_with_their_run(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", CADIS(), rounds=2)
     results = read_results([folder.path])
-    first = page_data(results)["grouping"]["runs"][0]
-    assert page_data(results)["grouping"]["runs"][0] is first
+    first = make_page_data(results)["clusters"]["runs"][0]
+    assert make_page_data(results)["clusters"]["runs"][0] is first
     run_data = weakref.ref(results.runs[0])
     del results
     gc.collect()
     assert run_data() is None
 
 
-def test_what_nobody_measured_has_no_section(tmp_path: Path) -> None:
-    data = page_of(write_run(tmp_path / "run", CADIS(), rounds=1, finished=False))
+def test_data_that_are_not_measured_have_no_section(tmp_path: Path) -> None:
+    data = make_page(write_run(tmp_path / "run", CADIS(), rounds=1, finished=False))
     assert {data[name] for name in ("confusion", "fairness", "convergence")} == {None}
-    assert data["grouping"]["runs"][0]["threshold"] == pytest.approx([0.7])
+    assert data["clusters"]["runs"][0]["threshold"] == pytest.approx([0.7])

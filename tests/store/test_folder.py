@@ -1,4 +1,4 @@
-"""A user's files are never touched, and only one process works on a run."""
+"""Files of the user never change, and only one process writes to a run."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ from processes import processes, wait_until
 QUICK = ["--rounds", "1", "--clients", "5", "--epochs", "1", "--workers", "1", "--model", "mlp"]
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def read_files(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
@@ -33,12 +33,12 @@ def fill(folder: Path, files: Mapping[str, str]) -> None:
         (folder / name).write_text(text)
 
 
-def check_left_alone(folder: Path) -> None:
-    """A folder that is not ours to use is refused, and stays as it is."""
-    before = contents(folder.parent)
+def check_refused(folder: Path) -> None:
+    """Check that a new run in the folder is an error, and that no file changes."""
+    before = read_files(folder.parent)
     with pytest.raises(CadisError, match="choose another"):
-        RunFolder(folder).claim()
-    assert contents(folder.parent) == before
+        RunFolder(folder).lock_new()
+    assert read_files(folder.parent) == before
 
 
 @pytest.mark.parametrize(
@@ -47,12 +47,12 @@ def check_left_alone(folder: Path) -> None:
         USERS,
         {"config.toml": 'title = "x"'},
         {".important": "precious"},
-        {"checkpoint/lock": "the combination of my bicycle"},
+        {"checkpoint/lock": "a note of the user"},
     ],
 )
-def test_a_users_files_stay(files: dict[str, str], tmp_path: Path) -> None:
+def test_files_of_the_user_do_not_change(files: dict[str, str], tmp_path: Path) -> None:
     fill(tmp_path / "s", files)
-    check_left_alone(tmp_path / "s")
+    check_refused(tmp_path / "s")
 
 
 @pytest.mark.parametrize(
@@ -62,30 +62,30 @@ def test_a_users_files_stay(files: dict[str, str], tmp_path: Path) -> None:
         {"config.toml": "rounds = 3", "checkpoint/notes.txt": "precious"},
         {"history.jsonl": '{"round": 1}\n'},
     ],
-    ids=["a finished run that lost its history", "a begun run with notes", "a run with rounds"],
+    ids=["finished run without history", "run with notes", "run with rounds"],
 )
-def test_a_run_stays(files: dict[str, str], tmp_path: Path) -> None:
-    RunFolder(tmp_path / "s").claim().close()
+def test_run_is_not_overwritten(files: dict[str, str], tmp_path: Path) -> None:
+    RunFolder(tmp_path / "s").lock_new().close()
     fill(tmp_path / "s", files)
-    check_left_alone(tmp_path / "s")
+    check_refused(tmp_path / "s")
 
 
-def test_a_run_without_our_mark_or_with_a_link_stays(tmp_path: Path) -> None:
+def test_run_without_marker_or_with_a_link_is_not_overwritten(tmp_path: Path) -> None:
     for name in ("unmarked", "linked"):
-        RunFolder(tmp_path / name).claim().close()
+        RunFolder(tmp_path / name).lock_new().close()
     fill(tmp_path, {"unmarked/config.toml": "rounds = 3", "options.toml": "rounds = 3"})
     (tmp_path / "unmarked" / ".cadis-run").unlink()
     (tmp_path / "linked" / "config.toml").symlink_to(tmp_path / "options.toml")
     for name in ("unmarked", "linked"):
-        check_left_alone(tmp_path / name)
+        check_refused(tmp_path / name)
 
 
-def test_the_command_refuses_a_users_folder(tmp_path: Path) -> None:
+def test_command_refuses_a_folder_of_the_user(tmp_path: Path) -> None:
     fill(tmp_path, USERS)
-    before = contents(tmp_path)
-    done = refuse("run", *QUICK, "--out", tmp_path)
-    assert done.startswith(f"cadis: The folder {tmp_path} is not empty; choose another")
-    assert contents(tmp_path) == before
+    before = read_files(tmp_path)
+    error = refuse("run", *QUICK, "--out", tmp_path)
+    assert error.startswith(f"cadis: The folder {tmp_path} is not empty; choose another")
+    assert read_files(tmp_path) == before
 
 
 @pytest.mark.parametrize(
@@ -108,75 +108,75 @@ def test_the_command_refuses_a_users_folder(tmp_path: Path) -> None:
         ("checkpoint/lock",),
     ],
 )
-def test_a_run_that_was_killed_at_its_beginning_makes_room(
+def test_run_that_was_killed_in_its_first_round_is_replaced(
     names: tuple[str, ...], tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
     fill(folder, {name: "" if name.endswith("lock") else "half-written" for name in names})
-    with closing(RunFolder(folder).claim()):
-        assert contents(folder).keys() == {".cadis-run", "checkpoint/lock"}
+    with closing(RunFolder(folder).lock_new()):
+        assert read_files(folder).keys() == {".cadis-run", "checkpoint/lock"}
 
 
-def test_killed_before_it_began_a_run_is_begun_by_the_same_command(tmp_path: Path) -> None:
-    RunFolder(tmp_path / "run").claim().close()
-    done = refuse("run", "--resume", "--out", tmp_path / "run")
-    assert "There is no run in the folder" in done
-    assert "start it without resume" in done
+def test_run_that_was_killed_at_once_is_started_by_the_same_command(tmp_path: Path) -> None:
+    RunFolder(tmp_path / "run").lock_new().close()
+    error = refuse("run", "--resume", "--out", tmp_path / "run")
+    assert "There is no run in the folder" in error
+    assert "start it without resume" in error
     succeed("run", *QUICK, "--out", tmp_path / "run")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
-def test_a_second_run_does_not_touch_a_live_one(tmp_path: Path) -> None:
+def test_second_process_does_not_change_a_run_in_progress(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "two")
     long = ["run", *QUICK[2:], "--rounds", "100000", "--out", str(folder.path)]
     with subprocess.Popen([sys.executable, "-m", "cadis", *long], stdout=subprocess.DEVNULL) as run:
         try:
-            wait_until(lambda: is_locked(folder.checkpoint.lock_file), "the run is under way")
-            wait_until((folder.path / "config.toml").exists, "it has begun")
+            wait_until(lambda: is_locked(folder.checkpoint.lock_file), "the run is locked")
+            wait_until((folder.path / "config.toml").exists, "the run has options")
             config = (folder.path / "config.toml").read_bytes()
             for second in (
                 ["run", *QUICK, "--seed", 5, "--out", folder.path],
                 ["run", "--resume", "--out", folder.path],
             ):
-                sentence = refuse(*second)
-                assert f"process {run.pid}" in sentence or "is not empty" in sentence
+                error = refuse(*second)
+                assert f"process {run.pid}" in error or "is not empty" in error
             assert (folder.path / "config.toml").read_bytes() == config
-            wait_until(folder.has_rounds, "the first run goes on")
+            wait_until(folder.has_rounds, "the first run continues")
         finally:
             run.send_signal(signal.SIGKILL)
     rounds = [record.round for record in folder.read_history()]
     assert rounds == list(range(1, len(rounds) + 1))
 
 
-def test_one_process_cannot_begin_the_same_run_twice(tmp_path: Path) -> None:
+def test_process_cannot_lock_a_run_twice(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
-    with closing(folder.claim()):
+    with closing(folder.lock_new()):
         assert is_locked(folder.checkpoint.lock_file)
-        with pytest.raises(CadisError, match=f"still going on, in process {os.getpid()}"):
-            folder.claim()
+        with pytest.raises(CadisError, match=f"is in use by process {os.getpid()}"):
+            folder.lock_new()
         assert is_locked(folder.checkpoint.lock_file)
     assert not is_locked(folder.checkpoint.lock_file)
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
-def test_workers_end_with_their_run_in_the_middle_of_a_training(tmp_path: Path) -> None:
+def test_workers_end_with_their_run_during_training(tmp_path: Path) -> None:
     options = ["--clients", "5", "--rounds", "1", "--epochs", "1000000", "--workers", "2"]
     with processes(tmp_path) as started:
         run = started.start("run", [sys.executable, "-m", "cadis", "run", *options, "--out", "run"])
-        wait_until(lambda: len(started.alive()) == 3, "both workers are there")
-        time.sleep(1)  # for them to begin
+        wait_until(lambda: len(started.list_alive()) == 3, "both workers have started")
+        time.sleep(1)  # until they train
         run.kill()
-        wait_until(lambda: not started.alive(), "nobody is left", seconds=5)
+        wait_until(lambda: not started.list_alive(), "all processes have ended", seconds=5)
 
 
-def test_a_summary_that_is_gone_is_told_and_written_again(tmp_path: Path) -> None:
+def test_missing_summary_is_an_error_and_is_written_again(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     succeed("run", *QUICK, "--out", folder.path)
     summary = folder.path / "summary.json"
     before = folder.read_json("summary.json")
     summary.unlink()
-    done = refuse("report", folder.path)
-    assert done == f"cadis: {summary} is missing; resume the run, and it is written again.\n"
+    error = refuse("report", folder.path)
+    assert error == f"cadis: {summary} is missing; resume the run to write it again.\n"
     succeed("run", "--resume", "--out", folder.path)
     assert folder.read_json("summary.json")["confusion"] == before["confusion"]

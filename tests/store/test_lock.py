@@ -1,4 +1,4 @@
-"""One process at a time, whatever becomes of it."""
+"""Locks: one process at a time, also after a kill."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ HOLD = """
 import os, sys, time
 from pathlib import Path
 from cadis.store import lock
-held = lock(Path(sys.argv[1]), "It")
+file_lock = lock(Path(sys.argv[1]), "It")
 worker = os.fork() if "fork" in sys.argv else os.getpid()
 if not worker:
     time.sleep(60)
@@ -37,18 +37,18 @@ def start(path: Path, *options: str) -> subprocess.Popen[str]:
     )
 
 
-def line_of(process: subprocess.Popen[str]) -> str:
+def read_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
-def test_another_process_is_refused_until_the_first_ends(tmp_path: Path) -> None:
+def test_lock_is_refused_until_the_other_process_ends(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with start(path) as other:
-        owner = line_of(other)
-        for _ in range(2):  # being refused lets go of nothing
+        owner = read_line(other)
+        for _ in range(2):  # the error must not release the lock
             assert is_locked(path)
-            with pytest.raises(CadisError, match=f"^It is still going on, in process {owner}; "):
+            with pytest.raises(CadisError, match=f"^It is in use by process {owner}; "):
                 lock(path, "It")
         other.communicate("")
     assert not is_locked(path)
@@ -56,25 +56,25 @@ def test_another_process_is_refused_until_the_first_ends(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no forking")
-def test_a_process_that_is_killed_holds_nothing_though_its_workers_live(tmp_path: Path) -> None:
+def test_killed_process_holds_no_lock_while_its_workers_live(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with start(path, "fork") as run:
-        worker = int(line_of(run))
+        worker = int(read_line(run))
         assert is_locked(path)
         run.kill()
         run.wait()
-        os.kill(worker, 0)  # it lives
+        os.kill(worker, 0)  # raises an error if the worker has ended
         assert not is_locked(path)
         lock(path, "It").close()
         os.kill(worker, signal.SIGKILL)
 
 
-def test_the_same_process_is_refused_too(tmp_path: Path) -> None:
+def test_lock_of_the_same_process_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with closing(lock(path, "It")):
-        with pytest.raises(CadisError, match=f"in process {os.getpid()};"):
+        with pytest.raises(CadisError, match=f"by process {os.getpid()};"):
             lock(path, "It")
-        with pytest.raises(CadisError, match="still going on"):
+        with pytest.raises(CadisError, match="is in use by"):
             lock(tmp_path / "." / "lock", "It")
         assert is_locked(path)
     assert not is_locked(path)
@@ -82,23 +82,23 @@ def test_the_same_process_is_refused_too(tmp_path: Path) -> None:
         assert is_locked(path)
 
 
-def test_another_thread_may_close_it(tmp_path: Path) -> None:
-    held = lock(tmp_path / "lock", "It")
-    thread = Thread(target=held.close)
+def test_another_thread_can_release_the_lock(tmp_path: Path) -> None:
+    first = lock(tmp_path / "lock", "It")
+    thread = Thread(target=first.close)
     thread.start()
     thread.join()
     assert not is_locked(tmp_path / "lock")
 
 
-def test_closing_twice_does_no_harm(tmp_path: Path) -> None:
-    held = lock(tmp_path / "lock", "It")
-    held.close()
+def test_second_close_does_not_release_a_new_lock(tmp_path: Path) -> None:
+    first = lock(tmp_path / "lock", "It")
+    first.close()
     with closing(lock(tmp_path / "lock", "It")):
-        held.close()
+        first.close()
         assert is_locked(tmp_path / "lock")
 
 
-def test_looking_changes_nothing(tmp_path: Path) -> None:
+def test_is_locked_changes_no_files(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     assert not is_locked(path)
     assert not list(tmp_path.iterdir())
@@ -108,7 +108,7 @@ def test_looking_changes_nothing(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_copy_is_not_locked(tmp_path: Path) -> None:
+def test_copy_of_a_folder_is_not_locked(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     with closing(lock(tmp_path / "run" / "lock", "It")):
         shutil.copytree(tmp_path / "run", tmp_path / "copy")
@@ -118,7 +118,7 @@ def test_a_copy_is_not_locked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"x", b"my notes", b"\x00\xff", b"12 monkeys"])
-def test_a_file_of_somebody_else_is_not_touched(tmp_path: Path, content: bytes) -> None:
+def test_file_of_another_program_does_not_change(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "lock"
     path.write_bytes(content)
     with pytest.raises(CadisError, match="is not a lock of cadis; choose another folder"):
@@ -127,7 +127,7 @@ def test_a_file_of_somebody_else_is_not_touched(tmp_path: Path, content: bytes) 
     assert not is_locked(path)
 
 
-def test_what_cannot_be_locked_is_an_error_of_the_system(tmp_path: Path) -> None:
+def test_folder_and_missing_path_cannot_be_locked(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(OSError, match=r"folder"):
         lock(tmp_path / "folder", "It")
@@ -138,7 +138,7 @@ def test_what_cannot_be_locked_is_an_error_of_the_system(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(sys.platform == "win32" or os.getuid() == 0, reason="root may write anywhere")
-def test_a_lock_that_may_only_be_read_is_told_to_be_free(tmp_path: Path) -> None:
+def test_read_only_lock_counts_as_free(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     lock(path, "It").close()
     path.chmod(0o400)

@@ -1,4 +1,4 @@
-"""What a model file says of itself, and the card beside it."""
+"""Descriptions in model files, and model cards."""
 
 import json
 from dataclasses import replace
@@ -9,14 +9,14 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from cadis.data import Examples, PicturePreprocessing, Scaling, TablePreprocessing
+from cadis.data import Examples, ImagePreprocessing, Scaling, TablePreprocessing
 from cadis.data.preprocessing import CategoryColumn, NumberColumn
 from cadis.experiment import resolve, run_experiment
 from cadis.store import DamagedError, ModelDescription, ModelInputs, parse_model
-from cadis.store.model_card import model_card
-from cadis.store.model_file import model_bytes, without_folders
+from cadis.store.model_card import format_model_card
+from cadis.store.model_file import encode_model, strip_folders
 
-PICTURES = PicturePreprocessing(3, 8, 8, Scaling((0.5, 0.4, 0.3), (0.2, 0.2, 0.2)))
+PICTURES = ImagePreprocessing(3, 8, 8, Scaling((0.5, 0.4, 0.3), (0.2, 0.2, 0.2)))
 TABLE = TablePreprocessing((NumberColumn("age", 40, 10, True), CategoryColumn("sex", ("f", "m"))))
 OPTIONS = {
     "method": "/home/me/mine.py:Mine",
@@ -32,64 +32,75 @@ OPTIONS = {
 }
 
 
-def described(inputs: ModelInputs | None) -> ModelDescription:
-    return ModelDescription.of_run(OPTIONS, 2, ["a", "b"], inputs)
+def make_description(inputs: ModelInputs | None) -> ModelDescription:
+    return ModelDescription.from_options(OPTIONS, 2, ["a", "b"], inputs)
 
 
-@pytest.mark.parametrize("how", [PICTURES, TABLE, None], ids=["pictures", "table", "tensors"])
-def test_it_survives_its_file(how: PicturePreprocessing | TablePreprocessing | None) -> None:
-    told = described(ModelInputs((3, 8, 8), "uint8", how)).after(7, ["one", "other"])
+@pytest.mark.parametrize(
+    "preprocessing", [PICTURES, TABLE, None], ids=["pictures", "table", "tensors"]
+)
+def test_description_is_the_same_after_reading(
+    preprocessing: ImagePreprocessing | TablePreprocessing | None,
+) -> None:
+    inputs = ModelInputs((3, 8, 8), "uint8", preprocessing)
+    description = make_description(inputs).with_rounds(7, ["one", "other"])
     tensors = {"one/weight": torch.arange(3.0), "other/weight": torch.zeros(3)}
-    found, again = parse_model(model_bytes(tensors, told), "a file")
-    assert again == told
-    assert (told.rounds, told.models) == (7, ("one", "other"))
-    assert torch.equal(found["one/weight"], tensors["one/weight"])
+    result, parsed = parse_model(encode_model(tensors, description), "a file")
+    assert parsed == description
+    assert (parsed.rounds, parsed.models) == (7, ("one", "other"))
+    assert torch.equal(result["one/weight"], tensors["one/weight"])
 
 
-def test_it_is_the_same_bits_each_time_and_plain_safetensors(tmp_path: Path) -> None:
+def test_file_is_deterministic_and_plain_safetensors(tmp_path: Path) -> None:
     tensors = {"weight": torch.arange(3.0)}
-    contents = {model_bytes(tensors, described(None).after(1, ["model"])) for _ in range(20)}
+    contents = {
+        encode_model(tensors, make_description(None).with_rounds(1, ["model"])) for _ in range(20)
+    }
     assert len(contents) == 1
     (tmp_path / "model.safetensors").write_bytes(contents.pop())
     with safe_open(tmp_path / "model.safetensors", "pt") as file:
         assert list(file.keys()) == ["weight"]
-        told = json.loads(file.metadata()["cadis"])
-    assert told["architecture"] == "nets.py:net"
-    assert (told["format"], told["classes"], told["models"]) == (1, ["a", "b"], [])
+        content = json.loads(file.metadata()["cadis"])
+    assert content["architecture"] == "nets.py:net"
+    assert (content["format"], content["classes"], content["models"]) == (1, ["a", "b"], [])
 
 
-def test_nothing_of_the_users_machine_is_in_it() -> None:
-    text = described(None).to_text()
+def test_description_has_no_paths_and_no_options_of_the_machine() -> None:
+    text = make_description(None).to_text()
     assert "/home" not in text
     assert "data_dir" not in text
     assert "workers" not in text
-    assert described(None).training == {
+    assert make_description(None).training == {
         "method": "mine.py:Mine",
         "transforms": ["clip"],
         "dataset": "images:pills",
         "lr": 0.1,
         "clip": {"norm": 1.0},
     }
-    assert without_folders("pkg.module:Net") == "pkg.module:Net"
+    assert strip_folders("pkg.module:Net") == "pkg.module:Net"
 
 
 def test_inputs_of_examples() -> None:
     labels = torch.zeros(2).long()
     scaled = Examples(torch.zeros(2, 3, 8, 8).byte(), labels, PICTURES.scaling)
-    assert ModelInputs.of(scaled) == ModelInputs((3, 8, 8), "uint8", PICTURES)
+    assert ModelInputs.from_examples(scaled) == ModelInputs((3, 8, 8), "uint8", PICTURES)
     plain = Examples(torch.zeros(2, 5), labels)
-    assert ModelInputs.of(plain) == ModelInputs((5,), "float32")
-    assert ModelInputs.of(plain, TABLE) == ModelInputs((5,), "float32", TABLE)
+    assert ModelInputs.from_examples(plain) == ModelInputs((5,), "float32")
+    assert ModelInputs.from_examples(plain, TABLE) == ModelInputs((5,), "float32", TABLE)
 
 
-def test_a_file_without_one_and_damaged_ones() -> None:
-    content = model_bytes({"w": torch.zeros(1)}, described(None))
+def test_missing_or_damaged_description_is_an_error() -> None:
+    content = encode_model({"w": torch.zeros(1)}, make_description(None))
     for wrong in (content.replace(b"cadis", b"other", 1), content[:-3]):
-        with pytest.raises(DamagedError, match=r"^f is no model of cadis, or damaged; put back"):
+        with pytest.raises(
+            DamagedError, match=r"^f is not a model of cadis, or it is damaged; restore"
+        ):
             parse_model(wrong, "f")
-    with pytest.raises(DamagedError, match=r"^The description of the model in f is damaged\."):
+    with pytest.raises(
+        DamagedError, match=r"^The description of the model in f is damaged; restore"
+    ):
         ModelDescription.from_text('{"format": 1}', "f")
-    newer = json.loads(replace(described(None)).to_text()) | {"format": 2}
+    newer = json.loads(replace(make_description(None)).to_text()) | {"format": 2}
     with pytest.raises(DamagedError, match="by a newer version of cadis"):
         ModelDescription.from_text(json.dumps(newer), "f")
 
@@ -113,23 +124,25 @@ SUMMARY: dict[str, Any] = {
 }
 
 
-def picture_model(dataset: str | None = "images:pills") -> ModelDescription:
-    how = PicturePreprocessing(1, 8, 8, Scaling((0.0,), (1.0,)))
+def make_picture_model(dataset: str | None = "images:pills") -> ModelDescription:
+    preprocessing = ImagePreprocessing(1, 8, 8, Scaling((0.0,), (1.0,)))
     options = {"method": "cadis", "model": "cnn", "dataset": dataset, "sgd": {"momentum": 0.5}}
-    inputs = ModelInputs((1, 8, 8), "uint8", how)
-    return ModelDescription.of_run(options, 2, FEDERATION["classes"], inputs).after(7, ["model"])
+    inputs = ModelInputs((1, 8, 8), "uint8", preprocessing)
+    return ModelDescription.from_options(options, 2, FEDERATION["classes"], inputs).with_rounds(
+        7, ["model"]
+    )
 
 
-def front_matter(card: str) -> Any:
+def parse_front_matter(card: str) -> Any:
     yaml = pytest.importorskip("yaml")
     assert card.startswith("---\n")
     return yaml.safe_load(card.split("\n---\n", maxsplit=1)[0].removeprefix("---\n"))
 
 
-def test_what_the_hub_reads() -> None:
-    told = front_matter(model_card(picture_model(), SUMMARY, FEDERATION))
-    (model,) = told.pop("model-index")
-    assert told == {
+def test_front_matter_has_the_keys_of_the_hub() -> None:
+    content = parse_front_matter(format_model_card(make_picture_model(), SUMMARY, FEDERATION))
+    (model,) = content.pop("model-index")
+    assert content == {
         "library_name": "cadis",
         "pipeline_tag": "image-classification",
         "tags": ["federated-learning", "pytorch", "cadis"],
@@ -143,34 +156,36 @@ def test_what_the_hub_reads() -> None:
         {"type": "accuracy", "value": 0.75},
         {"type": "auc", "value": 0.9123},
     ]
-    assert front_matter(model_card(picture_model("digits"), SUMMARY, FEDERATION))["datasets"] == [
-        "digits"
-    ]
+    assert parse_front_matter(format_model_card(make_picture_model("digits"), SUMMARY, FEDERATION))[
+        "datasets"
+    ] == ["digits"]
     untested = SUMMARY | {"accuracy": None, "measures": {}, "confusion": None}
-    assert "model-index" not in front_matter(model_card(picture_model(None), untested, FEDERATION))
+    assert "model-index" not in parse_front_matter(
+        format_model_card(make_picture_model(None), untested, FEDERATION)
+    )
 
 
-def test_the_hub_accepts_it() -> None:
+def test_hub_can_parse_the_card() -> None:
     hub = pytest.importorskip("huggingface_hub")
-    card = hub.ModelCard(model_card(picture_model(), SUMMARY, FEDERATION))
+    card = hub.ModelCard(format_model_card(make_picture_model(), SUMMARY, FEDERATION))
     accuracy, auc = card.data.eval_results
     assert (accuracy.metric_type, accuracy.metric_value) == ("accuracy", 0.75)
     assert (auc.metric_type, auc.dataset_name) == ("auc", "images:pills")
 
 
-def test_what_people_read() -> None:
-    card = model_card(picture_model(), SUMMARY, FEDERATION)
+def test_card_has_options_data_and_results() -> None:
+    card = format_model_card(make_picture_model(), SUMMARY, FEDERATION)
     assert "by CADIS, for 7 rounds" in card
     assert 'cadis.load("model.safetensors")' in card
     assert "| sgd: momentum | 0.5 |" in card
-    assert "2 clients, 2 classes; 10 samples to train on, from 4 to 6 a client" in card
+    assert "2 clients, 2 classes; 10 training samples, 4 to 6 per client" in card
     assert '| a\\|"b" | 3 | 4 | 0.750 |\n| ß: c | 7 | 0 |  |' in card
     assert "worst client | 0.25 |" in card
-    assert "Dr. X" not in card  # clients are nobody's business
+    assert "Dr. X" not in card  # a card has no client ids
     assert "None" not in card
 
 
-def test_a_table_and_a_task_with_a_positive_class() -> None:
+def test_card_of_a_binary_task_on_a_table() -> None:
     columns = (
         NumberColumn("age|years", 60.0, 10.0, may_lack=True),
         NumberColumn("marker", 5.0, 1.0, may_lack=False),
@@ -179,20 +194,27 @@ def test_a_table_and_a_task_with_a_positive_class() -> None:
     )
     inputs = ModelInputs((17,), "float32", TablePreprocessing(columns))
     options = {"dataset": "csv:cohort.csv", "label_column": "outcome", "task": "binary"}
-    description = ModelDescription.of_run(options, 1, ["ill", "well"], inputs).after(3, ["model"])
-    card = model_card(description, SUMMARY | {"headline": "auc", "best_auc": 0.95}, FEDERATION)
+    description = ModelDescription.from_options(options, 1, ["ill", "well"], inputs).with_rounds(
+        3, ["model"]
+    )
+    card = format_model_card(
+        description, SUMMARY | {"headline": "auc", "best_auc": 0.95}, FEDERATION
+    )
     assert (
-        "tells 2 classes apart in rows of a table (17 inputs). The positive class is well" in card
+        "predicts one of 2 classes from rows of a table (17 inputs). The positive class is well"
+        in card
     )
     assert "| age\\|years | a number; may be missing |\n| marker | a number |\n" in card
     assert "| sex | one of 2 words: f, m; may be missing |\n| ward | one of 11 words |" in card
     assert "| label_column | outcome |" in card
     assert "| best AUC of all rounds | 0.95 |\n| accuracy where AUC is best | 0.8 |" in card
     assert "best accuracy" not in card
-    assert "best accuracy of all rounds | 0.8 |" in model_card(picture_model(), SUMMARY, FEDERATION)
+    assert "best accuracy of all rounds | 0.8 |" in format_model_card(
+        make_picture_model(), SUMMARY, FEDERATION
+    )
 
 
-def test_a_run_writes_one_and_leaves_a_users_own(tmp_path: Path) -> None:
+def test_run_does_not_overwrite_a_card_that_the_user_changed(tmp_path: Path) -> None:
     config = resolve({}, QUICK)
     card = tmp_path / "run" / "MODEL_CARD.md"
     run_experiment(config, tmp_path / "run")
@@ -200,7 +222,7 @@ def test_a_run_writes_one_and_leaves_a_users_own(tmp_path: Path) -> None:
     assert "FedAvg on digits" in first
     run_experiment(resolve({}, QUICK | {"rounds": 2}), tmp_path / "run", resume=True)
     second = card.read_text()
-    assert "for 2 rounds" in second  # ours is written again
+    assert "for 2 rounds" in second  # an unchanged card is written again
     card.write_text(second + "Reviewed by me.\n")
     run_experiment(resolve({}, QUICK | {"rounds": 3}), tmp_path / "run", resume=True)
     assert card.read_text() == second + "Reviewed by me.\n"

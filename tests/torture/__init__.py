@@ -1,4 +1,4 @@
-"""Attacks on everything that is kept: kills, damage, full disks, power loss, hostile input.
+"""Attacks on stored data: kills, damaged files, full disks, power loss, invalid input.
 
-By hand: ``PYTHONPATH=tests python -m torture``; its quick form is among the tests.
+Run all of them by ``PYTHONPATH=tests python -m torture``; a few trials are part of the tests.
 """

@@ -1,4 +1,4 @@
-"""All attacks, or some: ``PYTHONPATH=tests python -m torture``."""
+"""The command that runs attacks: ``PYTHONPATH=tests python -m torture``."""
 
 import os
 import shutil
@@ -10,38 +10,44 @@ from pathlib import Path
 
 import click
 
-from torture.campaign import ATTACKS, Campaign, OnOutcome, obstacle
+from torture.campaign import ATTACKS, Campaign, OnOutcome, find_obstacle
 from torture.outcomes import Attack, Outcome
-from torture.table import Row, markdown, write_markdown
+from torture.table import Row, format_markdown, write_markdown
 
 
-def telling(campaign: Campaign, total: int) -> OnOutcome:
-    """Says a few lines of each failure, and now and then how far it is."""
-    name, counted = campaign.attack.name, {True: 0, False: 0}
+def make_reporter(campaign: Campaign, total: int) -> OnOutcome:
+    """Return a function that prints each failure, and the progress every 20 trials."""
+    name, counts = campaign.attack.name, {True: 0, False: 0}
     seed = f" --seed {campaign.seed}" if campaign.seed else ""
 
-    def tell(outcome: Outcome) -> None:
+    def report(outcome: Outcome) -> None:
         finding, number = outcome.finding, outcome.number
-        counted[finding.good] += 1
-        if not finding.good:
-            _say(f"{name} {number} FAILED, {finding.verdict}: {outcome.what}\n    {finding.why}")
-            _say(f"    repeat: PYTHONPATH=tests python -m torture {name}{seed} --only {number}")
-            _say(f"    folder: {campaign.folder(number)}")
-        done = sum(counted.values())
+        counts[finding.is_good] += 1
+        if not finding.is_good:
+            _print(
+                f"{name} {number} FAILED, {finding.verdict}: {outcome.what}\n    {finding.reason}"
+            )
+            _print(f"    repeat: PYTHONPATH=tests python -m torture {name}{seed} --only {number}")
+            _print(f"    folder: {campaign.folder(number)}")
+        done = sum(counts.values())
         if done % 20 == 0 or done == total:
-            _say(f"{name}: {done:,} of {total:,}, {counted[False]:,} failed")
+            _print(f"{name}: {done:,} of {total:,}, {counts[False]:,} failed")
 
-    return tell
+    return report
 
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[ATTACK...]", type=click.Choice(list(ATTACKS)))
-@click.option("--trials", type=click.IntRange(1), help="Trials of each attack.")
-@click.option("--only", type=click.IntRange(0), multiple=True, help="Only trials of this number.")
-@click.option("--quick", is_flag=True, help="Only the trials that are among the tests.")
-@click.option("--seed", default=0, show_default=True, help="Of everything random.")
-@click.option("--jobs", default=os.cpu_count() or 1, show_default=True, help="Processes.")
-@click.option("--markdown", "page", type=click.Path(path_type=Path), help="Page for the table.")
+@click.option("--trials", type=click.IntRange(1), help="Number of trials of each attack.")
+@click.option(
+    "--only", type=click.IntRange(0), multiple=True, help="Run only the trial of this number."
+)
+@click.option("--quick", is_flag=True, help="Run only the trials that are part of the tests.")
+@click.option("--seed", default=0, show_default=True, help="Seed of all random numbers.")
+@click.option("--jobs", default=os.cpu_count() or 1, show_default=True, help="Number of processes.")
+@click.option(
+    "--markdown", "page", type=click.Path(path_type=Path), help="Markdown page that gets the table."
+)
 def main(
     names: tuple[str, ...],
     trials: int | None,
@@ -51,34 +57,34 @@ def main(
     jobs: int,
     page: Path | None,
 ) -> None:
-    """Attack, tell what came of it, and end with 1 if anything failed."""
+    """Run attacks, print the results, and exit with code 1 if a trial failed."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    place = Path(tempfile.mkdtemp(prefix="cadis-torture-"))
+    root = Path(tempfile.mkdtemp(prefix="cadis-torture-"))
     rows = []
     for attack in (ATTACKS[name] for name in names or ATTACKS):
         numbers = list(only or (attack.quick if quick else range(trials or attack.trials)))
-        rows.append(_row(attack, numbers, seed, place, jobs))
-    _say(markdown(rows, seed))
+        rows.append(_run_attack(attack, numbers, seed, root, jobs))
+    _print(format_markdown(rows, seed))
     if page is not None:
-        write_markdown(page, markdown(rows, seed))
+        write_markdown(page, format_markdown(rows, seed))
     if any(row.failed for row in rows):
-        _say(f"The folders of what failed are in {place}.")
+        _print(f"The folders of the failed trials are in {root}.")
         sys.exit(1)
-    shutil.rmtree(place, ignore_errors=True)
+    shutil.rmtree(root, ignore_errors=True)
 
 
-def _row(attack: Attack, numbers: list[int], seed: int, place: Path, jobs: int) -> Row:
-    if (sentence := obstacle(attack)) is not None:
-        _say(f"{attack.name}: skipped, as {sentence}.")
-        return Row(attack, [], 0, sentence)
-    campaign, started = Campaign(attack, seed, place), time.monotonic()
-    _say(f"{attack.name}: {attack.title}")
-    outcomes = campaign.fight(numbers, jobs, telling(campaign, len(numbers)))
+def _run_attack(attack: Attack, numbers: list[int], seed: int, root: Path, jobs: int) -> Row:
+    if (reason := find_obstacle(attack)) is not None:
+        _print(f"{attack.name}: skipped, since {reason}.")
+        return Row(attack, [], 0, reason)
+    campaign, started = Campaign(attack, seed, root), time.monotonic()
+    _print(f"{attack.name}: {attack.title}")
+    outcomes = campaign.run(numbers, jobs, make_reporter(campaign, len(numbers)))
     shutil.rmtree(campaign.base, ignore_errors=True)
     return Row(attack, outcomes, time.monotonic() - started)
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(text.encode("utf-8", "backslashreplace").decode(), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Doing many trials: each in a process that may die, in a folder that is kept if it fails."""
+"""Running many trials: each in its own process and folder, which is kept if the trial fails."""
 
 import multiprocessing
 import os
@@ -30,63 +30,65 @@ ATTACKS: dict[str, Attack] = {
 }
 
 
-def obstacle(attack: Attack) -> str | None:
-    """Why an attack cannot be made here, None if it can."""
+def find_obstacle(attack: Attack) -> str | None:
+    """Return the reason why an attack cannot run on this machine; None if it can."""
     if platform.system() != "Linux":
-        return "only Linux tells enough of processes and file systems"
-    return attack.obstacle()
+        return "it needs process and file system features of Linux"
+    return attack.find_obstacle()
 
 
 @dataclass(frozen=True)
 class Job:
+    """A trial that is running."""
+
     number: int
     process: ForkProcess
-    answer: Connection
-    since: float = field(default_factory=time.monotonic)
+    connection: Connection
+    started: float = field(default_factory=time.monotonic)
 
 
 @dataclass(frozen=True)
 class Campaign:
-    """An attack in a place, which is a folder."""
+    """Trials of one attack, in a folder."""
 
     attack: Attack
     seed: int
-    place: Path
+    root: Path
 
     @property
     def base(self) -> Path:
-        """What all trials start from."""
-        return self.place / self.attack.name / "base"
+        """Folder with the files that all trials start from."""
+        return self.root / self.attack.name / "base"
 
     def folder(self, number: int) -> Path:
-        return self.place / self.attack.name / f"trial-{number}"
+        return self.root / self.attack.name / f"trial-{number}"
 
-    def fight(self, numbers: Sequence[int], jobs: int, on_outcome: OnOutcome) -> list[Outcome]:
-        """Do these trials, so many at a time; the outcomes by number."""
+    def run(self, numbers: Sequence[int], jobs: int, on_outcome: OnOutcome) -> list[Outcome]:
+        """Run trials, ``jobs`` at a time; return the outcomes in the order of their numbers."""
         self._prepare()
         outcomes: list[Outcome] = []
-        todo, working = deque(numbers), list[Job]()
+        pending, running = deque(numbers), list[Job]()
         try:
-            while todo or working:
-                while todo and len(working) < jobs:
-                    working.append(self._start(todo.popleft()))
-                wait([job.answer for job in working], timeout=1)
-                for job in list(working):
-                    if (outcome := self._outcome_of(job)) is not None:
-                        working.remove(job)
+            while pending or running:
+                while pending and len(running) < jobs:
+                    running.append(self._start(pending.popleft()))
+                wait([job.connection for job in running], timeout=1)
+                for job in list(running):
+                    if (outcome := self._collect(job)) is not None:
+                        running.remove(job)
                         outcomes.append(outcome)
                         on_outcome(outcome)
         finally:
-            for job in working:
+            for job in running:
                 job.process.terminate()
                 job.process.join()
         return sorted(outcomes, key=lambda outcome: outcome.number)
 
     def _prepare(self) -> None:
-        """Make what all trials start from; in a process, so that nothing of it stays here."""
+        """Prepare the base folder, in a separate process, so that its memory is freed."""
         shutil.rmtree(self.base, ignore_errors=True)
         self.base.mkdir(parents=True)
-        process = _FORK.Process(target=_quietly, args=(self.attack.prepare, self.base))
+        process = _FORK.Process(target=_run_quietly, args=(self.attack.prepare, self.base))
         process.start()
         try:
             process.join()
@@ -94,21 +96,21 @@ class Campaign:
             process.terminate()
             process.join()
         if process.exitcode:
-            raise RuntimeError(f"{self.attack.name} cannot be prepared; see above")
+            raise RuntimeError(f"{self.attack.name} cannot be prepared; see the messages above")
 
     def _start(self, number: int) -> Job:
         ours, theirs = _FORK.Pipe(duplex=False)
-        process = _FORK.Process(target=_quietly, args=(self._work, number, theirs))
+        process = _FORK.Process(target=_run_quietly, args=(self._run_trial, number, theirs))
         process.start()
         theirs.close()
         return Job(number, process, ours)
 
-    def _outcome_of(self, job: Job) -> Outcome | None:
-        """What came of a trial, None if it is under way; a process that died or hangs failed."""
-        seconds = time.monotonic() - job.since
-        if job.answer.poll():
+    def _collect(self, job: Job) -> Outcome | None:
+        """Return the outcome of a trial, which fails if it dies or hangs; None while it runs."""
+        seconds = time.monotonic() - job.started
+        if job.connection.poll():
             try:
-                outcome: Outcome = job.answer.recv()
+                outcome: Outcome = job.connection.recv()
                 job.process.join()
                 return outcome
             except EOFError:
@@ -119,18 +121,18 @@ class Campaign:
         elif seconds > self.attack.patience:
             job.process.kill()
             job.process.join()
-            finding = Finding("hang", f"{self.attack.patience:g} s and no end")
+            finding = Finding("hang", f"{self.attack.patience:g} s without an end")
         else:
             return None
         note = self.folder(job.number) / NOTE
         what = note.read_text(encoding="utf-8") if note.exists() else "the process of the trial"
         return Outcome(job.number, what, finding, seconds)
 
-    def _work(self, number: int, answer: Connection) -> None:
-        """All that the process of a trial does."""
+    def _run_trial(self, number: int, connection: Connection) -> None:
+        """Run a trial in its own process."""
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         if self.attack.mounts:
-            disks.private_mounts()
+            disks.make_mounts_private()
         folder, started = self.folder(number), time.monotonic()
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -139,13 +141,13 @@ class Campaign:
             what, finding = self.attack.attempt(trial)
         except Exception:
             what, finding = "the harness itself", Finding("harness", traceback.format_exc())
-        if finding.good:
+        if finding.is_good:
             shutil.rmtree(folder, ignore_errors=True)
-        answer.send(Outcome(number, what, finding, time.monotonic() - started))
+        connection.send(Outcome(number, what, finding, time.monotonic() - started))
 
 
-def _quietly(work: Callable[..., None], *arguments: Any) -> None:
-    """Work in a new process: warnings of libraries are for victims to show in their logs."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that everything is cleaned up
+def _run_quietly(work: Callable[..., None], *arguments: Any) -> None:
+    """Call ``work`` in a new process without warnings, which victims write to their logs."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that context managers clean up
     warnings.simplefilter("ignore")
     work(*arguments)

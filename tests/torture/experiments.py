@@ -1,4 +1,4 @@
-"""Tiny experiments to do harm to, and whether two of them ended alike."""
+"""Small experiments to attack, and the comparison of their results."""
 
 import json
 from dataclasses import dataclass
@@ -8,20 +8,27 @@ from typing import Any
 from safetensors.torch import load_file
 
 from torture.outcomes import Finding
-from torture.victim import Ending, command, run_to_end
+from torture.victim import Ending, make_command, run_to_end
 
-_ALWAYS = ["--epochs", "1", "--batch-size", "64", "--per-round", "4"]
-_DEALT = ["--clients", "6", "--ratio", "3:2:1"]
-_ROUND = ["round", "accuracy", "loss", "class_accuracy", "participants", "weights", "report"]
-_ROUND += ["rejected", "client_accuracy", "measures", "client_loss", "models", "client_models"]
-"""What docs/runs.md says of a round, but its seconds."""
+_COMMON_OPTIONS = ["--epochs", "1", "--batch-size", "64", "--per-round", "4"]
+_DATA_OPTIONS = ["--clients", "6", "--ratio", "3:2:1"]
+_RECORD_KEYS = ["round", "accuracy", "loss", "class_accuracy", "participants", "weights", "report"]
+_RECORD_KEYS += [
+    "rejected",
+    "client_accuracy",
+    "measures",
+    "client_loss",
+    "models",
+    "client_models",
+]
+"""Keys of a round in docs/reference/files.md, except its seconds."""
 
 _DRAFTS = ("draft", "tmp", "temp", "partial")
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What a user types."""
+    """An experiment that a user starts from the command line."""
 
     method: str
     rounds: int = 3
@@ -29,159 +36,164 @@ class Experiment:
     epochs: int = 1
     pictures: Path | None = None
 
-    def begin(self, run: Path) -> list[str]:
-        data = _DEALT
+    def start(self, run: Path) -> list[str]:
+        """Return the arguments to start it."""
+        data = _DATA_OPTIONS
         if self.pictures is not None:
             data = ["--dataset", f"images:{self.pictures}", "--image-size", "16"]
-        method = ["--method", self.method, "--model", "mlp", *_ALWAYS]
+        method = ["--method", self.method, "--model", "mlp", *_COMMON_OPTIONS]
         method[method.index("--epochs") + 1] = str(self.epochs)
-        return ["run", *method, *data, *self._free(), "--out", str(run)]
+        return ["run", *method, *data, *self._changeable_options(), "--out", str(run)]
 
     def resume(self, run: Path) -> list[str]:
-        """The command that goes on with it; it names all that may change."""
-        return ["run", "--resume", *self._free(), "--out", str(run)]
+        """Return the arguments to resume it, with all options that may change."""
+        return ["run", "--resume", *self._changeable_options(), "--out", str(run)]
 
-    def _free(self) -> list[str]:
+    def _changeable_options(self) -> list[str]:
         numbers = {"rounds": self.rounds, "workers": self.workers, "test-clients": 1}
         return [part for name, n in numbers.items() for part in (f"--{name}", str(n))]
 
 
-def undisturbed(experiment: Experiment, run: Path, draws: bool = False) -> Path:
-    """The folder of a run that nothing happened to; made unless it is there."""
+def run_undisturbed(experiment: Experiment, run: Path, draw_figures: bool = False) -> Path:
+    """Return the folder of an undisturbed run; run it unless it exists."""
     if not run.exists():
         run.parent.mkdir(parents=True, exist_ok=True)
-        work = command(experiment.begin(run), draws=draws)
+        work = make_command(experiment.start(run), draw_figures=draw_figures)
         ending = run_to_end(work, run.with_name(f"{run.name}-log"))
         if ending.code != 0:
-            raise RuntimeError(f"an undisturbed run fails: {ending.complained}")
+            raise RuntimeError(f"an undisturbed run fails: {ending.stderr}")
     return run
 
 
-def difference(run: Path, reference: Path) -> str | None:
-    """What differs between two finished runs, None if they are alike bit for bit."""
+def find_difference(run: Path, reference: Path) -> str | None:
+    """Return the first difference between two finished runs; None if they are identical."""
     return (
-        _other_model("model.safetensors", run, reference)
-        or _other_history(run, reference)
-        or _other_summary(run, reference)
-        or _other_model("best.safetensors", run, reference)
+        _compare_models("model.safetensors", run, reference)
+        or _compare_histories(run, reference)
+        or _compare_summaries(run, reference)
+        or _compare_models("best.safetensors", run, reference)
     )
 
 
-def _other_model(name: str, run: Path, reference: Path) -> str | None:
+def _compare_models(name: str, run: Path, reference: Path) -> str | None:
     if (run / name).is_file() != (reference / name).is_file():
         return f"there is no {name}"
-    if _tensors(run / name) != _tensors(reference / name):
+    if _read_tensors(run / name) != _read_tensors(reference / name):
         return f"{name} has other numbers"
     return None
 
 
-def _other_history(run: Path, reference: Path) -> str | None:
-    mine, theirs = history(run), history(reference)
-    if len(mine) != len(theirs):
-        return f"history.jsonl has {len(mine)} rounds, not {len(theirs)}"
-    for one, other in zip(mine, theirs, strict=True):
-        for key in _ROUND:
-            if one.get(key) != other.get(key):
+def _compare_histories(run: Path, reference: Path) -> str | None:
+    records, expected = read_history(run), read_history(reference)
+    if len(records) != len(expected):
+        return f"history.jsonl has {len(records)} rounds, not {len(expected)}"
+    for record, other in zip(records, expected, strict=True):
+        for key in _RECORD_KEYS:
+            if record.get(key) != other.get(key):
                 return f"history.jsonl has another {key} in round {other['round']}"
     return None
 
 
-def history(run: Path) -> list[dict[str, Any]]:
+def read_history(run: Path) -> list[dict[str, Any]]:
     lines = (run / "history.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
 
 
-def left_over(run: Path, reference: Path) -> str | None:
-    """A file that an undisturbed run does not leave, within the folder or beside it."""
-    theirs = _names(reference)
-    mine = {name for name in _names(run) if not _within_a_file(name, theirs)}
-    strange = sorted(name for name in mine - theirs if not name.startswith("checkpoint/"))
-    parts = {name: Path(name).name.lower().split(".") for name in sorted(mine - theirs)}
+def find_leftover(run: Path, reference: Path) -> str | None:
+    """Return a file that an undisturbed run does not have, in the folder or beside it."""
+    expected = _list_files(reference)
+    files = {name for name in _list_files(run) if not _is_inside_file(name, expected)}
+    strange = sorted(name for name in files - expected if not name.startswith("checkpoint/"))
+    parts = {name: Path(name).name.lower().split(".") for name in sorted(files - expected)}
     drafts = [name for name in parts if any(part.startswith(_DRAFTS) for part in parts[name])]
-    kept, expected = (
-        [name for name in names if name.startswith("checkpoint/")] for names in (mine, theirs)
+    stored, expected_stored = (
+        [name for name in names if name.startswith("checkpoint/")] for names in (files, expected)
     )
     if strange or drafts:
         return f"{(strange or drafts)[0]} is left over"
-    if len(kept) > len(expected):
-        return f"the checkpoint has {len(kept)} files, not {len(expected)}"
+    if len(stored) > len(expected_stored):
+        return f"the checkpoint has {len(stored)} files, not {len(expected_stored)}"
     if beside := [path.name for path in run.parent.iterdir() if path != run]:
         return f"{beside[0]} is left over beside the run"
     return None
 
 
-def _within_a_file(name: str, files: set[str]) -> bool:
-    """Whether it is in a folder that was a file: that is not ours to clear away."""
+def _is_inside_file(name: str, files: set[str]) -> bool:
+    """Return whether a path is in a folder that was a file, which cadis must not delete."""
     return any(parent.suffix or str(parent) in files for parent in Path(name).parents)
 
 
-def judge_end(ending: Ending, run: Path, reference: Path) -> Finding:
-    """What to say of a run that was to come to its end."""
-    if fault := ending.fault():
+def judge_ending(ending: Ending, run: Path, reference: Path) -> Finding:
+    """Return the finding about a run that should have finished."""
+    if fault := ending.find_fault():
         return fault
     if ending.code:
-        return Finding("told", ending.sentence)
+        return Finding("reported", ending.sentence)
     try:
-        if what := difference(run, reference):
+        if what := find_difference(run, reference):
             return Finding("silent change", what)
-    except Exception as error:  # whatever a file that cannot be read may raise
-        return Finding("silent change", f"it ended well, but cannot be read: {error}")
-    if what := left_over(run, reference):
+    except Exception as error:  # a damaged file may raise anything
+        return Finding("silent change", f"it finished, but cannot be read: {error}")
+    if what := find_leftover(run, reference):
         return Finding("left over", what)
     return Finding("same")
 
 
-def _tensors(path: Path) -> dict[str, tuple[str, bytes]]:
+def _read_tensors(path: Path) -> dict[str, tuple[str, bytes]]:
     tensors = load_file(path) if path.is_file() else {}
     return {name: (str(t.dtype), t.numpy().tobytes()) for name, t in tensors.items()}
 
 
-def _other_summary(run: Path, reference: Path) -> str | None:
-    mine, theirs = (
+def _compare_summaries(run: Path, reference: Path) -> str | None:
+    summary, expected = (
         json.loads((folder / "summary.json").read_text(encoding="utf-8"))
         for folder in (run, reference)
     )
-    for key in theirs:
-        if key != "seconds" and mine.get(key) != theirs[key]:
+    for key in expected:
+        if key != "seconds" and summary.get(key) != expected[key]:
             return f"summary.json has another {key}"
     return None
 
 
-def _names(folder: Path) -> set[str]:
+def _list_files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """What a user does next."""
+    """The attempt of a user to finish a disturbed run."""
 
     experiment: Experiment
     run: Path
     reference: Path
     saved: int
     logs: Path
-    resumes_first: bool = True
-    draws: bool = False
+    resume_first: bool = True
+    draw_figures: bool = False
 
-    def finding(self) -> Finding:
-        """What comes of it: only the same end will do."""
-        ending = self._resumed() if self.resumes_first else self._begun_again()
-        found = judge_end(ending, self.run, self.reference)
-        if found.verdict == "told":
-            return Finding("dead end", found.why)
+    def execute(self) -> Finding:
+        """Resume or restart the run; only the result of the reference is good."""
+        ending = self._resume() if self.resume_first else self._start_again()
+        finding = judge_ending(ending, self.run, self.reference)
+        if finding.verdict == "reported":
+            return Finding("dead end", finding.reason)
         if ending.code == 0 and ending.rounds and ending.rounds[0] <= self.saved:
             return Finding("lost", f"round {self.saved} was saved; it began at {ending.rounds[0]}")
-        return found
+        return finding
 
-    def _resumed(self) -> Ending:
-        ending = self._do(self.experiment.resume(self.run), "resumed")
-        if ending.refused and "no run" in ending.sentence.lower():
-            return self._do(self.experiment.begin(self.run), "begun-again")
+    def _resume(self) -> Ending:
+        ending = self._run_cli(self.experiment.resume(self.run), "resumed")
+        if ending.is_refused and "no run" in ending.sentence.lower():
+            return self._run_cli(self.experiment.start(self.run), "started-again")
         return ending
 
-    def _begun_again(self) -> Ending:
-        ending = self._do(self.experiment.begin(self.run), "begun-again")
-        return self._do(self.experiment.resume(self.run), "resumed") if ending.refused else ending
+    def _start_again(self) -> Ending:
+        ending = self._run_cli(self.experiment.start(self.run), "started-again")
+        return (
+            self._run_cli(self.experiment.resume(self.run), "resumed")
+            if ending.is_refused
+            else ending
+        )
 
-    def _do(self, arguments: list[str], name: str) -> Ending:
-        return run_to_end(command(arguments, draws=self.draws), self.logs / name)
+    def _run_cli(self, arguments: list[str], name: str) -> Ending:
+        return run_to_end(make_command(arguments, draw_figures=self.draw_figures), self.logs / name)

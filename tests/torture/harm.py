@@ -1,4 +1,4 @@
-"""Ways to damage a file, odd values, and content that is almost right."""
+"""Damages of files, odd values, and almost valid content."""
 
 import copy
 import json
@@ -18,10 +18,10 @@ _NUMBER = re.compile(rb"(?<![\w.])\d+(?:\.\d+)?(?:e-?\d+)?(?![\w.])")
 
 
 def flip_a_bit(content: bytes, random: Random) -> bytes:
-    """As a bad disk does."""
-    place = random.randrange(len(content))
-    changed = bytes([content[place] ^ (1 << random.randrange(8))])
-    return content[:place] + changed + content[place + 1 :]
+    """Flip a bit, as a bad disk does."""
+    index = random.randrange(len(content))
+    byte = bytes([content[index] ^ (1 << random.randrange(8))])
+    return content[:index] + byte + content[index + 1 :]
 
 
 def truncate(content: bytes, random: Random) -> bytes:
@@ -33,19 +33,19 @@ def append_garbage(content: bytes, random: Random) -> bytes:
 
 
 def zero_a_block(content: bytes, random: Random) -> bytes:
-    """As a file system does that has lost a block."""
-    place, size = random.randrange(len(content)), random.choice([16, 512, 4096])
-    lost = content[place : place + size]
-    return content[:place] + bytes(len(lost)) + content[place + size :]
+    """Replace a block by zeros, as a file system does that has lost it."""
+    start, size = random.randrange(len(content)), random.choice([16, 512, 4096])
+    block = content[start : start + size]
+    return content[:start] + bytes(len(block)) + content[start + size :]
 
 
 def empty(_content: bytes, _random: Random) -> bytes:
-    """As after a power cut."""
+    """Return no content, as after a power cut."""
     return b""
 
 
 def change_shape(_content: bytes, random: Random) -> bytes:
-    """Valid JSON, but of something else."""
+    """Return valid JSON with another structure."""
     return json.dumps(random.choice(_SHAPES)).encode() + b"\n"
 
 
@@ -58,16 +58,16 @@ def cut_lines(content: bytes, random: Random) -> bytes:
 
 def repeat_a_line(content: bytes, random: Random) -> bytes:
     lines = content.splitlines(True)
-    place = random.randrange(len(lines))
-    return b"".join([*lines[:place], lines[place], *lines[place:]])
+    index = random.randrange(len(lines))
+    return b"".join([*lines[:index], lines[index], *lines[index:]])
 
 
 def change_a_number(content: bytes, random: Random) -> bytes:
-    """As a hand does that only means well."""
-    found = list(_NUMBER.finditer(content))
-    if not found:
+    """Change a number, as a user might."""
+    numbers = list(_NUMBER.finditer(content))
+    if not numbers:
         return content
-    number = random.choice(found)
+    number = random.choice(numbers)
     new = random.choice([b"7", b"0", b"0.123", b"1e9", b"123456789"])
     return content[: number.start()] + new + content[number.end() :]
 
@@ -77,13 +77,13 @@ def delete(path: Path, _random: Random) -> None:
 
 
 def swap(path: Path, random: Random) -> None:
-    """Two files of a folder have each other's content."""
+    """Swap the contents of two files of a folder."""
     others = [other for other in sorted(path.parent.iterdir()) if other.is_file() and other != path]
     if others:
         other = random.choice(others)
-        mine, theirs = path.read_bytes(), other.read_bytes()
-        path.write_bytes(theirs)
-        other.write_bytes(mine)
+        content, other_content = path.read_bytes(), other.read_bytes()
+        path.write_bytes(other_content)
+        other.write_bytes(content)
 
 
 def become_a_folder(path: Path, _random: Random) -> None:
@@ -92,26 +92,26 @@ def become_a_folder(path: Path, _random: Random) -> None:
     (path / "something").write_text("else")
 
 
-OF_CONTENT = (flip_a_bit, truncate, append_garbage, zero_a_block, empty)
-OF_FILES = (delete, swap, become_a_folder)
-OF_TEXT = (change_shape, cut_lines, repeat_a_line, change_a_number)
+CONTENT_DAMAGES = (flip_a_bit, truncate, append_garbage, zero_a_block, empty)
+FILE_DAMAGES = (delete, swap, become_a_folder)
+TEXT_DAMAGES = (change_shape, cut_lines, repeat_a_line, change_a_number)
 
 
-def harm(path: Path, random: Random) -> str:
-    """Damage a file in one of the ways that suit it; says how."""
+def damage_file(path: Path, random: Random) -> str:
+    """Damage a file in a random way; return a description."""
     content = path.read_bytes()
-    ways: list[Callable[[Any, Random], bytes | None]] = [*OF_CONTENT, *OF_FILES]
+    ways: list[Callable[[Any, Random], bytes | None]] = [*CONTENT_DAMAGES, *FILE_DAMAGES]
     if path.suffix in (".json", ".jsonl", ".toml"):
-        ways += [*OF_TEXT, change_a_number]
+        ways += [*TEXT_DAMAGES, change_a_number]
     if not content:
         ways = [append_garbage, delete, become_a_folder]
     way = random.choice(ways)
-    do_harm(way, path, random)
+    apply_damage(way, path, random)
     return f"{way.__name__.replace('_', ' ')} of"
 
 
-def do_harm(way: Callable[[Any, Random], bytes | None], path: Path, random: Random) -> None:
-    if way in OF_FILES:
+def apply_damage(way: Callable[[Any, Random], bytes | None], path: Path, random: Random) -> None:
+    if way in FILE_DAMAGES:
         way(path, random)
     else:
         path.write_bytes(way(path.read_bytes(), random) or b"")
@@ -123,12 +123,12 @@ def copy_run(run: Path, target: Path) -> Path:
 
 
 Draw: TypeAlias = Callable[[SearchStrategy[Any]], Any]
-"""Draw an example of a strategy."""
+"""A function that draws an example of a strategy."""
 
 _TEXTS = ["", " ", "0", "-1", "1e3", "nan", "auto", "a\nb", "quote \" and \\ and '", "\x7f\x1b[31m"]
 _TEXTS += ["\u2028é漢\U0001f600", "\ud800", "\0", "[bold]x[/bold]", "..", "/", "/dev/null"]
 WORDS = (*_TEXTS, "x" * 300)
-"""Texts that have a meaning somewhere, or that something cannot write."""
+"""Texts with a special meaning somewhere, or that cannot be written in some encoding."""
 
 _NUMBERS = (0, -1, 2, 3.5, 1e-320, 1e308, 2**31, 2**63, -(2**63) - 1, 10**400)
 _PLAIN = st.one_of(
@@ -140,12 +140,12 @@ _PLAIN = st.one_of(
     st.sampled_from(WORDS),
     st.text(st.characters(), max_size=20),
 )
-ODD = _PLAIN | st.recursive(
+ODD_VALUES = _PLAIN | st.recursive(
     _PLAIN,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
     max_leaves=4,
 )
-"""Values that hardly any option or field is meant to hold."""
+"""Values that are invalid for most options and fields."""
 
 _EXTREMES = (b"\x00", b"\xff", b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff" * 8, b"-1", b"{")
 
@@ -163,10 +163,10 @@ def mutate_bytes(content: bytes, draw: Draw) -> bytes:
 
 
 def mutate_json(content: str | bytes, draw: Draw) -> bytes:
-    """Return JSON in which one part, anywhere, is another, missing, or there twice."""
-    whole = [json.loads(content)]
-    holder, key = draw(st.sampled_from(_parts(whole)))
-    way = 4 if holder is whole else draw(st.integers(0, 4))
+    """Return JSON in which one value is changed, missing or repeated."""
+    root = [json.loads(content)]
+    holder, key = draw(st.sampled_from(_list_entries(root)))
+    way = 4 if holder is root else draw(st.integers(0, 4))
     if way == 0:
         del holder[key]
     elif way == 1 and isinstance(holder, list):
@@ -174,14 +174,14 @@ def mutate_json(content: str | bytes, draw: Draw) -> bytes:
     elif way == 2 and isinstance(holder, dict):
         holder[draw(st.text(max_size=50))] = holder.pop(key)
     else:
-        holder[key] = draw(ODD)
-    return json.dumps(whole[0]).encode("utf-8", "surrogatepass")
+        holder[key] = draw(ODD_VALUES)
+    return json.dumps(root[0]).encode("utf-8", "surrogatepass")
 
 
-def _parts(value: Any) -> list[tuple[Any, Any]]:
-    """Return all places of a value, each as what holds it and the key or index there."""
+def _list_entries(value: Any) -> list[tuple[Any, Any]]:
+    """Return all entries of nested lists and dicts, each as its container and its key or index."""
     if not isinstance(value, dict | list):
         return []
     keys = list(value) if isinstance(value, dict) else list(range(len(value)))
-    own = [(value, key) for key in keys]
-    return own + [part for key in keys for part in _parts(value[key])]
+    entries = [(value, key) for key in keys]
+    return entries + [entry for key in keys for entry in _list_entries(value[key])]

@@ -1,4 +1,4 @@
-"""What may come of a trial, and what an attack is."""
+"""Definitions of attacks, trials and their outcomes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -7,40 +7,40 @@ from random import Random
 from typing import Literal, TypeAlias
 
 Verdict: TypeAlias = Literal[
-    "same",  # bit for bit what an undisturbed run leaves, but for its seconds
-    "told",  # a sentence and exit code 1 or 2, and nothing lost
-    "value",  # input was taken for what it is
-    "lost",  # something that was saved or the user's is gone
-    "silent change",  # other numbers, and not a word about it
-    "dead end",  # neither resuming nor beginning anew is possible
-    "left over",  # drafts that nobody will ever clear away
-    "orphans",  # worker processes outlived the one that they work for
-    "wrong code",  # a sentence, but another exit code than was promised
+    "same",  # identical to an undisturbed run, except for times
+    "reported",  # an error message, exit code 1 or 2, and nothing is lost
+    "accepted",  # the input is valid
+    "lost",  # something that was saved, or a file of the user, is lost
+    "silent change",  # other numbers without an error message
+    "dead end",  # the run can neither be resumed nor started again
+    "left over",  # drafts that are never deleted
+    "orphans",  # worker processes that outlive their server
+    "wrong code",  # an undocumented exit code, or no error message
     "traceback",
     "hang",
     "signal",
-    "harness",  # the trial itself is broken
+    "harness",  # an error in the trial itself
 ]
 NOTE = "what"
-"""File in a trial's folder that says what is done, for trials that may not live to say it."""
+"""File in a trial's folder with its description, in case the process of the trial dies."""
 
-GOOD: tuple[Verdict, ...] = ("same", "told", "value")
+GOOD: tuple[Verdict, ...] = ("same", "reported", "accepted")
 
 
 @dataclass(frozen=True)
 class Finding:
     verdict: Verdict
-    why: str = ""
+    reason: str = ""
     others: Mapping[Verdict, int] = field(default_factory=dict)
 
     @property
-    def good(self) -> bool:
+    def is_good(self) -> bool:
         return self.verdict in GOOD
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One attempt, which depends on nothing but the seed, the attack and the number."""
+    """One trial of an attack; it depends only on the seed, the attack and the number."""
 
     attack: str
     number: int
@@ -50,7 +50,7 @@ class Trial:
 
     @property
     def random(self) -> Random:
-        """Anew at every call: the same numbers for the same trial."""
+        """Return a new generator, with the same numbers at every call."""
         return Random(f"{self.seed} {self.attack} {self.number}")
 
 
@@ -70,18 +70,18 @@ class Attack:
     quick: tuple[int, ...]
     prepare: Callable[[Path], None]
     attempt: Callable[[Trial], tuple[str, Finding]]
-    obstacle: Callable[[], str | None] = lambda: None
+    find_obstacle: Callable[[], str | None] = lambda: None
     mounts: bool = False
     patience: float = 300
 
 
 Case: TypeAlias = tuple[str, Callable[[], object]]
-"""An input in words, and giving it to whoever takes it."""
+"""Description of an input, and a function that runs the target with it."""
 
 
 class SilentChangeError(Exception):
-    """Something was taken for something else."""
+    """A value changed without an error message."""
 
 
 class LostError(Exception):
-    """Something of the user's is gone."""
+    """A file of the user is lost."""

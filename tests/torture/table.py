@@ -1,4 +1,4 @@
-"""What came of a campaign, as a table of the documentation."""
+"""The table of outcomes in the documentation."""
 
 import os
 import platform
@@ -11,7 +11,7 @@ import torch
 
 from torture.outcomes import GOOD, Attack, Outcome, Verdict
 
-_COLUMNS = ("attack", "trials", "the same end", "told", "taken", "failed", "minutes")
+_COLUMNS = ("attack", "trials", "same result", "error message", "accepted", "failed", "minutes")
 _BEGIN, _END = "<!-- make torture writes this -->", "<!-- until here -->"
 
 
@@ -24,16 +24,16 @@ class Row:
 
     @property
     def failed(self) -> list[Outcome]:
-        return [outcome for outcome in self.outcomes if not outcome.finding.good]
+        return [outcome for outcome in self.outcomes if not outcome.finding.is_good]
 
     @property
     def verdicts(self) -> Counter[Verdict]:
-        counted = Counter(outcome.finding.verdict for outcome in self.outcomes)
+        counts = Counter(outcome.finding.verdict for outcome in self.outcomes)
         for outcome in self.outcomes:
-            counted.update(outcome.finding.others)
-        return counted
+            counts.update(outcome.finding.others)
+        return counts
 
-    def cells(self) -> list[str]:
+    def to_cells(self) -> list[str]:
         name = f"{self.attack.name}: {self.attack.title}"
         if self.skipped is not None:
             return [name, f"skipped: {self.skipped}", *[""] * 5]
@@ -44,10 +44,10 @@ class Row:
         return [name, f"{verdicts.total():,}", *good, bad or "0", minutes]
 
 
-def markdown(rows: Sequence[Row], seed: int) -> str:
-    """The table for the documentation, and what it was made on."""
+def format_markdown(rows: Sequence[Row], seed: int) -> str:
+    """Return the table for the documentation, and the seed and versions."""
     lines = ["| " + " | ".join(_COLUMNS) + " |", "| --- |" + " ---: |" * (len(_COLUMNS) - 1)]
-    lines += ["| " + " | ".join(row.cells()) + " |" for row in rows]
+    lines += ["| " + " | ".join(row.to_cells()) + " |" for row in rows]
     trials = sum(row.verdicts.total() for row in rows)
     failed = sum(len(row.failed) for row in rows)
     versions = f"Python {platform.python_version()}, torch {torch.__version__}"
@@ -57,10 +57,10 @@ def markdown(rows: Sequence[Row], seed: int) -> str:
 
 
 def write_markdown(path: Path, text: str) -> None:
-    """Put the table into a page, between its two comments; or into a new file."""
+    """Write the table between the two comments of a page, or into a new file."""
     page = path.read_text(encoding="utf-8") if path.exists() else f"{_BEGIN}\n{_END}\n"
     before, begin, rest = page.partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not begin or not end:
-        raise ValueError(f"{path} has no lines '{_BEGIN}' and '{_END}' to put the table between.")
+        raise ValueError(f"{path} has no lines '{_BEGIN}' and '{_END}' for the table.")
     path.write_text(f"{before}{_BEGIN}\n{text}\n{_END}{after}", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The real command in a process of its own, forked so that nothing is imported twice."""
+"""The command in a forked process, so that imports are not repeated."""
 
 import ctypes
 import faulthandler
@@ -18,59 +18,61 @@ from typing import TypeAlias
 import torch
 
 from cadis.cli.command_line import commands
-from torture.disturbance import sketch
+from torture.disturbance import skip_figures
 from torture.outcomes import Finding
 
 Work: TypeAlias = Callable[[], int]
-"""What a victim does; returns its exit code."""
+"""The work of a victim; it returns the exit code."""
 
-_PATIENCE = 60.0
-_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+_TIMEOUT = 60.0
+_PR_SET_PDEATHSIG = 1
 _SENTENCE = re.compile(r"^(?:cadis: |Error: ).*[\w).'\]]", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Ending:
+    """The end of a process: exit code and output."""
+
     code: int
     hung: bool
-    said: str
-    complained: str
+    stdout: str
+    stderr: str
 
     @property
     def rounds(self) -> list[int]:
-        return reported(self.said)
+        return parse_rounds(self.stdout)
 
     @property
     def sentence(self) -> str:
-        """What the user was told went wrong; empty if nothing was."""
-        found = _SENTENCE.findall(self.complained)
-        return str(found[-1]) if found else ""
+        """The error message for the user; empty if there is none."""
+        sentences = _SENTENCE.findall(self.stderr)
+        return str(sentences[-1]) if sentences else ""
 
-    def fault(self) -> Finding | None:
-        """What no command may ever do, if this one did it."""
+    def find_fault(self) -> Finding | None:
+        """Return a fault that no command may have; None if there is none."""
         if self.hung:
-            return Finding("hang", f"said last: {self.said[-200:]!r}")
-        if "Traceback (most recent call last)" in self.complained:
-            return Finding("traceback", self.complained.strip().splitlines()[-1])
+            return Finding("hang", f"last output: {self.stdout[-200:]!r}")
+        if "Traceback (most recent call last)" in self.stderr:
+            return Finding("traceback", self.stderr.strip().splitlines()[-1])
         if self.code < 0:
             return Finding("signal", signal.Signals(-self.code).name)
         if self.code not in (0, 1, 2) or (self.code and not self.sentence):
-            return Finding("wrong code", f"{self.code} and no sentence")
+            return Finding("wrong code", f"{self.code} without an error message")
         return None
 
     @property
-    def refused(self) -> bool:
-        """Whether it ended with a sentence."""
-        return self.fault() is None and self.code != 0
+    def is_refused(self) -> bool:
+        """Return whether it ended with an error message."""
+        return self.find_fault() is None and self.code != 0
 
 
-def reported(said: str) -> list[int]:
-    """The rounds that a command has reported on the screen so far."""
-    return [int(number) for number in re.findall(r"^round (\d+)/", said, re.MULTILINE)]
+def parse_rounds(output: str) -> list[int]:
+    """Return the rounds that a command has printed so far."""
+    return [int(number) for number in re.findall(r"^round (\d+)/", output, re.MULTILINE)]
 
 
 class Victim:
-    """A process that is ended, with all of its own, whatever happens."""
+    """A process that is killed with its children at the end of the context."""
 
     def __init__(self, work: Work, log: Path) -> None:
         self._log = log
@@ -78,20 +80,20 @@ class Victim:
             warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads
             self.number = os.fork()
         if self.number == 0:
-            _live(work, log)
+            _run_child(work, log)
         self._code: int | None = None
 
     def __enter__(self) -> "Victim":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.kill(everybody=True)
+        self.kill(with_children=True)
         self.wait()
 
-    def kill(self, number: signal.Signals = signal.SIGKILL, everybody: bool = False) -> None:
-        """Send it a signal, if it still lives; perhaps with the processes that it has started."""
+    def kill(self, number: signal.Signals = signal.SIGKILL, with_children: bool = False) -> None:
+        """Send a signal to the process, or to its process group if ``with_children``."""
         try:
-            if everybody:
+            if with_children:
                 os.killpg(self.number, number)
             elif self._code is None:
                 os.kill(self.number, number)
@@ -104,34 +106,36 @@ class Victim:
             self._code = os.waitstatus_to_exitcode(status) if number else None
         return self._code is not None
 
-    def said(self) -> str:
+    def read_output(self) -> str:
         return _text(self._log.with_suffix(".out"))
 
-    def wait(self, seconds: float = _PATIENCE) -> Ending:
-        """Wait for its end; kill it if it takes too long."""
+    def wait(self, seconds: float = _TIMEOUT) -> Ending:
+        """Wait for the end of the process; kill it after a timeout."""
         deadline, hung = time.monotonic() + seconds, False
         while not self.has_ended():
             if time.monotonic() > deadline:
                 hung, deadline = True, float("inf")
-                self.kill(everybody=True)
+                self.kill(with_children=True)
             time.sleep(0.003)
         assert self._code is not None
-        return Ending(self._code, hung, self.said(), _text(self._log.with_suffix(".err")))
+        return Ending(self._code, hung, self.read_output(), _text(self._log.with_suffix(".err")))
 
 
-def run_to_end(work: Work, log: Path, seconds: float = _PATIENCE) -> Ending:
+def run_to_end(work: Work, log: Path, seconds: float = _TIMEOUT) -> Ending:
     with Victim(work, log) as victim:
         return victim.wait(seconds)
 
 
-def command(
-    arguments: Sequence[str | Path], disturb: Callable[[], None] | None = None, draws: bool = False
+def make_command(
+    arguments: Sequence[str | Path],
+    disturb: Callable[[], None] | None = None,
+    draw_figures: bool = False,
 ) -> Work:
-    """The command ``cadis`` with these arguments."""
+    """Return the work of the command ``cadis`` with these arguments."""
 
     def work() -> int:
-        if not draws:
-            sketch()
+        if not draw_figures:
+            skip_figures()
         if disturb is not None:
             disturb()
         commands([str(argument) for argument in arguments], prog_name="cadis")
@@ -140,16 +144,16 @@ def command(
     return work
 
 
-def _live(work: Work, log: Path) -> None:
-    """All of a victim's life; never returns."""
+def _run_child(work: Work, log: Path) -> None:
+    """Run the work in the forked process and exit."""
     code = 1
     try:
         os.setsid()
-        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)  # whatever becomes of us
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # if the parent dies
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         _redirect(log)
         warnings.resetwarnings()
-        faulthandler.disable()  # the real command has none
+        faulthandler.disable()  # the command does not use it
         torch.set_num_threads(1)
         code = work()
     except SystemExit as stop:
@@ -163,7 +167,7 @@ def _live(work: Work, log: Path) -> None:
 
 
 def _redirect(log: Path) -> None:
-    """What is written goes to files, and nothing can be read."""
+    """Redirect the output to files; the input is empty."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     for number, suffix in ((1, ".out"), (2, ".err")):
         os.dup2(os.open(log.with_suffix(suffix), flags, 0o644), number)
@@ -182,6 +186,6 @@ for module in (
     "cadis.cli.report",
     "cadis.cli.run",
     "matplotlib.backends.backend_agg",
-    "torch.fx.experimental.symbolic_shapes",  # with sympy it takes as long as a run
+    "torch.fx.experimental.symbolic_shapes",  # it imports sympy, which takes as long as a run
 ):
     import_module(module)  # once, before forking

@@ -1,4 +1,4 @@
-"""Nobody can be reached; a real run."""
+"""Fixtures: no network and no API keys, and a real run."""
 
 import os
 import sys
@@ -12,8 +12,8 @@ from support import draw_picture, run_small
 
 
 @pytest.fixture(autouse=True)
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody can be reached, and nobody has a key."""
+def _isolate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove API keys, and make the network unreachable."""
     for variable in list(os.environ):
         if variable.startswith(("WANDB_", "MLFLOW_")):
             monkeypatch.delenv(variable)
@@ -27,16 +27,16 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _wandb_ends() -> Iterator[None]:
-    """W&B remembers the folders and the key of the test before."""
+def _reset_wandb() -> Iterator[None]:
+    """Stop the W&B service, which keeps the folders and the key of a test."""
     yield
     if sys.modules.get("wandb") is not None:
         sys.modules["wandb"].teardown()
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """A real run of four rounds, and a picture."""
+def real_run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """Return a real run of four rounds with a figure."""
     folder = tmp_path_factory.mktemp("runs") / "real"
     options = {"true_clusters": [0, 0, 0, 1, 2], "per_round": 3, "workers": 1}
     run_small(rounds=4, lr=0.1, out=folder, **options)

@@ -1,4 +1,4 @@
-"""What trackers stored is read back and compared with the records; what is special about each."""
+"""Tests that trackers store the records of a run, and of the features of each tracker."""
 
 import json
 import os
@@ -16,18 +16,18 @@ from cadis.errors import CadisError, RunError
 from cadis.store import RunFolder, Study, StudyFolder
 from cadis.trackers import TRACKERS, open_tracker
 from cadis.trackers import wandb as wandb_tracker
-from cadis.trackers.scalars import flatten, summary_scalars
+from cadis.trackers.scalars import collect_summary_scalars, flatten_options
 from tracker_support import (
     NAMES,
     OPTIONS,
     RARE,
     READ,
-    assert_same,
-    complete,
-    expected,
-    logged,
+    assert_same_points,
+    collect_points,
+    finish_run,
+    log_history,
     mlflow_runs,
-    opened,
+    open_test_tracker,
     read_mlflow,
     read_tensorboard,
     read_wandb,
@@ -37,40 +37,40 @@ from tracker_support import (
     wandb_all,
 )
 
-EVERY = pytest.mark.parametrize("name", list(TRACKERS))
+ALL_TRACKERS = pytest.mark.parametrize("name", list(TRACKERS))
 
 
-@EVERY
-def test_a_resumed_run_goes_on_without_double_points(
-    name: str, finished: RunFolder, tmp_path: Path
+@ALL_TRACKERS
+def test_resumed_run_has_no_duplicate_points(
+    name: str, real_run: RunFolder, tmp_path: Path
 ) -> None:
-    history, folder = finished.read_history(), tmp_path / "run"
+    history, folder = real_run.read_history(), tmp_path / "run"
     assert len(history) == 4
     track(name, folder, history[:2])
-    track(name, folder, history, finished, OPTIONS | {"rounds": 9})
-    track(name, folder, history, finished)  # nothing is left to do
-    assert_same(READ[name](folder), expected(history))
+    track(name, folder, history, real_run, OPTIONS | {"rounds": 9})
+    track(name, folder, history, real_run)  # all rounds are already logged
+    assert_same_points(READ[name](folder), collect_points(history))
 
 
-ODD = [["a pill", "a/pill", "Größe?", "..", "x" * 300], ["", "/", "日本", "a", "A"]]
+UNUSUAL_NAMES = [["a pill", "a/pill", "Größe?", "..", "x" * 300], ["", "/", "日本", "a", "A"]]
 
 
-@EVERY
-@pytest.mark.parametrize("names", ODD)
-def test_odd_class_names_are_accepted(
-    name: str, names: list[str], finished: RunFolder, tmp_path: Path
+@ALL_TRACKERS
+@pytest.mark.parametrize("names", UNUSUAL_NAMES)
+def test_unusual_class_names_are_accepted(
+    name: str, names: list[str], real_run: RunFolder, tmp_path: Path
 ) -> None:
-    record = finished.read_history()[0]
-    with closing(opened(name, tmp_path / "run")) as tracker:
+    record = real_run.read_history()[0]
+    with closing(open_test_tracker(name, tmp_path / "run")) as tracker:
         tracker.log(record, RARE, names)
-    found = READ[name](tmp_path / "run")
-    assert sum(key.startswith("class_accuracy/") for key in found) == 5  # none is lost
-    assert_same(found, expected([record], names))
+    points = READ[name](tmp_path / "run")
+    assert sum(key.startswith("class_accuracy/") for key in points) == 5  # one per class
+    assert_same_points(points, collect_points([record], names))
 
 
-@EVERY
-def test_a_tracker_that_logged_nothing_leaves_nothing(name: str, tmp_path: Path) -> None:
-    opened(name, tmp_path / "run").close()
+@ALL_TRACKERS
+def test_tracker_without_logged_rounds_writes_nothing(name: str, tmp_path: Path) -> None:
+    open_test_tracker(name, tmp_path / "run").close()
     assert not list((tmp_path / "run").iterdir())
     assert not (tmp_path / "mlruns").exists()
 
@@ -84,7 +84,7 @@ def test_a_tracker_that_logged_nothing_leaves_nothing(name: str, tmp_path: Path)
         ("mlflow", "mlflow.store.tracking.sqlalchemy_store"),
     ],
 )
-def test_a_missing_package_or_tracker_is_a_sentence(
+def test_missing_package_or_unknown_tracker_is_an_error(
     name: str, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(CadisError, match="no tracker 'tensorbord'; did you mean 'tensorboard'"):
@@ -113,12 +113,12 @@ print("done")
 """
 
 
-@EVERY
+@ALL_TRACKERS
 def test_worker_processes_and_trackers_do_not_disturb_each_other(name: str, tmp_path: Path) -> None:
-    """The second run's workers are forked from a process that has a tracker already."""
+    """The workers of the second run are forked from a process with an open tracker."""
     skip_without(name)
     tests = str(Path(__file__).parents[1])
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", COMPARISON, name, str(tmp_path / "both")],
         env=os.environ | {"PYTHONPATH": tests},
         stdin=subprocess.DEVNULL,
@@ -127,34 +127,34 @@ def test_worker_processes_and_trackers_do_not_disturb_each_other(name: str, tmp_
         timeout=120,
         check=False,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
     if name == "mlflow":
         runs = mlflow_runs(tmp_path / "both" / "1")
-        ended = {run.info.run_name: run.info.status for run in runs}
-        assert ended == {"1": "FINISHED", "2": "FINISHED"}
+        statuses = {run.info.run_name: run.info.status for run in runs}
+        assert statuses == {"1": "FINISHED", "2": "FINISHED"}
         return
     for seed in (1, 2):
         points = READ[name](tmp_path / "both" / str(seed))["loss"]
         assert [step for step, _ in points] == [1, 2]
 
 
-def test_tensorboard_forgets_rounds_that_the_run_has_lost(
-    finished: RunFolder, tmp_path: Path
+def test_tensorboard_discards_rounds_that_are_logged_again(
+    real_run: RunFolder, tmp_path: Path
 ) -> None:
-    history, folder = finished.read_history(), tmp_path / "run"
+    history, folder = real_run.read_history(), tmp_path / "run"
     track("tensorboard", folder, [replace(record, accuracy=0.0) for record in history])
-    (folder / "tracking.json").unlink()  # as in a folder from a backup
-    time.sleep(1)  # TensorBoard reads files in the order of the seconds in their names
+    (folder / "tracking.json").unlink()  # as in a folder restored from a backup
+    time.sleep(1)  # TensorBoard sorts files by the seconds in their names
     track("tensorboard", folder, history)
-    assert_same(read_tensorboard(folder), expected(history))
+    assert_same_points(read_tensorboard(folder), collect_points(history))
 
 
-def test_tensorboard_has_options_summary_and_pictures(finished: RunFolder, tmp_path: Path) -> None:
-    track("tensorboard", tmp_path / "run", finished.read_history(), finished)
+def test_tensorboard_has_options_summary_and_figures(real_run: RunFolder, tmp_path: Path) -> None:
+    track("tensorboard", tmp_path / "run", real_run.read_history(), real_run)
     events = tensorboard_events(tmp_path / "run")
     assert events.Tags()["images"] == ["figures/accuracy"]
     assert events.Images("figures/accuracy")[0].width == 24
-    for key, value in summary_scalars(finished.read_json("summary.json")).items():
+    for key, value in collect_summary_scalars(real_run.read_json("summary.json")).items():
         assert [(e.step, e.value) for e in events.Scalars(key)] == [(4, pytest.approx(value))]
     start = events.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
     assert b"cadis.gamma" in start
@@ -162,121 +162,123 @@ def test_tensorboard_has_options_summary_and_pictures(finished: RunFolder, tmp_p
     assert b"cadis.gamma | 0.25" in options
 
 
-def test_mlflow_has_options_summary_and_pictures(finished: RunFolder, tmp_path: Path) -> None:
-    track("mlflow", tmp_path / "run", finished.read_history(), finished)
+def test_mlflow_has_options_summary_and_figures(real_run: RunFolder, tmp_path: Path) -> None:
+    track("mlflow", tmp_path / "run", real_run.read_history(), real_run)
     (run,) = mlflow_runs(tmp_path / "run")
     assert run.info.run_name == "a run"
     assert run.info.status == "FINISHED"
     assert run.data.tags["group"] == "a group"
-    assert run.data.params == {key: str(value) for key, value in flatten(OPTIONS).items()}
-    summary = summary_scalars(finished.read_json("summary.json"))
+    assert run.data.params == {key: str(value) for key, value in flatten_options(OPTIONS).items()}
+    summary = collect_summary_scalars(real_run.read_json("summary.json"))
     assert {key: run.data.metrics[key] for key in summary} == pytest.approx(summary)
     assert "summary/accuracy" in summary
     stored = list((tmp_path / "mlruns" / "artifacts").rglob("accuracy.png"))
-    picture = (finished.figures / "accuracy.png").read_bytes()
-    assert [path.read_bytes() for path in stored] == [picture]
+    figure = (real_run.figures / "accuracy.png").read_bytes()
+    assert [path.read_bytes() for path in stored] == [figure]
 
 
-def test_wandb_has_options_summary_and_pictures(finished: RunFolder, tmp_path: Path) -> None:
-    track("wandb", tmp_path / "run", finished.read_history(), finished)
+def test_wandb_has_options_summary_and_figures(real_run: RunFolder, tmp_path: Path) -> None:
+    track("wandb", tmp_path / "run", real_run.read_history(), real_run)
     (run,) = wandb_all(tmp_path / "run", "run")[:1]
     assert (run.display_name, run.run_group, run.project) == ("a run", "a group", "cadis")
     config = {item.key: json.loads(item.value_json) for item in run.config.update}
-    assert flatten(OPTIONS).items() <= config.items()
+    assert flatten_options(OPTIONS).items() <= config.items()
     stored = {
         item.key: json.loads(item.value_json)
         for update in wandb_all(tmp_path / "run", "summary")
         for item in update.update
     }
-    summary = summary_scalars(finished.read_json("summary.json"))
+    summary = collect_summary_scalars(real_run.read_json("summary.json"))
     assert {key: stored[key] for key in summary} == pytest.approx(summary)
     assert list(tmp_path.glob("run/wandb/*/files/media/images/figures/accuracy*.png"))
     assert [record.exit_code for record in wandb_all(tmp_path / "run", "exit")] == [0]
 
 
-def test_mlflow_knows_which_runs_were_stopped(finished: RunFolder, tmp_path: Path) -> None:
-    history, folder = finished.read_history(), tmp_path / "run"
-    with closing(opened("mlflow", folder)) as tracker:
-        logged(tracker, history[:2])
+def test_status_of_stopped_runs_in_mlflow_is_killed(real_run: RunFolder, tmp_path: Path) -> None:
+    history, folder = real_run.read_history(), tmp_path / "run"
+    with closing(open_test_tracker("mlflow", folder)) as tracker:
+        log_history(tracker, history[:2])
         (running,) = mlflow_runs(folder)
     (stopped,) = mlflow_runs(folder)
     assert (running.info.status, stopped.info.status) == ("RUNNING", "KILLED")
-    with closing(opened("mlflow", folder)) as tracker:
-        logged(tracker, history)
-        (again,) = mlflow_runs(folder)
-        complete(tracker, finished)
-    (done,) = mlflow_runs(folder)
-    assert (again.info.status, done.info.status) == ("RUNNING", "FINISHED")
-    assert done.info.run_id == stopped.info.run_id
+    with closing(open_test_tracker("mlflow", folder)) as tracker:
+        log_history(tracker, history)
+        (resumed,) = mlflow_runs(folder)
+        finish_run(tracker, real_run)
+    (complete,) = mlflow_runs(folder)
+    assert (resumed.info.status, complete.info.status) == ("RUNNING", "FINISHED")
+    assert complete.info.run_id == stopped.info.run_id
 
 
-def test_wandb_knows_which_runs_were_stopped(finished: RunFolder, tmp_path: Path) -> None:
-    history, folder = finished.read_history(), tmp_path / "run"
+def test_exit_code_of_stopped_runs_in_wandb_is_1(real_run: RunFolder, tmp_path: Path) -> None:
+    history, folder = real_run.read_history(), tmp_path / "run"
     track("wandb", folder, history[:2])
-    track("wandb", folder, history, finished)
+    track("wandb", folder, history, real_run)
     assert [record.exit_code for record in wandb_all(folder, "exit")] == [1, 0]
     assert len({run.run_id for run in wandb_all(folder, "run")}) == 1
 
 
-def test_mlflow_begins_anew_where_the_run_is_unknown(finished: RunFolder, tmp_path: Path) -> None:
-    history, folder = finished.read_history(), tmp_path / "run"
+def test_mlflow_creates_a_new_run_if_the_run_is_unknown(
+    real_run: RunFolder, tmp_path: Path
+) -> None:
+    history, folder = real_run.read_history(), tmp_path / "run"
     track("mlflow", folder, history[:2])
     (tmp_path / "elsewhere").mkdir()
     shutil.move(folder, tmp_path / "elsewhere")
     track("mlflow", tmp_path / "elsewhere" / "run", history)
-    assert_same(read_mlflow(tmp_path / "elsewhere" / "run"), expected(history))
+    assert_same_points(read_mlflow(tmp_path / "elsewhere" / "run"), collect_points(history))
 
 
-def test_mlflow_keeps_the_runs_of_a_study_together(finished: RunFolder, tmp_path: Path) -> None:
+def test_mlflow_has_one_database_per_study(real_run: RunFolder, tmp_path: Path) -> None:
     study = StudyFolder(tmp_path / "runs" / "study")
     study.write(Study("compare", (), (), "cadis compare"))
     for variant in ("fedavg", "cadis"):
-        track("mlflow", study.path / variant / "seed-0", finished.read_history()[:1])
+        track("mlflow", study.path / variant / "seed-0", real_run.read_history()[:1])
     assert len(mlflow_runs(study.path)) == 2  # in runs/mlruns
 
 
-def test_mlflow_goes_where_the_user_says(
-    finished: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_mlflow_uses_the_tracking_uri_of_the_user(
+    real_run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "shared" / "mlruns").mkdir(parents=True)
     address = f"sqlite:///{tmp_path / 'shared' / 'mlruns' / 'mlflow.db'}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-    history = finished.read_history()
+    history = real_run.read_history()
     track("mlflow", tmp_path / "run", history)
     assert not (tmp_path / "mlruns").exists()
-    assert_same(read_mlflow(tmp_path / "shared" / "any"), expected(history))
+    assert_same_points(read_mlflow(tmp_path / "shared" / "any"), collect_points(history))
 
 
-def test_a_server_that_is_gone_is_a_sentence(
-    finished: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_unreachable_mlflow_server_is_an_error(
+    real_run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    with closing(opened("mlflow", tmp_path / "run")) as tracker:
-        with pytest.raises(RunError, match=r"MLflow failed.*can be resumed") as caught:
-            logged(tracker, finished.read_history())
+    with closing(open_test_tracker("mlflow", tmp_path / "run")) as tracker:
+        with pytest.raises(RunError, match=r"MLflow failed.*you can resume it") as caught:
+            log_history(tracker, real_run.read_history())
         assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("key", ["", "x"])
-def test_wandb_never_asks_for_a_key(
+def test_wandb_never_prompts_for_a_key(
     key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WANDB_MODE", "online")
     monkeypatch.setenv("WANDB_API_KEY", key)
     with pytest.raises(CadisError, match="W&B cannot be used" if key else "wandb login"):
-        opened("wandb", tmp_path / "run")
+        open_test_tracker("wandb", tmp_path / "run")
 
 
-def test_wandb_stays_offline_where_nobody_can_be_reached(
-    finished: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_wandb_is_offline_without_connection(
+    real_run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     monkeypatch.setitem(wandb_tracker._SETTINGS, "init_timeout", 2.0)
-    history = finished.read_history()
-    with closing(opened("wandb", tmp_path / "run")) as tracker:
-        with pytest.warns(UserWarning, match="W&B cannot be reached"):
+    history = real_run.read_history()
+    with closing(open_test_tracker("wandb", tmp_path / "run")) as tracker:
+        with pytest.warns(UserWarning, match="Cannot connect to W&B"):
             tracker.log(history[0], RARE, NAMES)
-        logged(tracker, history)
-        complete(tracker, finished)
-    assert_same(read_wandb(tmp_path / "run"), expected(history))
+        log_history(tracker, history)
+        finish_run(tracker, real_run)
+    assert_same_points(read_wandb(tmp_path / "run"), collect_points(history))

@@ -1,4 +1,4 @@
-"""Steps of large linear layers in place, against those of plain gradients."""
+"""In-place steps of large linear layers, compared with steps along explicit gradients."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -15,7 +15,7 @@ WIDE = 400  # 400 x 300 is large, 300 x 3 is not
 
 
 class Twice(nn.Module):
-    """Uses one wide layer twice, once around it, and a small one."""
+    """A model that calls a wide layer twice, and uses its weight once more without the layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Twice(nn.Module):
         return out
 
 
-def plain_step(module: nn.Module, x: Tensor, y: Tensor) -> None:
+def take_plain_step(module: nn.Module, x: Tensor, y: Tensor) -> None:
     loss = F.cross_entropy(module(x), y)
     parameters = list(module.parameters())
     gradients = torch.autograd.grad(loss, parameters)
@@ -37,8 +37,8 @@ def plain_step(module: nn.Module, x: Tensor, y: Tensor) -> None:
             parameter.sub_(gradient, alpha=LR)
 
 
-def step(linears: InPlaceLinears, leaves: Sequence[Tensor], loss: Tensor) -> None:
-    gradients = linears.gradients(loss, leaves)
+def take_step(linears: InPlaceLinears, leaves: Sequence[Tensor], loss: Tensor) -> None:
+    gradients = linears.compute_gradients(loss, leaves)
     with torch.no_grad():
         for leaf, gradient in zip(leaves, gradients, strict=True):
             if gradient is not None:
@@ -47,80 +47,80 @@ def step(linears: InPlaceLinears, leaves: Sequence[Tensor], loss: Tensor) -> Non
 
 
 @pytest.mark.parametrize("make", [Twice, lambda: nn.Sequential(nn.Linear(WIDE, 300), nn.ReLU())])
-def test_steps_are_those_of_plain_gradients(make: type[nn.Module]) -> None:
+def test_steps_equal_those_of_explicit_gradients(make: type[nn.Module]) -> None:
     torch.manual_seed(0)
     module = make()
     plain, x, y = deepcopy(module), torch.randn(8, WIDE), torch.randint(0, 3, (8,))
     linears = InPlaceLinears()
-    with linears.of(module):
+    with linears.patch(module):
         for _ in range(3):
-            plain_step(plain, x, y)
-            step(linears, list(module.parameters()), F.cross_entropy(module(x), y))
+            take_plain_step(plain, x, y)
+            take_step(linears, list(module.parameters()), F.cross_entropy(module(x), y))
     for ours, theirs in zip(module.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs)
 
 
-def test_a_step_by_hand() -> None:
+def test_a_step_equals_a_hand_computed_one() -> None:
     """The gradient of sum(x w^T) by w has x in every row."""
     layer = nn.Linear(WIDE, 300, bias=False)
     before, x = layer.weight.detach().clone(), torch.arange(float(WIDE))[None]
     linears = InPlaceLinears()
-    with linears.of(layer):
-        (gradient,) = linears.gradients(layer(x).sum(), [layer.weight])
+    with linears.patch(layer):
+        (gradient,) = linears.compute_gradients(layer(x).sum(), [layer.weight])
         with torch.no_grad():
             linears.step(LR)
-    assert gradient is None  # it was never written down
+    assert gradient is None  # only its factors are stored
     torch.testing.assert_close(layer.weight.detach(), before - LR * x)
 
 
-def test_the_model_is_left_as_it_was() -> None:
+def test_patching_is_undone_and_skips_unsuitable_layers() -> None:
     module = Twice()
-    with InPlaceLinears().of(module):
+    with InPlaceLinears().patch(module):
         assert "forward" in vars(module.wide)
-        assert "forward" not in vars(module.head)  # too small to be worth it
+        assert "forward" not in vars(module.head)  # too small
     assert "forward" not in vars(module.wide)
     with pytest.warns(FutureWarning):
-        layer = nn.utils.weight_norm(nn.Linear(WIDE, 300))  # whose weight is made of others
+        layer = nn.utils.weight_norm(nn.Linear(WIDE, 300))  # computes its weight
     layer(torch.zeros(1, WIDE))
-    with InPlaceLinears().of(layer):
+    with InPlaceLinears().patch(layer):
         assert "forward" not in vars(layer)
 
 
 @pytest.mark.parametrize(("half", "tolerance", "number"), [(False, 1e-3, 4), (True, 0.05, 1)])
-def test_others_who_take_gradients_get_them(half: bool, tolerance: float, number: int) -> None:
-    """A penalty may itself contain a gradient, whose own gradient is taken then."""
+def test_second_derivatives_are_correct(half: bool, tolerance: float, number: int) -> None:
+    """A penalty may contain a gradient, and is then differentiated itself."""
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(WIDE, WIDE), nn.Tanh(), nn.Linear(WIDE, 3))
     x = torch.randn(4, WIDE, requires_grad=True)
     leaves: list[Tensor] = list(module.parameters())
 
-    def roughness() -> Tensor:
+    def compute_penalty() -> Tensor:
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=half):
             output = module(x)
-        (slope,) = torch.autograd.grad(output.float().sum(), x, create_graph=True)
-        return slope.square().sum()
+        (grad,) = torch.autograd.grad(output.float().sum(), x, create_graph=True)
+        return grad.square().sum()
 
-    expected = torch.autograd.grad(roughness(), leaves, allow_unused=True)
+    gradients = torch.autograd.grad(compute_penalty(), leaves, allow_unused=True)
     before = [leaf.detach().clone() for leaf in leaves]
     linears = InPlaceLinears()
-    with linears.of(module):
-        step(linears, leaves, roughness())
-    for leaf, start, gradient in [*zip(leaves, before, expected, strict=True)][:number]:
-        wanted = torch.zeros_like(start) if gradient is None else gradient
-        assert ((start - leaf.detach()) / LR - wanted).norm() <= tolerance * wanted.norm()
+    with linears.patch(module):
+        take_step(linears, leaves, compute_penalty())
+    for leaf, start, gradient in [*zip(leaves, before, gradients, strict=True)][:number]:
+        expected = torch.zeros_like(start) if gradient is None else gradient
+        assert ((start - leaf.detach()) / LR - expected).norm() <= tolerance * expected.norm()
 
 
-def test_autocast_keeps_the_weights_precise() -> None:
+def test_autocast_keeps_weights_in_float32() -> None:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(WIDE, WIDE), nn.ReLU(), nn.Linear(WIDE, 3))
     plain, x, y = deepcopy(module), torch.randn(8, WIDE), torch.randint(0, 3, (8,))
-    plain_step(plain, x, y)
+    take_plain_step(plain, x, y)
     linears, before = InPlaceLinears(), deepcopy(module)
-    with linears.of(module), torch.autocast("cpu", dtype=torch.bfloat16):
-        step(linears, list(module.parameters()), F.cross_entropy(module(x), y))
+    with linears.patch(module), torch.autocast("cpu", dtype=torch.bfloat16):
+        take_step(linears, list(module.parameters()), F.cross_entropy(module(x), y))
     for ours, theirs, start in zip(
         module.parameters(), plain.parameters(), before.parameters(), strict=True
     ):
         assert ours.dtype == torch.float32
-        moved = (theirs - start).detach().norm()
-        assert (ours - theirs).detach().norm() < 0.05 * moved
+        step_size = (theirs - start).detach().norm()
+        assert (ours - theirs).detach().norm() < 0.05 * step_size

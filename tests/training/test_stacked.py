@@ -1,4 +1,4 @@
-"""Clients trained at once: the results of one by one, whatever the model, method and sizes."""
+"""Stacked training gives the results of one-by-one training, for any model, method and sizes."""
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -26,27 +26,27 @@ from cadis.algorithm.methods import CADIS, FedAvg, FedCav, FedDyn, FedProx
 from cadis.algorithm.tasks import Binary
 from cadis.data import Examples, Scaling
 from cadis.models import FlatModel, mlp, small_cnn
-from cadis.rng import generator_for
+from cadis.rng import derive_generator
 from cadis.training import (
     Client,
     LocalSettings,
     StackedModel,
-    dealt_into_stacks,
-    may_stack,
-    replies_together,
-    stacks_in_trial,
+    can_stack,
+    passes_stack_trial,
+    split_into_stacks,
+    train_clients_stacked,
 )
-from cadis.training.fast.stacked import _rows_and_weights
+from cadis.training.fast.stacked import _compute_rows_and_weights
 from cadis.types import ClientId, Message, TensorState
-from support import blobs, model_after, run_rounds, small_model, small_settings
+from support import blobs, get_model, run_rounds, small_model, small_settings
 
-SIZES = (9, 21, 1, 13, 8)  # batches of 4: with a rest, with a last one of 5, a single example, even
-OWNED = [blobs(size, [n % 5, (n + 1) % 5], seed=n) for n, size in enumerate(SIZES)]
+SIZES = (9, 21, 1, 13, 8)  # batches of 4: the last ones have 5, 5, 1, 5 and 4 examples
+DATASETS = [blobs(size, [n % 5, (n + 1) % 5], seed=n) for n, size in enumerate(SIZES)]
 SETTINGS = LocalSettings(epochs=2, batch_size=4, lr=0.05)
 
 
 class Net(nn.Module):
-    """A model as users write them: named layers, and functions between them."""
+    """A model as users write it: named layers, and functions between them."""
 
     def __init__(self, run: Callable[[Any, Tensor], Any], **layers: nn.Module) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Net(nn.Module):
         return out
 
 
-def run_own(net: Any, x: Tensor) -> Any:
+def run_user_model(net: Any, x: Tensor) -> Any:
     x = F.relu(net.first(x)).tanh()
     return net.second(x.reshape(x.size(0), -1))
 
@@ -73,29 +73,29 @@ BUILD: dict[str, Callable[[], nn.Module]] = {
     "small-cnn": lambda: small_cnn(1, 4, 4, 5),
     "mlp": lambda: mlp(1, 4, 4, 5),
     "one output": lambda: mlp(1, 4, 4, 1),
-    "classifier alone": lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 5)),
+    "classifier only": lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 5)),
     "random": lambda: nn.Sequential(nn.Flatten(), nn.RReLU(), nn.Linear(16, 5)),
-    "own": lambda: Net(  # the layer that comes first is defined last, and has no bias
-        run_own,
+    "user": lambda: Net(  # the layer that is called first is defined last, and has no bias
+        run_user_model,
         second=nn.Linear(24, 5),
         first=nn.Conv2d(1, 6, 3, stride=2, padding=1, bias=False),
     ),
-    "unused": lambda: Net(  # has a layer that it never calls, and calls another twice
+    "unused": lambda: Net(  # never calls one layer, and calls another twice
         run_unused,
         extra=nn.Linear(16, 4),
         first=nn.Linear(16, 8),
         head=nn.Linear(8, 5),
         relu=nn.ReLU(),
     ),
-    "mixing": lambda: Net(  # rows see each other
+    "mixing": lambda: Net(  # the output of a row depends on other rows
         lambda net, x: net.head(x.flatten(1) - x.flatten(1).mean(dim=0)), head=nn.Linear(16, 5)
     ),
-    "skipping": lambda: Net(  # no chain of layers
+    "skipping": lambda: Net(  # a residual connection: not a chain of layers
         lambda net, x: net.head(x.flatten(1) + net.body(x.flatten(1))),
         body=nn.Linear(16, 16),
         head=nn.Linear(16, 5),
     ),
-    "branching": lambda: Net(  # looks at the data to find its way
+    "branching": lambda: Net(  # control flow depends on the data
         lambda net, x: net.head(x.flatten(1) if x.sum() > 0 else -x.flatten(1)),
         head=nn.Linear(16, 5),
     ),
@@ -104,7 +104,7 @@ BUILD: dict[str, Callable[[], nn.Module]] = {
 
 @dataclass(frozen=True)
 class Confident(BaseMethod):
-    """A method of one's own, which knows nothing of several clients at once."""
+    """A user's method whose penalty is written for one client."""
 
     name: ClassVar[str] = "confident"
 
@@ -116,19 +116,19 @@ class Confident(BaseMethod):
 
 @dataclass(frozen=True)
 class Nearer(CADIS):
-    """Says nothing of its own penalty; what CADIS says of its own does not hold."""
+    """A subclass of CADIS with another penalty, for which the closed form of CADIS is wrong."""
 
     name: ClassVar[str] = "nearer"
 
     def penalty(self, step: Step) -> Tensor | None:
-        far = (step.parameters - step.received).square().sum()
-        distilled = super().penalty(step)
-        return far / len(step.labels) if distilled is None else distilled + far / len(step.labels)
+        distance = (step.parameters - step.received).square().sum() / len(step.labels)
+        distillation = super().penalty(step)
+        return distance if distillation is None else distillation + distance
 
 
 @dataclass(frozen=True)
 class Pairs(BaseMethod):
-    """Has no penalty for a single sample."""
+    """A method without a penalty for batches of one example."""
 
     name: ClassVar[str] = "pairs"
 
@@ -140,18 +140,18 @@ class Pairs(BaseMethod):
 
 @dataclass(frozen=True)
 class Doubling(BaseMethod):
-    """Looks at values, in large batches."""
+    """A method whose control flow depends on values, in large batches."""
 
     name: ClassVar[str] = "doubling"
 
     def penalty(self, step: Step) -> Tensor | None:
-        large = len(step.labels) >= 4 and step.logits.abs().max() > 0.01
-        return step.logits.square().mean() * (2 if large else 1)
+        is_large = len(step.labels) >= 4 and step.logits.abs().max() > 0.01
+        return step.logits.square().mean() * (2 if is_large else 1)
 
 
 @dataclass(frozen=True)
 class Sending(BaseMethod):
-    """Sends a tensor to some clients only."""
+    """A method that sends a tensor to some clients only."""
 
     name: ClassVar[str] = "sending"
 
@@ -166,71 +166,72 @@ class Sending(BaseMethod):
 
 
 @dataclass(frozen=True)
-class OwnLocal(BaseMethod):
-    name: ClassVar[str] = "own-local"
+class CustomLocal(BaseMethod):
+    name: ClassVar[str] = "custom-local"
 
     def local(self, client: LocalClient) -> ClientOutput:
         return super().local(client)
 
 
-def made(name: str) -> nn.Module:
+def build(name: str) -> nn.Module:
     torch.manual_seed(0)
     return BUILD[name]()
 
 
-def clients_of(
+def make_clients(
     module: nn.Module,
     algorithm: Algorithm,
     settings: LocalSettings,
-    owned: Sequence[Examples],
-    memories: Sequence[TensorState],
-    shared: bool = True,
+    datasets: Sequence[Examples],
+    client_states: Sequence[TensorState],
+    one_model: bool = True,
 ) -> list[Client]:
+    """Return clients that all received one model, or slightly different ones."""
     flat = FlatModel(deepcopy(module), None)
-    state = flat.state()
-    number = len(state.parameters)
-    further = {"control": torch.linspace(-0.1, 0.1, number)}  # what SCAFFOLD's clients are sent
-    found = []
-    for place, (examples, memory) in enumerate(zip(owned, memories, strict=True)):
-        moved = state if shared else replace(state, parameters=state.parameters * (1 + place / 50))
-        parts = algorithm, settings, 1, Message({"model": moved}, further), memory
-        found.append(Client(flat, examples, *parts, generator_for(3, "train", 1, place)))
-    return found
+    state = flat.copy_state()
+    tensors = {"control": torch.linspace(-0.1, 0.1, len(state.parameters))}  # for SCAFFOLD
+    clients = []
+    for index, (examples, client_state) in enumerate(zip(datasets, client_states, strict=True)):
+        scale = 1.0 if one_model else 1 + index / 50
+        model = state if one_model else replace(state, parameters=state.parameters * scale)
+        parts = algorithm, settings, 1, Message({"model": model}, tensors), client_state
+        clients.append(Client(flat, examples, *parts, derive_generator(3, "train", 1, index)))
+    return clients
 
 
-def head_of(module: nn.Module) -> str:
+def find_head_name(module: nn.Module) -> str:
     head = FlatModel(deepcopy(module)).layout.head
     assert head is not None
     return head.layer
 
 
-def stacked(module: nn.Module, number: int) -> StackedModel:
-    return StackedModel(deepcopy(module), head_of(module), number)
+def make_stack(module: nn.Module, size: int) -> StackedModel:
+    return StackedModel(deepcopy(module), find_head_name(module), size)
 
 
-def check_close(found: TensorState, expected: TensorState, tolerance: float = 1e-4) -> None:
-    assert found.keys() == expected.keys()
+def check_close(actual: TensorState, expected: TensorState, tolerance: float = 1e-4) -> None:
+    assert actual.keys() == expected.keys()
     for name, tensor in expected.items():
-        torch.testing.assert_close(found[name], tensor, rtol=tolerance, atol=tolerance / 100)
+        torch.testing.assert_close(actual[name], tensor, rtol=tolerance, atol=tolerance / 100)
 
 
-def check_alike(
+def check_stacked_equals_one_by_one(
     module: nn.Module,
     algorithm: Algorithm,
     settings: LocalSettings = SETTINGS,
-    owned: Sequence[Examples] = OWNED,
-    shared: bool = True,
+    datasets: Sequence[Examples] = DATASETS,
+    one_model: bool = True,
 ) -> None:
-    memories: Sequence[TensorState] = [{}] * len(owned)
-    for _ in range(2):  # the second time with what was remembered
-        parts = module, algorithm, settings, owned, memories, shared
-        alone = [algorithm.method.local(client) for client in clients_of(*parts)]
-        together = replies_together(clients_of(*parts), stacked(module, len(owned)))
-        for one, other in zip(alone, together, strict=True):
+    client_states: Sequence[TensorState] = [{}] * len(datasets)
+    for _ in range(2):  # the second time with the client states of the first
+        parts = module, algorithm, settings, datasets, client_states, one_model
+        expected = [algorithm.method.local(client) for client in make_clients(*parts)]
+        outputs = train_clients_stacked(make_clients(*parts), make_stack(module, len(datasets)))
+        for one, other in zip(expected, outputs, strict=True):
             check_close(vars(other.message.model), vars(one.message.model))
             check_close(other.state, one.state)
             assert other.message.scalars == pytest.approx(dict(one.message.scalars), rel=1e-4)
-        memories = [output.state for output in alone]
+        client_states = [output.state for output in expected]
 
 
 METHODS = [
@@ -240,9 +241,9 @@ METHODS = [
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
-@pytest.mark.parametrize("name", ["sequential", "own", "small-cnn", "mlp"])
-def test_at_once_is_as_one_by_one(name: str, method: BaseMethod) -> None:
-    check_alike(made(name), Algorithm(method))
+@pytest.mark.parametrize("name", ["sequential", "user", "small-cnn", "mlp"])
+def test_stacked_equals_one_by_one(name: str, method: BaseMethod) -> None:
+    check_stacked_equals_one_by_one(build(name), Algorithm(method))
 
 
 MOMENTUM = SGD(momentum=0.9, weight_decay=0.01, lr_decay=0.5)
@@ -250,10 +251,10 @@ DECAY = SGD(momentum=0.9, weight_decay=0.1)
 AUGMENTED = replace(SETTINGS, augment=("flip", "crop"), lr=0.005)
 BYTES = [
     Examples((e.inputs * 40).clamp(0, 255).to(torch.uint8), e.labels, Scaling((0.3,), (0.2,)))
-    for e in OWNED
+    for e in DATASETS
 ]
-TWO_CLASSES = {"owned": [Examples(e.inputs, e.labels % 2) for e in OWNED]}
-ONES = replace(SETTINGS, batch_size=1)
+TWO_CLASSES = {"datasets": [Examples(e.inputs, e.labels % 2) for e in DATASETS]}
+SINGLE = replace(SETTINGS, batch_size=1)
 
 
 @pytest.mark.parametrize(
@@ -261,42 +262,43 @@ ONES = replace(SETTINGS, batch_size=1)
     [
         ("sequential", FedProx(0.3), {"local_optimizer": MOMENTUM}, {}),
         ("sequential", CADIS(), {"local_optimizer": MOMENTUM}, {}),
-        ("sequential", CADIS(), {}, {"shared": False}),
-        ("sequential", CADIS(), {}, {"settings": AUGMENTED, "owned": BYTES}),
+        ("sequential", CADIS(), {}, {"one_model": False}),
+        ("sequential", CADIS(), {}, {"settings": AUGMENTED, "datasets": BYTES}),
         ("one output", CADIS(), {"task": Binary(positive_weight=3.0)}, TWO_CLASSES),
         ("one output", FedCav(), {"task": Binary(positive_weight=3.0)}, TWO_CLASSES),
         ("sequential", Nearer(), {}, {}),
-        ("sequential", Nearer(), {}, {"settings": ONES}),
+        ("sequential", Nearer(), {}, {"settings": SINGLE}),
         ("sequential", Pairs(), {}, {}),
-        ("sequential", Pairs(), {}, {"settings": ONES}),
+        ("sequential", Pairs(), {}, {"settings": SINGLE}),
         ("unused", FedAvg(), {"local_optimizer": DECAY}, {}),
         ("unused", FedDyn(), {"local_optimizer": DECAY}, {}),
-        ("classifier alone", CADIS(), {}, {}),
+        ("classifier only", CADIS(), {}, {}),
     ],
 )
-def test_at_once_is_as_one_by_one_with_other_parts(
+def test_stacked_equals_one_by_one_with_other_parts(
     name: str, method: BaseMethod, parts: dict[str, Any], options: dict[str, Any]
 ) -> None:
-    check_alike(made(name), Algorithm(method, **parts), **options)
+    check_stacked_equals_one_by_one(build(name), Algorithm(method, **parts), **options)
 
 
-def test_one_that_diverges_leaves_the_others_alone() -> None:
-    broken = Examples(OWNED[1].inputs * torch.inf, OWNED[1].labels)
-    module, algorithm = made("sequential"), Algorithm(CADIS())
-    for owned in ([OWNED[0], broken, *OWNED[2:]], [broken, *OWNED[2:], OWNED[0]]):
-        clients = clients_of(module, algorithm, SETTINGS, owned, [{}] * len(owned))
-        replies = replies_together(clients, stacked(module, len(owned)))
-        finite = [reply.message.model.is_finite() for reply in replies]
-        assert finite == [examples is not broken for examples in owned]
+def test_a_client_that_diverges_does_not_affect_the_others() -> None:
+    broken = Examples(DATASETS[1].inputs * torch.inf, DATASETS[1].labels)
+    first, _, *others = DATASETS
+    module, algorithm = build("sequential"), Algorithm(CADIS())
+    for datasets in ([first, broken, *others], [broken, *others, first]):
+        clients = make_clients(module, algorithm, SETTINGS, datasets, [{}] * len(datasets))
+        outputs = train_clients_stacked(clients, make_stack(module, len(datasets)))
+        is_finite = [output.message.model.is_finite() for output in outputs]
+        assert is_finite == [examples is not broken for examples in datasets]
 
 
-def test_rules_of_the_model_and_the_method() -> None:
+def test_models_and_methods_that_cannot_be_stacked_are_excluded() -> None:
     tied = nn.Sequential(nn.Flatten(), nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 5))
     tied[2].weight = tied[1].weight
     frozen, hooked = small_model(), small_model()
     next(frozen.parameters()).requires_grad_(False)
     hooked.get_submodule("5").register_forward_hook(lambda *call: call[2].clamp(-1, 1))
-    refused = {
+    unsupported = {
         "batch norm": small_model(batch_norm=True),
         "dropout": small_model(dropout=0.2),
         "tied": tied,
@@ -305,42 +307,44 @@ def test_rules_of_the_model_and_the_method() -> None:
         "large": nn.Sequential(nn.Flatten(), nn.Linear(16, 20_000), nn.Linear(20_000, 5)),
         "layer norm": nn.Sequential(nn.Flatten(), nn.LayerNorm(16), nn.Linear(16, 5)),
     }
-    assert may_stack(FlatModel(small_model()), Algorithm(FedAvg()), SETTINGS)
-    for what, module in refused.items():
-        assert not may_stack(FlatModel(module), Algorithm(FedAvg()), SETTINGS), what
-    assert not may_stack(FlatModel(small_model()), Algorithm(OwnLocal()), SETTINGS)
-    fast = replace(SETTINGS, precision="bf16")
-    assert not may_stack(FlatModel(small_model()), Algorithm(FedAvg()), fast)
+    assert can_stack(FlatModel(small_model()), Algorithm(FedAvg()), SETTINGS)
+    for name, module in unsupported.items():
+        assert not can_stack(FlatModel(module), Algorithm(FedAvg()), SETTINGS), name
+    assert not can_stack(FlatModel(small_model()), Algorithm(CustomLocal()), SETTINGS)
+    half = replace(SETTINGS, precision="bf16")
+    assert not can_stack(FlatModel(small_model()), Algorithm(FedAvg()), half)
 
 
 @pytest.mark.parametrize(
     ("name", "method", "expected"),
     [
         ("sequential", CADIS(), True),
-        ("own", CADIS(), True),
-        ("classifier alone", CADIS(), True),
+        ("user", CADIS(), True),
+        ("classifier only", CADIS(), True),
         ("mixing", CADIS(), False),
         ("skipping", CADIS(), False),
         ("branching", CADIS(), False),
         ("random", CADIS(), False),
-        ("sequential", Doubling(), False),  # its batches are as large as those of training
+        ("sequential", Doubling(), False),  # batches of the trial are as large as in training
         ("sequential", Confident(), True),
     ],
 )
-def test_a_trial_tells_what_no_rule_can(name: str, method: BaseMethod, expected: bool) -> None:
-    module = made(name)
-    chance = torch.get_rng_state()
-    found = stacks_in_trial(module, head_of(module), Algorithm(method), SETTINGS, OWNED[0])
-    assert found is expected
-    assert torch.equal(chance, torch.get_rng_state())
+def test_the_trial_detects_what_the_rule_cannot(
+    name: str, method: BaseMethod, expected: bool
+) -> None:
+    module = build(name)
+    rng_state = torch.get_rng_state()
+    parts = module, find_head_name(module), Algorithm(method), SETTINGS, DATASETS[0]
+    assert passes_stack_trial(*parts) is expected
+    assert torch.equal(rng_state, torch.get_rng_state())
 
 
-def test_stacks_are_dealt_evenly() -> None:
-    assert dealt_into_stacks([5, 9, 7, 8]) == [[1, 2], [3, 0]]
-    assert dealt_into_stacks([3]) == [[0]]
+def test_clients_are_split_evenly_into_stacks() -> None:
+    assert split_into_stacks([5, 9, 7, 8]) == [[1, 2], [3, 0]]
+    assert split_into_stacks([3]) == [[0]]
     for number in range(1, 60):
-        stacks = dealt_into_stacks(list(range(number)))
-        assert sorted(place for stack in stacks for place in stack) == list(range(number))
+        stacks = split_into_stacks(list(range(number)))
+        assert sorted(index for stack in stacks for index in stack) == list(range(number))
         lengths = [len(stack) for stack in stacks]
         assert max(lengths) - min(lengths) <= 1
         assert max(lengths) <= 10
@@ -350,26 +354,28 @@ def test_stacks_are_dealt_evenly() -> None:
 @pytest.mark.parametrize(
     "method", [FedAvg(), CADIS(), FedDyn(), Sending()], ids=lambda method: method.name
 )
-def test_rounds_are_those_of_one_by_one(method: BaseMethod, tmp_path: Path) -> None:
-    """Clients that are sent other tensors than others, as by Sending, are no stack."""
+def test_rounds_with_stacks_equal_rounds_without(method: BaseMethod, tmp_path: Path) -> None:
+    """Clients that receive different tensors, as with Sending, are trained one by one."""
     settings = small_settings(rounds=3, per_round=5)
-    together = run_rounds(method, tmp_path, settings)
-    alone = run_rounds(method, tmp_path, replace(settings, stack=False))
-    for one, other in zip(together, alone, strict=True):
-        check_close(vars(model_after(one)), vars(model_after(other)), tolerance=1e-3)
+    stacked = run_rounds(method, tmp_path, settings)
+    one_by_one = run_rounds(method, tmp_path, replace(settings, stack=False))
+    for one, other in zip(stacked, one_by_one, strict=True):
+        check_close(vars(get_model(one)), vars(get_model(other)), tolerance=1e-3)
         assert one.record.report.get("clusters") == other.record.report.get("clusters")
 
 
 @pytest.mark.parametrize("method", [FedAvg(), CADIS(), FedDyn()], ids=lambda method: method.name)
-def test_any_number_of_workers_gives_the_same_bits(method: BaseMethod, tmp_path: Path) -> None:
+def test_results_are_identical_for_any_number_of_workers(
+    method: BaseMethod, tmp_path: Path
+) -> None:
     first, *others = (
         run_rounds(method, tmp_path, small_settings(3, number, per_round=5)) for number in (1, 2, 3)
     )
     for other in others:
         for one, two in zip(first, other, strict=True):
-            assert torch.equal(model_after(one).parameters, model_after(two).parameters)
+            assert torch.equal(get_model(one).parameters, get_model(two).parameters)
 
 
-def test_batches_are_divided_by_their_size_in_double_precision() -> None:
-    _, weights = _rows_and_weights(torch.tensor([[3, 7]]))
+def test_weights_of_rows_are_computed_in_double_precision() -> None:
+    _, weights = _compute_rows_and_weights(torch.tensor([[3, 7]]))
     assert weights[0, :, 0].tolist() == [1 / 3, 1 / 7]

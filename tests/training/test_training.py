@@ -1,4 +1,4 @@
-"""The fast loop against a plain one that uses torch's own optimiser."""
+"""Local training compared with a plain loop and torch's own optimizer; evaluation by hand."""
 
 import pickle
 from multiprocessing.reduction import ForkingPickler
@@ -12,93 +12,99 @@ from cadis.algorithm import BaseMethod
 from cadis.algorithm.methods import CADIS, FedAvg, FedDyn, FedFA, FedProx
 from cadis.data import Examples, Scaling
 from cadis.models import FlatModel
-from cadis.rng import generator_for
-from cadis.training import Evaluation, LocalSettings, batch_sizes
+from cadis.rng import derive_generator
+from cadis.training import Evaluation, LocalSettings, compute_batch_sizes
 from cadis.types import TensorState
 from support import blobs, evaluate, small_model, train_locally
 
 SETTINGS = LocalSettings(epochs=3, batch_size=4, lr=0.05)
 
 
-def plain_loop(method: BaseMethod, memory: TensorState) -> nn.Module:
-    """Local training as one would write it from the paper."""
+def train_plainly(method: BaseMethod, client_state: TensorState) -> nn.Module:
+    """Train a model with a loop that is written from the formulas of the papers."""
     examples, model = blobs(13, [0, 3], seed=1), small_model()
     start = torch.cat([p.detach().flatten() for p in model.parameters()])
-    optimiser = torch.optim.SGD(model.parameters(), lr=SETTINGS.lr)
-    generator = generator_for(5)
+    optimizer = torch.optim.SGD(model.parameters(), lr=SETTINGS.lr)
+    generator = derive_generator(5)
     torch.randint(2**62, (), generator=generator)
     for _ in range(SETTINGS.epochs):
         order = torch.randperm(13, generator=generator)
-        for batch in (order[:4], order[4:8], order[8:13]):  # the last one joined the others
+        for batch in (order[:4], order[4:8], order[8:13]):  # the last batch of 1 is merged
             loss = F.cross_entropy(model(examples.inputs[batch]), examples.labels[batch])
             w = torch.cat([p.flatten() for p in model.parameters()])
             if isinstance(method, FedProx):
                 loss = loss + method.mu / 2 * ((w - start) ** 2).sum()
             if isinstance(method, FedDyn):
-                loss = loss - memory["gradient"] @ w + method.alpha / 2 * ((w - start) ** 2).sum()
-            optimiser.zero_grad()
+                loss = (
+                    loss
+                    - client_state["gradient"] @ w
+                    + method.alpha / 2 * ((w - start) ** 2).sum()
+                )
+            optimizer.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
     return model
 
 
-def flat_order(memory: torch.Tensor, model: FlatModel) -> torch.Tensor:
-    """A vector in the model's usual order, in the order of its flat vector."""
+def to_flat_order(vector: torch.Tensor, model: FlatModel) -> torch.Tensor:
+    """Reorder a vector from the order of ``parameters()`` to that of the flat vector."""
     other = FlatModel(small_model())
     with torch.no_grad():
         sizes = [p.numel() for p in other.parameters]
-        for parameter, part in zip(other.parameters, memory.split(sizes), strict=True):
+        for parameter, part in zip(other.parameters, vector.split(sizes), strict=True):
             parameter.copy_(part.view(parameter.shape))
     assert other.layout == model.layout
     return other.vector.detach()
 
 
 @pytest.mark.parametrize("method", [FedAvg(), FedProx(mu=0.7), FedDyn(alpha=0.3)])
-def test_matches_a_plain_loop(method: BaseMethod) -> None:
+def test_training_matches_a_plain_loop(method: BaseMethod) -> None:
     model = FlatModel(small_model())
     size = model.vector.numel()
-    memory = torch.randn(size, generator=torch.Generator().manual_seed(2)) / 10
-    plain = plain_loop(method, {"gradient": memory})
-    own, examples = {"gradient": flat_order(memory, model)}, blobs(13, [0, 3], seed=1)
-    train_locally(model, method, examples, model.state(), own, SETTINGS, generator_for(5))
+    gradient = torch.randn(size, generator=torch.Generator().manual_seed(2)) / 10
+    plain = train_plainly(method, {"gradient": gradient})
+    state, examples = {"gradient": to_flat_order(gradient, model)}, blobs(13, [0, 3], seed=1)
+    train_locally(model, method, examples, model.copy_state(), state, SETTINGS, derive_generator(5))
     for ours, theirs in zip(model.module.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-def test_training_learns() -> None:
+def test_training_increases_the_accuracy() -> None:
     model = FlatModel(small_model())
     settings = LocalSettings(epochs=20, batch_size=8, lr=0.1)
     examples = blobs(80, [0, 1, 2, 3, 4], seed=0)
     before = evaluate(model, examples).accuracy
-    train_locally(model, FedAvg(), examples, model.state(), {}, settings, generator_for(0))
+    train_locally(model, FedAvg(), examples, model.copy_state(), {}, settings, derive_generator(0))
     assert before < 0.5
     assert evaluate(model, examples).accuracy > 0.95
 
 
-def test_global_randomness_is_left_alone() -> None:
+def test_training_does_not_change_the_global_random_state() -> None:
     model = FlatModel(small_model(dropout=0.5))
     torch.manual_seed(3)
     expected = torch.rand(3)
     torch.manual_seed(3)
-    train_locally(model, FedAvg(), blobs(8, [0], 0), model.state(), {}, SETTINGS, generator_for(0))
+    train_locally(
+        model, FedAvg(), blobs(8, [0], 0), model.copy_state(), {}, SETTINGS, derive_generator(0)
+    )
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_batch_norm_trains_on_a_last_batch_of_one() -> None:
+def test_batch_norm_trains_if_one_example_remains() -> None:
     layers = nn.Flatten(), nn.Linear(16, 3), nn.BatchNorm1d(3), nn.Linear(3, 5)
-    model, own = FlatModel(nn.Sequential(*layers)), blobs(9, [0, 1], 0)
-    train_locally(model, FedAvg(), own, model.state(), {}, SETTINGS, generator_for(0))
-    assert model.state().is_finite()
+    model, examples = FlatModel(nn.Sequential(*layers)), blobs(9, [0, 1], 0)
+    train_locally(model, FedAvg(), examples, model.copy_state(), {}, SETTINGS, derive_generator(0))
+    assert model.copy_state().is_finite()
 
 
-def test_batch_sizes() -> None:
+def test_a_last_batch_of_one_is_merged_with_the_one_before() -> None:
     expected = {8: [4, 4], 9: [4, 5], 10: [4, 4, 2], 5: [5], 3: [3], 1: [1], 4: [4]}
-    assert {examples: batch_sizes(examples, 4) for examples in expected} == expected
-    assert batch_sizes(3, 1) == [1, 1, 1]
+    assert {examples: compute_batch_sizes(examples, 4) for examples in expected} == expected
+    assert compute_batch_sizes(3, 1) == [1, 1, 1]
 
 
 class Fixed(nn.Module):
-    """Its outputs are its inputs, times a factor."""
+    """A model whose outputs are its inputs times a factor."""
 
     def __init__(self, factor: float = 1.0) -> None:
         super().__init__()
@@ -110,17 +116,19 @@ class Fixed(nn.Module):
         return logits
 
 
-def test_outputs_that_are_not_numbers_are_wrong() -> None:
-    """And not right for the class 0, which argmax makes of them."""
+def test_nan_outputs_count_as_wrong_predictions() -> None:
+    """They are also wrong for class 0, which argmax returns for NaN."""
     labels = torch.tensor([0, 1, 2, 0])
     result = evaluate(FlatModel(Fixed(torch.nan)), Examples(torch.zeros(4, 3), labels))
     assert result.accuracy == 0
     assert result.confusion.sum() == 4
-    some = torch.tensor([[9.0, 0.0, 0.0], [0.0, 9.0, 0.0], [torch.nan] * 3, [0.0, torch.nan, 0.0]])
-    assert evaluate(FlatModel(Fixed()), Examples(some, labels)).accuracy == 2 / 4
+    logits = torch.tensor(
+        [[9.0, 0.0, 0.0], [0.0, 9.0, 0.0], [torch.nan] * 3, [0.0, torch.nan, 0.0]]
+    )
+    assert evaluate(FlatModel(Fixed()), Examples(logits, labels)).accuracy == 2 / 4
 
 
-def test_evaluation_by_hand() -> None:
+def test_evaluation_equals_hand_computed_values() -> None:
     logits = torch.tensor([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0], [5.0, 0.0, 0.0], [0.0, 3.0, 0.0]])
     labels = torch.tensor([0, 1, 1, 1])
     result = evaluate(FlatModel(Fixed()), Examples(logits, labels))
@@ -133,45 +141,45 @@ def test_evaluation_by_hand() -> None:
 
 
 def test_bytes_are_scaled_batch_by_batch() -> None:
-    """Pictures kept as bytes train and test as if they had been scaled before."""
+    """Images stored as bytes give the results of images that are scaled beforehand."""
     generator = torch.Generator().manual_seed(0)
     pixels = torch.randint(0, 256, (13, 1, 4, 4), generator=generator, dtype=torch.uint8)
     labels, scaling = torch.arange(13) % 5, Scaling((0.4,), (0.3,))
-    states, accuracies = [], []
+    states, confusions = [], []
     scaled = Examples((pixels / 255 - 0.4) / 0.3, labels)
     for examples in (Examples(pixels, labels, scaling), scaled):
-        model, received = FlatModel(small_model()), FlatModel(small_model()).state()
-        train_locally(model, CADIS(), examples, received, {}, SETTINGS, generator_for(5))
-        states.append(model.state().parameters)
-        accuracies.append(evaluate(model, examples).confusion)
+        model, received = FlatModel(small_model()), FlatModel(small_model()).copy_state()
+        train_locally(model, CADIS(), examples, received, {}, SETTINGS, derive_generator(5))
+        states.append(model.copy_state().parameters)
+        confusions.append(evaluate(model, examples).confusion)
     torch.testing.assert_close(*states, rtol=1e-4, atol=1e-5)
-    assert torch.equal(*accuracies)
+    assert torch.equal(*confusions)
 
 
 @pytest.mark.parametrize("method", [FedAvg(), FedProx(0.1), CADIS(), FedFA()], ids=str)
-def test_half_precision_changes_the_arithmetic_alone(method: BaseMethod) -> None:
-    """Weights stay in float32 and go where they go in float32, about."""
+def test_half_precision_keeps_weights_in_float32(method: BaseMethod) -> None:
+    """The updates in half and in single precision are similar, but not equal."""
     examples = blobs(24, [0, 1, 2], seed=0)
-    moved = {}
+    updates = {}
     for precision in ("float32", "bf16"):
         model = FlatModel(small_model(batch_norm=True))
-        start, settings = model.state(), LocalSettings(2, 4, 0.05, precision=precision)
+        start, settings = model.copy_state(), LocalSettings(2, 4, 0.05, precision=precision)
         generator = torch.Generator().manual_seed(0)
-        reply = train_locally(model, method, examples, start, {}, settings, generator)
-        trained = reply.message.model
-        assert trained.parameters.dtype == trained.buffers.dtype == torch.float32
-        moved[precision] = trained.parameters - start.parameters
-    assert not torch.equal(moved["float32"], moved["bf16"])
-    assert F.cosine_similarity(moved["float32"], moved["bf16"], dim=0) > 0.98
+        output = train_locally(model, method, examples, start, {}, settings, generator)
+        result = output.message.model
+        assert result.parameters.dtype == result.buffers.dtype == torch.float32
+        updates[precision] = result.parameters - start.parameters
+    assert not torch.equal(updates["float32"], updates["bf16"])
+    assert F.cosine_similarity(updates["float32"], updates["bf16"], dim=0) > 0.98
 
 
-def test_an_evaluation_goes_through_a_pipe_as_it_is() -> None:
-    few = Evaluation(torch.tensor([[3, 1], [0, 2]]), 0.75)
-    many = Evaluation(few.confusion, 0.5, torch.randn(6, 1), torch.tensor([0, 0, 0, 0, 1, 1]))
-    for evaluation in (few, many):
-        copied = pickle.loads(ForkingPickler.dumps(evaluation))
-        assert vars(copied).keys() == vars(evaluation).keys()
-        assert copied.total_loss == evaluation.total_loss
+def test_a_pickled_evaluation_is_equal_and_shares_no_memory() -> None:
+    short = Evaluation(torch.tensor([[3, 1], [0, 2]]), 0.75)
+    full = Evaluation(short.confusion, 0.5, torch.randn(6, 1), torch.tensor([0, 0, 0, 0, 1, 1]))
+    for evaluation in (short, full):
+        copy = pickle.loads(ForkingPickler.dumps(evaluation))
+        assert vars(copy).keys() == vars(evaluation).keys()
+        assert copy.total_loss == evaluation.total_loss
         for name in ("confusion", "outputs", "labels"):
-            assert torch.equal(getattr(copied, name), getattr(evaluation, name))
-            assert not getattr(copied, name).is_shared()
+            assert torch.equal(getattr(copy, name), getattr(evaluation, name))
+            assert not getattr(copy, name).is_shared()

@@ -1,4 +1,4 @@
-"""The server: any method, kept on disk round by round."""
+"""ServerApp that runs any method of cadis and saves each round on disk."""
 
 import logging
 import time
@@ -11,40 +11,41 @@ from flwr.serverapp import Grid, ServerApp
 from cadis.analysis import describe_federation, read_results
 from cadis.flower.evaluation import server_test
 from cadis.flower.strategy import MethodStrategy
-from cadis.flower.train_config import local_config
-from cadis.report import draw_figures, summary_text
+from cadis.flower.train_config import make_local_config
+from cadis.report import draw_figures, format_summary
 from cadis.store import RunFolder
-from cadis_app.task import read_task, server_data
+from cadis_app.task import load_server_data, load_task
 
 LOGGER = logging.getLogger("flwr")
 
-KEPT = ("dataset", "classes", "shape", "image-size")
-"""What must not change when a run is resumed."""
+FIXED_OPTIONS = ("dataset", "classes", "shape", "image-size")
+"""Options that must not change when a run is resumed."""
 
 app = ServerApp()
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Run a federation from its first round, or from where it stopped."""
+    """Run all rounds of a federation, or resume an interrupted run."""
     run = context.run_config
-    enough = int(run["min-available-nodes"])
-    while run["clients"] == "auto" and len(list(grid.get_node_ids())) < enough:
-        LOGGER.info("Waiting for %d clients.", enough)
+    min_nodes = int(run["min-available-nodes"])
+    while run["clients"] == "auto" and len(list(grid.get_node_ids())) < min_nodes:
+        LOGGER.info("Waiting for %d nodes to connect", min_nodes)
         time.sleep(5)
-    task = read_task(run, len(list(grid.get_node_ids())))
+    task = load_task(run, len(list(grid.get_node_ids())))
     settings, federation = task.config.settings, task.federation
-    test = server_data(task, run)
+    test = load_server_data(task, run)
     name = f"{datetime.now():%Y-%m-%d-%H%M%S}-{task.config.method.name}"
     out = Path(str(run["out"] or f"runs/{name}")).expanduser().resolve()
-    described = {"classes": list(task.classes), "clients": []}
+    description = {"classes": list(task.classes), "clients": []}
+    # A registered name does not say which partition of the dataset the site has.
     if federation is not None and not any(node.name for node in grid.get_nodes()):
-        described = describe_federation(federation, len(task.classes))  # named sites may be anyone
+        description = describe_federation(federation, len(task.classes))
     strategy = MethodStrategy(
-        **task.config.algorithm.parts(),
+        **vars(task.config.algorithm),
         per_round=settings.per_round,
         num_clients=settings.clients,
-        min_available_nodes=min(enough, int(settings.clients)),
+        min_available_nodes=min(min_nodes, int(settings.clients)),
         min_replies=run["min-replies"],
         fraction_evaluate=run["fraction-evaluate"],
         patience=run["patience"],
@@ -52,9 +53,9 @@ def main(grid: Grid, context: Context) -> None:
         head=settings.head or None,
         out=out,
         resume=run["resume"],
-        notes={name.replace("-", "_"): run[name] for name in KEPT}
+        notes={name.replace("-", "_"): run[name] for name in FIXED_OPTIONS}
         | {name: getattr(settings, name) for name in ("model", "partition", "client_test")},
-        federation=described,
+        federation=description,
         inputs=task.inputs,
     )
     strategy.start(
@@ -62,8 +63,8 @@ def main(grid: Grid, context: Context) -> None:
         ArrayRecord(task.model.state_dict()),
         settings.rounds,
         timeout=float(run["timeout"]),
-        train_config=local_config(settings.for_engine().local),
+        train_config=make_local_config(settings.to_engine_settings().local),
         evaluate_fn=server_test(task.model, test, task.config.algorithm.task) if test else None,
     )
     draw_figures(read_results([out]), out / "figures", pdf=False)
-    LOGGER.info("\n%s\nEverything is in %s", summary_text(RunFolder(out)), out)
+    LOGGER.info("\n%s\nResults are in %s", format_summary(RunFolder(out)), out)

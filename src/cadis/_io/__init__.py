@@ -1,19 +1,26 @@
-"""Helpers without federated learning: files, user code, sorting, chunked tensor operations."""
+"""Helpers that do not depend on federated learning: files, user code, text, chunked tensor math."""
 
 from cadis._io.callbacks import NO_CALLBACKS, Callbacks
-from cadis._io.chunked import all_finite, fresh, in_chunks, mean_into, spread, squared_distance
+from cadis._io.chunked import (
+    all_finite,
+    allocate_vector,
+    compute_squared_distance,
+    map_chunks,
+    scatter_rows,
+    write_mean,
+)
 from cadis._io.files import (
-    at_home,
+    expand_home,
+    format_json,
     is_file,
     is_folder,
     is_full,
-    object_text,
+    make_write_error,
     parse_toml,
-    read_object,
+    read_json_object,
     read_toml,
-    shown,
+    to_printable,
     to_toml,
-    unwritable,
 )
-from cadis._io.text import natural, short_repr
-from cadis._io.user_code import is_user_code, load_user_code, one_line
+from cadis._io.text import natural_key, short_repr
+from cadis._io.user_code import format_error, is_user_code, load_user_code

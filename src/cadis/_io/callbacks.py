@@ -1,20 +1,20 @@
-"""What is called while something takes a while: a terminal shows it, or nobody does."""
+"""Callbacks that report the progress of long operations."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 
 def _ignore(*_: object) -> None:
-    """The default of every callback: it does nothing."""
+    """Do nothing; the default of every callback."""
 
 
 @dataclass(frozen=True)
 class Callbacks:
-    """What is called while data are loaded, or clients are trained.
+    """Functions that are called while data are loaded and while clients are trained.
 
     Attributes:
-        progress: called with what is being done, how much is done and how much there is (0 if
-            unknown), in any unit.
+        progress: called with the name of the operation, the amount done and the total amount
+            (0 if unknown), both in the same unit.
         say: called with a sentence that the user should read.
     """
 

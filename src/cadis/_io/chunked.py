@@ -1,4 +1,4 @@
-"""Passes over large tensors that take little more time than reading them."""
+"""Operations on large tensors, done chunk by chunk so that intermediate results stay in cache."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -8,118 +8,120 @@ import torch
 from torch import Tensor
 
 _CHUNK = 2**18
-"""Numbers that are worked on at once: few enough to stay in the cache from one model to the next,
-enough to make the calls themselves cheap."""
+"""Elements per chunk: small enough to stay in cache, large enough to amortize the call."""
 
-_PRECISE = 2**15
-"""The same where several intermediate results in double precision must stay in the cache."""
+_SMALL_CHUNK = 2**15
+"""Elements per chunk for functions with several intermediate results in double precision."""
 
-_LARGE = 2**22
-"""Bytes from which on numpy asks the system for huge pages."""
+_HUGE_PAGES = 2**22
+"""Size in bytes from which on numpy asks the system for huge pages."""
 
-_LINE = 64
-"""Bytes that large vectors begin at multiples of: a line of the cache."""
+_CACHE_LINE = 64
+"""Alignment of large vectors, in bytes."""
 
 
-def fresh(size: int, dtype: torch.dtype) -> Tensor:
-    """A vector to be written to, on the CPU.
+def allocate_vector(size: int, dtype: torch.dtype) -> Tensor:
+    """Return an uninitialized vector on the CPU.
 
-    A large one lies in huge pages where the system has them. Memory comes page by page as it is
-    first touched, and by pages of the usual size that takes longer than averaging ten models.
+    A large vector uses huge pages where the system has them. The system provides memory page by
+    page on first access, and with pages of the usual size this takes longer than averaging ten
+    models.
     """
-    wanted = size * dtype.itemsize
-    if wanted < _LARGE:
+    nbytes = size * dtype.itemsize
+    if nbytes < _HUGE_PAGES:
         return torch.empty(size, dtype=dtype)
-    memory = torch.from_numpy(np.empty(wanted + _LINE, np.uint8))
-    start = -memory.data_ptr() % _LINE
-    return memory[start : start + wanted].view(dtype)
+    memory = torch.from_numpy(np.empty(nbytes + _CACHE_LINE, np.uint8))
+    start = -memory.data_ptr() % _CACHE_LINE
+    return memory[start : start + nbytes].view(dtype)
 
 
 def all_finite(tensor: Tensor) -> bool:
-    """Whether no number is NaN or infinite.
+    """Return whether no element is NaN or infinite.
 
-    A sum of which one term is not finite is not either, and it is found at the speed of memory.
-    The sum of huge finite numbers may be infinite, too; only then each number is looked at.
+    If the sum is finite, then so are all elements, and summing is as fast as reading memory. The
+    sum of huge finite elements may overflow; only then each element is tested.
     """
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return True
-    precise = torch.promote_types(tensor.dtype, torch.float32)
-    if tensor.sum(dtype=precise).isfinite():
+    dtype = torch.promote_types(tensor.dtype, torch.float32)
+    if tensor.sum(dtype=dtype).isfinite():
         return True
     return all(bool(part.isfinite().all()) for part in tensor.reshape(-1).split(_CHUNK))
 
 
-def in_chunks(function: Callable[..., tuple[Tensor, ...]], *vectors: Tensor) -> tuple[Tensor, ...]:
-    """What a function of numbers makes of vectors of one length, one or more new vectors.
+def map_chunks(function: Callable[..., tuple[Tensor, ...]], *vectors: Tensor) -> tuple[Tensor, ...]:
+    """Apply an elementwise function to vectors of equal length, and return its results.
 
-    It works chunk by chunk, so that what it makes in between, often in double precision, stays in
-    the cache and is never of full size.
+    The function is called once per chunk. Its intermediate results, often in double precision,
+    stay in cache and are never of full size.
     """
     size = len(vectors[0])
-    made: tuple[Tensor, ...] = ()
-    for start in range(0, max(size, 1), _PRECISE):
-        chunk = slice(start, start + _PRECISE)
+    results: tuple[Tensor, ...] = ()
+    for start in range(0, max(size, 1), _SMALL_CHUNK):
+        chunk = slice(start, start + _SMALL_CHUNK)
         parts = function(*(vector[chunk] for vector in vectors))
-        made = made or tuple(fresh(size, part.dtype) for part in parts)
-        for whole, part in zip(made, parts, strict=True):
-            whole[chunk] = part
-    return made
+        results = results or tuple(allocate_vector(size, part.dtype) for part in parts)
+        for result, part in zip(results, parts, strict=True):
+            result[chunk] = part
+    return results
 
 
-def squared_distance(one: Tensor, other: Tensor) -> float:
-    """The sum of squared differences of two tensors, in double precision."""
-    parts = zip(one.flatten().split(_PRECISE), other.flatten().split(_PRECISE), strict=True)
-    return sum(float((a.double() - b.double()).square_().sum()) for a, b in parts)
+def compute_squared_distance(one: Tensor, other: Tensor) -> float:
+    """Return the sum of squared differences of two tensors, computed in double precision."""
+    chunks = zip(
+        one.flatten().split(_SMALL_CHUNK), other.flatten().split(_SMALL_CHUNK), strict=True
+    )
+    return sum(float((a.double() - b.double()).square_().sum()) for a, b in chunks)
 
 
 @torch.no_grad()
-def mean_into(place: Tensor, tensors: Sequence[Tensor], shares: Sequence[float]) -> None:
-    """Write the weighted mean of tensors to ``place``, of any strides; of integers, the maximum.
+def write_mean(out: Tensor, tensors: Sequence[Tensor], weights: Sequence[float]) -> None:
+    """Write the weighted mean of tensors to ``out``; for integers, the maximum.
 
-    All tensors of a chunk are read before the next chunk, so that each is read once, and nothing
-    of full size is written but the mean; a place that is not contiguous takes one more copy.
+    One chunk of all tensors is read before the next chunk, so that each tensor is read once and
+    only the mean is of full size. If ``out`` is not contiguous, one more copy is made.
     """
-    write = _write_mean if place.is_floating_point() else _write_maximum
-    flat = place.view(-1) if place.is_contiguous() else fresh(place.numel(), place.dtype)
+    write = _write_chunk_mean if out.is_floating_point() else _write_chunk_maximum
+    flat = out.view(-1) if out.is_contiguous() else allocate_vector(out.numel(), out.dtype)
     vectors = [tensor.reshape(-1) for tensor in tensors]
     for start in range(0, len(flat), _CHUNK):
         chunk = slice(start, start + _CHUNK)
-        write(flat[chunk], [vector[chunk] for vector in vectors], shares)
-    if not place.is_contiguous():
-        place.copy_(flat.view(place.shape))
+        write(flat[chunk], [vector[chunk] for vector in vectors], weights)
+    if not out.is_contiguous():
+        out.copy_(flat.view(out.shape))
 
 
-def _write_mean(place: Tensor, parts: Sequence[Tensor], shares: Sequence[float]) -> None:
-    """The mean, at least in single precision: that of the first i goes on to the next by a step.
+def _write_chunk_mean(out: Tensor, parts: Sequence[Tensor], weights: Sequence[float]) -> None:
+    """Write the running mean, computed at least in single precision.
 
-    It is mean <- mean + s_i / (s_1 + ... + s_i) * (w_i - mean), so that the mean of equal numbers
-    is that number exactly, and shares that do not quite sum to 1 do not scale it.
+    The update is mean <- mean + w_i / (w_1 + ... + w_i) * (x_i - mean). So the mean of equal
+    numbers is exactly that number, and weights whose sum is not quite 1 do not scale the result.
     """
-    precise = torch.promote_types(place.dtype, torch.float32)
-    room = place if place.dtype == precise else torch.empty_like(place, dtype=precise)
-    used = [(part, share) for part, share in zip(parts, shares, strict=True) if share > 0]
-    (first, total), *others = used
-    mean = first.to(precise)
-    for part, share in others:
-        total += share
-        mean = torch.lerp(mean, part.to(precise), share / total, out=room)
+    dtype = torch.promote_types(out.dtype, torch.float32)
+    buffer = out if out.dtype == dtype else torch.empty_like(out, dtype=dtype)
+    positive = [(part, weight) for part, weight in zip(parts, weights, strict=True) if weight > 0]
+    (first, total), *others = positive
+    mean = first.to(dtype)
+    for part, weight in others:
+        total += weight
+        mean = torch.lerp(mean, part.to(dtype), weight / total, out=buffer)
     if not all_finite(mean):
-        # The difference of huge numbers may be too large for their type where their mean is not.
-        mean = torch.zeros_like(place, dtype=torch.float64)
-        for part, share in used:
-            mean.add_(part.double(), alpha=share / total)
-    place.copy_(mean)
+        # The difference of two huge numbers may overflow even if their mean does not.
+        mean = torch.zeros_like(out, dtype=torch.float64)
+        for part, weight in positive:
+            mean.add_(part.double(), alpha=weight / total)
+    out.copy_(mean)
 
 
-def _write_maximum(place: Tensor, parts: Sequence[Tensor], _shares: Sequence[float]) -> None:
-    place.copy_(reduce(torch.maximum, parts))
+def _write_chunk_maximum(out: Tensor, parts: Sequence[Tensor], _weights: Sequence[float]) -> None:
+    out.copy_(reduce(torch.maximum, parts))
 
 
-def spread(values: Tensor, places: Tensor) -> Tensor:
-    """The values in their order at the places that are true, 0 elsewhere.
+def scatter_rows(rows: Tensor, mask: Tensor) -> Tensor:
+    """Return a tensor that holds ``rows`` in order where ``mask`` is True, and 0 elsewhere.
 
-    By numpy, which takes an eighth of the time of torch's ``spread[places] = values``.
+    It uses numpy, which takes an eighth of the time of ``result[mask] = rows`` in torch.
     """
-    found = values.new_zeros(len(places), *values.shape[1:])
-    found.numpy()[places.numpy()] = values.numpy()
-    return found
+    result = rows.new_zeros(len(mask), *rows.shape[1:])
+    result.numpy()[mask.numpy()] = rows.numpy()
+    return result

@@ -1,4 +1,4 @@
-"""Files as they may be on a user's disk, which may be full, and the JSON and TOML in them."""
+"""Reading and writing of users' files: paths, full disks, JSON and TOML."""
 
 import errno
 import json
@@ -12,13 +12,16 @@ import tomli_w
 from cadis.errors import CadisError, RunError
 
 
-def shown(something: object) -> str:
-    """A path or a reason for a message: names need not be text, and then could not be printed."""
-    return str(something).encode("utf-8", "backslashreplace").decode("utf-8")
+def to_printable(value: object) -> str:
+    """Return a path or an error as text that can be printed.
+
+    File names may hold bytes that are not valid UTF-8; these are escaped.
+    """
+    return str(value).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a folder can be reached there; a name that is too long is none."""
+    """Return whether the path is an accessible folder; False if the name is too long."""
     try:
         return path.is_dir()
     except OSError:
@@ -26,15 +29,15 @@ def is_folder(path: Path) -> bool:
 
 
 def is_file(path: Path) -> bool:
-    """Whether an ordinary file can be reached there: reading a pipe might never end."""
+    """Return whether the path is an accessible regular file; reading a pipe might never end."""
     try:
         return path.is_file()
     except OSError:
         return False
 
 
-def at_home(path: Path | str) -> Path:
-    """With ``~`` replaced by the home folder, if there is that user."""
+def expand_home(path: Path | str) -> Path:
+    """Replace ``~`` by the home folder; return the path unchanged if that user does not exist."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -42,43 +45,44 @@ def at_home(path: Path | str) -> Path:
 
 
 def is_full(error: Exception) -> bool:
-    """Whether it says that there is no room left on a disk."""
+    """Return whether the error means that the disk is full or a quota is exceeded."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def unwritable(path: Path, error: OSError) -> CadisError | RunError:
-    """What to raise if a file or folder cannot be written."""
+def make_write_error(path: Path, error: OSError) -> CadisError | RunError:
+    """Return the exception to raise if a file or folder cannot be written."""
+    name = to_printable(path)
     if is_full(error):
-        return RunError(f"{shown(path)} cannot be written: the disk is full; make room on it.")
-    return CadisError(f"{shown(path)} cannot be written: {error.strerror}.")
+        return RunError(f"{name} cannot be written: the disk is full; free some space.")
+    return CadisError(f"{name} cannot be written: {error.strerror}.")
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """The object that a file must hold."""
+def read_json_object(path: Path) -> dict[str, Any]:
+    """Read a JSON file that must hold an object with at least one key."""
     try:
         text = path.read_text(encoding="utf-8")
         content = json.loads(
-            text, object_pairs_hook=_without_repetition, parse_constant=_refuse_constant
+            text, object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant
         )
-        json.dumps(content, ensure_ascii=False).encode()  # half a character is no text
+        json.dumps(content, ensure_ascii=False).encode()  # fails for a lone surrogate
     except OSError as error:
         raise CadisError(f"The file {path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
-        why = shown(str(error).removesuffix("."))
-        raise CadisError(f"The file {path} is not valid JSON: {why}.") from None
+        reason = to_printable(str(error).removesuffix("."))
+        raise CadisError(f"The file {path} is not valid JSON: {reason}.") from None
     if not isinstance(content, dict) or not content:
-        raise CadisError(f"The file {path} must hold a JSON object with something in it.")
+        raise CadisError(f"The file {path} must hold a JSON object that is not empty.")
     return content
 
 
-def object_text(content: Mapping[Any, Any]) -> str:
-    """An object as a file holds it, a line for each of its keys."""
+def format_json(content: Mapping[Any, Any]) -> str:
+    """Format a mapping as a JSON object with one line per key."""
     lines = (f"{json.dumps(str(key))}: {json.dumps(value)}" for key, value in content.items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The options in a file."""
+    """Read the options in a TOML file."""
     try:
         return parse_toml(path.read_text(encoding="utf-8"), path)
     except OSError as error:
@@ -88,7 +92,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_toml(text: str, path: Path) -> dict[str, Any]:
-    """Options in a text; ``path`` is where it comes from."""
+    """Parse TOML text; ``path`` is the file that it comes from, for error messages."""
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # not TOML, or nested too deep
@@ -96,26 +100,26 @@ def parse_toml(text: str, path: Path) -> dict[str, Any]:
 
 
 def to_toml(options: Mapping[str, Any]) -> str:
-    """Options as TOML; those that are None are left out."""
-    return tomli_w.dumps(_given(options))
+    """Format options as TOML, without those that are None."""
+    return tomli_w.dumps(_drop_none(options))
 
 
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content: dict[str, Any] = {}
     for name, value in pairs:
         if name in content:
-            raise ValueError(f"'{name}' stands there twice")
+            raise ValueError(f"the key '{name}' occurs twice")
         content[name] = value
     return content
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+def _reject_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number")
 
 
-def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_none(options: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        name: _given(value) if isinstance(value, Mapping) else value
+        name: _drop_none(value) if isinstance(value, Mapping) else value
         for name, value in options.items()
         if value is not None
     }

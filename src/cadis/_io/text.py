@@ -1,4 +1,4 @@
-"""Values as people read them: names in natural order, and large values on one line."""
+"""Text for people: a natural sort order of names, and a short ``repr`` of dataclasses."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,45 +8,49 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-_LONGEST = 60
-"""Letters of what is shown as it is."""
+_MAX_LENGTH = 60
+"""Characters up to which a sequence is written out in full."""
 
 
-def natural(name: object) -> tuple[list[tuple[int, str]], str]:
-    """Sorts 2 before 10; names that differ only in how a number is written, always alike."""
+def natural_key(name: object) -> tuple[list[tuple[int, str]], str]:
+    """Return a sort key that puts "2" before "10".
+
+    The name itself is the last part of the key, so that "02" and "2" have a fixed order.
+    """
     parts = re.split(r"(\d+)", str(name))
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts], str(name)
 
 
 def short_repr(value: Any) -> str:
-    """``Name(field=..., field=...)`` of a dataclass, without what is empty.
+    """Return ``Name(field=..., field=...)`` for a dataclass, without empty fields.
 
-    It is used as ``__repr__`` of a dataclass that has ``repr=False``.
+    Use it as ``__repr__`` of a dataclass that is declared with ``repr=False``.
     """
-    held = ((each.name, getattr(value, each.name)) for each in fields(value) if each.repr)
-    told = (f"{name}={_shown(content)}" for name, content in held if not _empty(content))
-    return f"{type(value).__name__}({', '.join(told)})"
+    values = ((entry.name, getattr(value, entry.name)) for entry in fields(value) if entry.repr)
+    parts = (f"{name}={_format_value(v)}" for name, v in values if not _is_empty(v))
+    return f"{type(value).__name__}({', '.join(parts)})"
 
 
-def _empty(content: object) -> bool:
-    if isinstance(content, Tensor | np.ndarray):
-        return not content.size if isinstance(content, np.ndarray) else not content.numel()
-    sized = isinstance(content, str | Mapping | Sequence)
-    return content is None or (sized and not len(content))  # type: ignore[arg-type]
+def _is_empty(value: object) -> bool:
+    if isinstance(value, Tensor | np.ndarray):
+        return not value.size if isinstance(value, np.ndarray) else not value.numel()
+    is_sized = isinstance(value, str | Mapping | Sequence)
+    return value is None or (is_sized and not len(value))  # type: ignore[arg-type]
 
 
-def _shown(content: object) -> str:
-    """A number or name as it is, of anything large its size."""
-    if isinstance(content, Tensor | np.ndarray):
-        kind = str(content.dtype).removeprefix("torch.")
-        return f"<{' x '.join(map(str, content.shape)) or 'one'}, {kind}>"
-    if isinstance(content, float):
-        return f"{content:.4g}"
-    if isinstance(content, Mapping):
-        told = ", ".join(f"{key}: {_shown(value)}" for key, value in content.items())
-        return f"{{{told}}}" if len(told) <= 2 * _LONGEST else f"<{len(content)} entries>"
-    if isinstance(content, list | tuple):
-        told = f"[{', '.join(map(_shown, content))}]" if len(content) <= _LONGEST // 3 else ""
-        return told if 0 < len(told) <= _LONGEST else f"<{len(content)} items>"
-    told = repr(content)
-    return told if len(told) <= 4 * _LONGEST else f"<{type(content).__name__}>"
+def _format_value(value: object) -> str:
+    """Format small values in full, and large ones by their size or shape."""
+    if isinstance(value, Tensor | np.ndarray):
+        dtype = str(value.dtype).removeprefix("torch.")
+        return f"<{' x '.join(map(str, value.shape)) or 'one'}, {dtype}>"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping):
+        text = ", ".join(f"{key}: {_format_value(entry)}" for key, entry in value.items())
+        return f"{{{text}}}" if len(text) <= 2 * _MAX_LENGTH else f"<{len(value)} entries>"
+    if isinstance(value, list | tuple):
+        is_short = len(value) <= _MAX_LENGTH // 3
+        text = f"[{', '.join(map(_format_value, value))}]" if is_short else ""
+        return text if 0 < len(text) <= _MAX_LENGTH else f"<{len(value)} items>"
+    text = repr(value)
+    return text if len(text) <= 4 * _MAX_LENGTH else f"<{type(value).__name__}>"

@@ -1,26 +1,83 @@
-"""What a part is, for whoever looks for it by its paper's name: ``cadis methods`` lists these."""
+"""Facts about a part of an algorithm: its paper, what it sends and the state that it keeps."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class About:
-    """Facts about a part of ours that its code does not tell at a glance.
+class Paper:
+    """The publication that proposed a method or another part.
 
     Attributes:
-        kind: what it is about, such as "drift correction".
-        paper: who proposed it, and when.
-        sends: what travels beyond a model and its number of samples.
-        client_memory: what a client remembers from round to round.
-        server_memory: what the server remembers, beyond one model.
-        flower: "yes", or why it does not run on Flower.
-        batch_norm: "yes", or what to know of models with batch norm.
+        title: title of the paper.
+        authors: full names, separated by commas, with the family name last.
+        venue: short name of the conference or journal, or "arXiv".
+        year: year of that publication.
+        link: address of the paper at arXiv or by its DOI.
+
+    Example:
+        >>> from cadis.algorithm import Paper
+        >>> Paper(
+        ...     title="Federated Optimization in Heterogeneous Networks",
+        ...     authors="Tian Li, Anit Kumar Sahu, Manzil Zaheer, Maziar Sanjabi, "
+        ...     "Ameet Talwalkar, Virginia Smith",
+        ...     venue="MLSys",
+        ...     year=2020,
+        ...     link="https://arxiv.org/abs/1812.06127",
+        ... ).citation
+        'Li et al., MLSys 2020'
     """
 
-    kind: str = "your own"
-    paper: str = ""
+    title: str
+    authors: str
+    venue: str
+    year: int
+    link: str
+
+    @property
+    def citation(self) -> str:
+        """Short reference, such as "Li et al., MLSys 2020"."""
+        names = [author.split()[-1] for author in self.authors.split(", ")]
+        short = " and ".join(names) if len(names) < 3 else f"{names[0]} et al."
+        return f"{short}, {self.venue} {self.year}"
+
+
+FEDAVGM_PAPER = Paper(
+    title="Measuring the Effects of Non-Identical Data Distribution for Federated Visual "
+    "Classification",
+    authors="Tzu-Ming Harry Hsu, Hang Qi, Matthew Brown",
+    venue="arXiv",
+    year=2019,
+    link="https://arxiv.org/abs/1909.06335",
+)
+FEDOPT_PAPER = Paper(
+    title="Adaptive Federated Optimization",
+    authors="Sashank Reddi, Zachary Charles, Manzil Zaheer, Zachary Garrett, Keith Rush, "
+    "Jakub Konečný, Sanjiv Kumar, H. Brendan McMahan",
+    venue="ICLR",
+    year=2021,
+    link="https://arxiv.org/abs/2003.00295",
+)
+"""Papers of both a method and a server optimizer, which do not import each other."""
+
+
+@dataclass(frozen=True)
+class About:
+    """Facts about a part, as ``cadis methods`` and the documentation show them.
+
+    Attributes:
+        topic: heading under which the part is listed, such as "drift correction".
+        paper: publication that proposed it, or None.
+        sends: data sent by a client besides the model and its number of examples.
+        client_state: state that a client keeps between rounds.
+        server_state: state that the server keeps between rounds, besides one model.
+        flower: "yes", or the reason why it does not run on Flower.
+        batch_norm: "yes", or a restriction for models with batch normalization.
+    """
+
+    topic: str = "your own"
+    paper: Paper | None = None
     sends: str = "nothing"
-    client_memory: str = "nothing"
-    server_memory: str = "nothing"
+    client_state: str = "nothing"
+    server_state: str = "nothing"
     flower: str = "yes"
     batch_norm: str = "yes"

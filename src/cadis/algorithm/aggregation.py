@@ -1,75 +1,142 @@
-"""Aggregation: FedAvg's weights, and the weighted mean of models (Eq. 2)."""
+"""Aggregation: the weights of FedAvg and the weighted mean of models (Eq. 2)."""
 
 from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from cadis._io import fresh, mean_into
+from cadis._io import allocate_vector, write_mean
 from cadis.errors import CadisError, RunError
-from cadis.types import ModelState
+from cadis.types import ClientUpdate, ModelState
 
-_ROUNDING = 1e-4
-"""By how much weights, perhaps in single precision, may miss the sum 1."""
+_SUM_TOLERANCE = 1e-4
+"""Accepted deviation of the sum of the weights from 1, for weights in single precision."""
 
 
-def example_weights(num_examples: Tensor | Sequence[int]) -> Tensor:
-    """FedAvg's weights n_i / N over the participants, (k,), float64, sum 1."""
+def compute_example_weights(num_examples: Tensor | Sequence[int]) -> Tensor:
+    """Return the weights of FedAvg, n_i / N over the participants.
+
+    Args:
+        num_examples: number of examples of each participant, (k,), all positive.
+
+    Returns:
+        Weights with sum 1, (k,), float64.
+
+    Example:
+        >>> from cadis.algorithm import compute_example_weights
+        >>> compute_example_weights([30, 10]).tolist()
+        [0.75, 0.25]
+    """
     counts = torch.as_tensor(num_examples, dtype=torch.float64)
     total = counts.sum()
     if not (counts > 0).all() or not total.isfinite():
-        raise RunError(f"Clients with {_few(counts)} samples cannot be weighed by them.")
+        raise RunError(
+            f"Clients with {_format_first(counts)} examples cannot be weighted by their number of "
+            "examples, which must be positive."
+        )
     return counts / total
 
 
-def weighted_mean(
+def average_tensors(
     states: Sequence[Mapping[str, Tensor]], weights: Tensor | Sequence[float]
 ) -> dict[str, Tensor]:
-    """The weighted mean of state dicts (Eq. 2), batch-norm buffers included.
+    """Return the weighted mean of state dicts (Eq. 2), including batch-norm buffers.
 
-    Floating tensors are averaged, at least in single precision and in the order given, and
-    returned in their own type: the result is the same bit for bit on every run, and the mean of
-    equal states is that state exactly. Integer tensors (counters) take the maximum and are never
-    made floats. Each state is read once, and nothing of its size is written but the result.
+    Floating-point tensors are averaged in the given order, in single precision or better, and
+    returned in their own dtype: the result is bitwise the same on every run, and the mean of equal
+    states is exactly that state. Integer tensors (counters) take the maximum. Each state is read
+    once, and only the result is allocated.
 
     Args:
-        states: state dicts with the same names, shapes and types.
-        weights: one a state, not negative, summing to 1; anything else is refused, since it
-            would scale the model, or make it vanish.
+        states: k state dicts with the same names, shapes and dtypes.
+        weights: one per state, (k,), not negative, with sum 1. Other weights raise an error,
+            because they would scale the model.
+
+    Returns:
+        The mean state dict.
+
+    Example:
+        >>> import torch
+        >>> from cadis.algorithm import average_tensors
+        >>> states = [{"w": torch.tensor([1.0, 2.0])}, {"w": torch.tensor([3.0, 6.0])}]
+        >>> average_tensors(states, [0.75, 0.25])
+        {'w': tensor([1.5000, 3.0000])}
     """
-    shares = _checked_shares(weights, len(states))
-    _check_alike(states)
-    means = {name: _like(tensor) for name, tensor in states[0].items()}
+    shares = _validate_weights(weights, len(states))
+    _check_same_shapes(states)
+    means = {name: _empty_like(tensor) for name, tensor in states[0].items()}
     for name, mean in means.items():
-        mean_into(mean, [state[name] for state in states], shares)
+        write_mean(mean, [state[name] for state in states], shares)
     return means
 
 
-def mean_state(states: Sequence[ModelState], weights: Tensor | Sequence[float]) -> ModelState:
-    """:func:`weighted_mean` of model states, in whatever form they hold their numbers."""
-    shares = _checked_shares(weights, len(states))
-    held = [state.pieces() for state in states]
-    if any(pieces.keys() != held[0].keys() for pieces in held):
-        return ModelState(**weighted_mean([state.vectors() for state in states], shares))
-    _check_alike(held)
-    mean, places = states[0].blank()
-    for name, place in places.items():
-        mean_into(place, [pieces[name] for pieces in held], shares)
+def average_models(states: Sequence[ModelState], weights: Tensor | Sequence[float]) -> ModelState:
+    """Return the weighted mean of models, as :func:`average_tensors` computes it.
+
+    Args:
+        states: k models of the same layout.
+        weights: one per model, (k,), not negative, with sum 1.
+
+    Returns:
+        The mean model.
+    """
+    shares = _validate_weights(weights, len(states))
+    stored = [state.get_tensors() for state in states]
+    if any(tensors.keys() != stored[0].keys() for tensors in stored):
+        return ModelState(**average_tensors([state.vectors() for state in states], shares))
+    _check_same_shapes(stored)
+    mean, outputs = states[0].allocate()
+    for name, output in outputs.items():
+        write_mean(output, [tensors[name] for tensors in stored], shares)
     return mean
 
 
-def _checked_shares(weights: Tensor | Sequence[float], states: int) -> list[float]:
+def average_updates(
+    updates: Sequence[ClientUpdate], weights: Tensor
+) -> tuple[dict[str, ModelState], Tensor]:
+    """Average each model over the clients that trained it.
+
+    If the clients trained several models, their weights are normalized to the sum 1 per model.
+
+    Args:
+        updates: the k updates, each with one trained model.
+        weights: weights of the updates, (k,), with sum 1.
+
+    Returns:
+        The mean models by name, and the weight of each update in its model, (k,).
+    """
+    if weights.shape != (len(updates),):
+        raise CadisError(
+            f"There are {weights.numel()} weights for {len(updates)} updates; return one weight "
+            "per update."
+        )
+    indices: dict[str, list[int]] = {}
+    for index, update in enumerate(updates):
+        indices.setdefault(update.message.model_name, []).append(index)
+    if len(indices) > 1:
+        weights = weights.clone()
+        for members in indices.values():
+            weights[members] /= weights[members].sum()
+    models = {
+        name: average_models([updates[index].model for index in members], weights[members])
+        for name, members in indices.items()
+    }
+    return models, weights
+
+
+def _validate_weights(weights: Tensor | Sequence[float], num_states: int) -> list[float]:
     shares = [float(weight) for weight in weights]
-    if not states or states != len(shares):
-        raise CadisError(f"{len(shares)} weights cannot average {states} states.")
-    if not (all(share >= 0 for share in shares) and abs(sum(shares) - 1) <= _ROUNDING):
+    if not num_states or num_states != len(shares):
+        raise CadisError(f"{len(shares)} weights cannot average {num_states} states.")
+    if not (all(share >= 0 for share in shares) and abs(sum(shares) - 1) <= _SUM_TOLERANCE):
         raise RunError(
-            f"The weights {_few(shares)} are no shares: they must not be negative, and sum to 1."
+            f"The weights {_format_first(shares)} are invalid: they must not be negative, and "
+            "their sum must be 1."
         )
     return shares
 
 
-def _check_alike(states: Sequence[Mapping[str, Tensor]]) -> None:
+def _check_same_shapes(states: Sequence[Mapping[str, Tensor]]) -> None:
     first = states[0]
     for state in states[1:]:
         if state.keys() != first.keys():
@@ -81,14 +148,13 @@ def _check_alike(states: Sequence[Mapping[str, Tensor]]) -> None:
                 raise CadisError(f"States differ in the shape of {name}: {shapes}.")
 
 
-def _like(tensor: Tensor) -> Tensor:
-    """Room for a mean of such tensors."""
+def _empty_like(tensor: Tensor) -> Tensor:
     if tensor.device.type == "cpu":
-        return fresh(tensor.numel(), tensor.dtype).view(tensor.shape)
+        return allocate_vector(tensor.numel(), tensor.dtype).view(tensor.shape)
     return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
 
 
-def _few(numbers: Sequence[float] | Tensor) -> str:
-    """The first numbers, for a sentence."""
+def _format_first(numbers: Sequence[float] | Tensor) -> str:
+    """Format the first five numbers for an error message."""
     first = ", ".join(f"{float(number):g}" for number in numbers[:5])
     return f"{first}, ..." if len(numbers) > 5 else first

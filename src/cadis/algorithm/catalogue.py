@@ -1,29 +1,34 @@
-"""Our methods and samplers by what they are about, for whoever looks for one."""
+"""Built-in parts by topic, for ``cadis methods`` and the documentation."""
 
 import inspect
+import re
 from dataclasses import dataclass, fields
 from typing import Any
 
 from cadis.algorithm.about import About
 from cadis.algorithm.registry import KINDS, Kind
 
-KINDS_OF_METHODS = (
+TOPICS = (
     "reference",
     "clustered aggregation",
     "drift correction",
-    "server optimiser",
-    "weights on the server",
+    "server optimizer",
+    "aggregation weights",
     "local loss under label skew",
     "one model per cluster",
-    "who takes part",
+    "client selection",
     "time",
+    "server step",
+    "update transform",
 )
-"""What methods and samplers are about, in the order in which they are listed."""
+"""Topics of the built-in parts, in the order of the list."""
+
+_KINDS = ("method", "sampler", "server_optimizer", "transforms")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A method or a sampler: its class, its kind, and facts about it."""
+    """A built-in part with its kind and facts about it."""
 
     part: type[Any]
     kind: Kind
@@ -31,39 +36,51 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """As users type it."""
+        """Name of the part in options."""
         name: str = self.part.name
         return name
 
     @property
-    def text(self) -> str:
-        """Its docstring without the list of its parameters, a line for each paragraph."""
-        text = inspect.cleandoc(self.part.__doc__ or "").partition("\n\nAttributes:")[0]
+    def option(self) -> str:
+        """Option that selects the part, such as ``--sampler hics``."""
+        return f"--{self.kind.key.replace('_', '-')} {self.name}"
+
+    @property
+    def description(self) -> str:
+        """Docstring without its sections, with one line per paragraph."""
+        docstring = inspect.cleandoc(self.part.__doc__ or "")
+        text = re.split(r"\n\n(?:Attributes|Example):", docstring)[0]
         return "\n\n".join(part.replace("\n", " ") for part in text.split("\n\n"))
 
     @property
-    def line(self) -> str:
-        """What it does, in one line."""
-        return self.text.partition("\n")[0]
+    def summary(self) -> str:
+        """First line of the docstring."""
+        return self.description.partition("\n")[0]
 
     @property
     def parameters(self) -> str:
-        """Its parameters with their defaults, as ``mu 0.01, tau 0.5``."""
-        return ", ".join(f"{field.name} {_shown(field.default)}" for field in fields(self.part))
+        """Parameters with their defaults, such as ``mu 0.01, tau 0.5``."""
+        return ", ".join(
+            f"{field.name} {_format_default(field.default)}" for field in fields(self.part)
+        )
 
 
-def catalogue() -> dict[str, list[Entry]]:
-    """All methods and samplers of ours, by what they are about."""
+def build_catalogue() -> dict[str, list[Entry]]:
+    """Return all built-in methods, samplers, server optimizers and transforms by topic.
+
+    Example:
+        >>> from cadis.algorithm import build_catalogue
+        >>> entry = build_catalogue()["reference"][0]
+        >>> entry.name, entry.about.paper.citation
+        ('fedavg', 'McMahan et al., AISTATS 2017')
+    """
     entries = [
-        Entry(part, kind, part.about)
-        for kind in (KINDS["method"], KINDS["sampler"])
-        for part in kind.registry.values()
+        Entry(part, KINDS[key], part.about)
+        for key in _KINDS
+        for part in KINDS[key].registry.values()
     ]
-    return {
-        about: [entry for entry in entries if entry.about.kind == about]
-        for about in KINDS_OF_METHODS
-    }
+    return {topic: [entry for entry in entries if entry.about.topic == topic] for topic in TOPICS}
 
 
-def _shown(value: object) -> str:
+def _format_default(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value).lower()

@@ -1,4 +1,4 @@
-"""Local optimisers: how a client steps along its gradients."""
+"""Local optimizers: the gradient step of a client."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Protocol
@@ -8,46 +8,77 @@ from torch import Tensor
 
 
 class LocalOptimizer(Protocol):
-    """How a client steps.
+    """Interface of the optimizer that each client uses for local training.
+
+    Derive a frozen dataclass from :class:`SGD` to change one of its methods, or write all three.
+
+    Example:
+        Sign SGD, w <- w - lr * sign(gradient):
+
+        >>> from dataclasses import dataclass
+        >>> import torch
+        >>> import cadis
+        >>> from cadis.algorithm.local_optimizers import SGD
+        >>> @dataclass(frozen=True)
+        ... class SignSGD(SGD):
+        ...     name = "sign-sgd"
+        ...
+        ...     def step(self, parameters, gradient, lr, state):
+        ...         parameters.sub_(gradient.sign(), alpha=lr)
+        >>>
+        >>> x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+        >>> y = (x[:, 0] > 0).long()
+        >>> clients, test = [(x[:20], y[:20]), (x[20:40], y[20:40])], (x[40:], y[40:])
+        >>> optimizer = SignSGD(lr_decay=0.9)
+        >>> result = cadis.run(
+        ...     torch.nn.Linear(4, 2), clients, test, rounds=2, local_optimizer=optimizer, lr=0.01
+        ... )
+        >>> len(result.history)
+        2
 
     Attributes:
-        name: as users type it.
+        name: name of the optimizer in options and files.
     """
 
     name: ClassVar[str]
 
     @property
     def is_plain(self) -> bool:
-        """Whether a step is just ``w - lr * gradient``; it is then taken without :meth:`step`."""
+        """True if a step is ``w - lr * gradient``; :meth:`step` is then not called."""
 
-    def lr_in_round(self, lr: float, number: int) -> float:
-        """Return the learning rate of a round, from that of the first."""
-
-    def step(
-        self, parameters: Tensor, gradient: Tensor, lr: float, memory: dict[str, Tensor]
-    ) -> None:
-        """Change the parameters in place.
+    def compute_lr(self, lr: float, number: int) -> float:
+        """Return the learning rate of a round.
 
         Args:
-            parameters: all trained parameters of the model, (P,).
-            gradient: of the loss with its penalty, (P,); it may be overwritten.
-            lr: the learning rate.
-            memory: what is remembered from step to step; empty when local training begins, and
-                changed in place.
+            lr: learning rate of the first round.
+            number: number of the round, from 1.
+        """
+
+    def step(
+        self, parameters: Tensor, gradient: Tensor, lr: float, state: dict[str, Tensor]
+    ) -> None:
+        """Update the parameters in place. Called after each batch.
+
+        Args:
+            parameters: all trainable parameters of the model, (P,).
+            gradient: gradient of the loss with its penalty, (P,); it may be overwritten.
+            lr: learning rate of the round.
+            state: tensors kept between the steps of one round, changed in place; empty at the
+                start of each round.
         """
 
 
 @dataclass(frozen=True)
 class SGD:
-    """v <- momentum * v + (gradient + weight_decay * w); w <- w - lr * v. As in torch.optim.SGD.
+    """SGD as in ``torch.optim.SGD``.
 
-    A client begins every round with v = 0: it may not take part for long, and the global model
-    has moved meanwhile.
+    v <- momentum * v + (gradient + weight_decay * w); w <- w - lr * v. A client starts each round
+    with v = 0, because the global model may have changed much since the client last took part.
 
     Attributes:
-        momentum: which part of the last step is repeated; 0 is none.
-        weight_decay: how strongly parameters are drawn to zero; 0 is not at all.
-        lr_decay: what the learning rate is multiplied by from round to round; 1 keeps it.
+        momentum: factor of the last step in the next one; 0 is plain SGD.
+        weight_decay: factor of the L2 penalty on the parameters; 0 is none.
+        lr_decay: factor of the learning rate from round to round; 1 keeps it constant.
     """
 
     name: ClassVar[str] = "sgd"
@@ -57,25 +88,26 @@ class SGD:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a step is just ``w - lr * gradient``; one of a class derived from this is not."""
+        """True without momentum and weight decay, unless a derived class overrides ``step``."""
         return type(self).step is SGD.step and not (self.momentum or self.weight_decay)
 
-    def lr_in_round(self, lr: float, number: int) -> float:
-        """Lr * lr_decay ** (t - 1)."""
+    def compute_lr(self, lr: float, number: int) -> float:
+        """Return lr * lr_decay ** (t - 1) for round t."""
         return lr * self.lr_decay ** (number - 1)
 
     def step(
-        self, parameters: Tensor, gradient: Tensor, lr: float, memory: dict[str, Tensor]
+        self, parameters: Tensor, gradient: Tensor, lr: float, state: dict[str, Tensor]
     ) -> None:
-        """One step."""
+        """Update the parameters, and the velocity in ``state``."""
         if self.weight_decay:
             gradient.add_(parameters, alpha=self.weight_decay)
         if self.momentum:
-            if "velocity" in memory:
-                gradient = memory["velocity"].mul_(self.momentum).add_(gradient)
+            if "velocity" in state:
+                gradient = state["velocity"].mul_(self.momentum).add_(gradient)
             else:
-                memory["velocity"] = gradient.clone()
+                state["velocity"] = gradient.clone()
         parameters.sub_(gradient, alpha=lr)
 
 
 LOCAL_OPTIMIZERS: dict[str, type[LocalOptimizer]] = {SGD.name: SGD}
+"""Built-in local optimizers by name."""

@@ -1,7 +1,7 @@
-"""What a method is given and what it returns, on the client and on the server.
+"""Arguments and results of the hooks of a method, on the client and on the server.
 
-State goes in and comes out, and inputs are never changed, so that a method runs the same in the
-embedded engine and on Flower.
+Hooks get all state as arguments and return the new state. They never change their arguments, so
+that a method runs identically in the simulation engine and on Flower.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,14 +17,14 @@ from cadis.types import ClientId, Message, ModelState, TensorState
 
 @dataclass(frozen=True)
 class ModelOutputs:
-    """What a model makes of a client's own data, before training.
+    """Outputs of a model for all n examples of a client, computed before training.
 
     Attributes:
-        logits: its outputs in evaluation mode, (n, outputs).
-        representation: the inputs of its classifier layer, R(x), (n, d); empty without one.
-        labels: the truth, (n,).
-        correct: where it predicts the truth, (n,); False where its outputs are not numbers.
-        loss: the task's mean loss of them, ().
+        logits: outputs in evaluation mode, (n, outputs).
+        representation: inputs of the classifier layer, R(x), (n, d); empty if the model has none.
+        labels: true labels, (n,).
+        correct: True where the prediction equals the label, (n,); False where outputs are NaN.
+        loss: mean loss of the task, ().
     """
 
     logits: Tensor
@@ -36,11 +36,11 @@ class ModelOutputs:
 
 @dataclass(frozen=True)
 class BatchExtras:
-    """What a client works out before training.
+    """Values that a client computes before training, for use in its batches.
 
     Attributes:
-        per_example: tensors with a row for each example; every batch gets its own rows.
-        scalars: single numbers that are sent to the server with the update.
+        per_example: tensors with one row per example, (n, ...); a batch gets its rows.
+        scalars: numbers, (), that are sent to the server with the update.
     """
 
     per_example: TensorState = field(default_factory=dict)
@@ -49,19 +49,19 @@ class BatchExtras:
 
 @dataclass(frozen=True)
 class Step:
-    """One batch of local training as a method sees it.
+    """One batch of local training, as the hooks ``penalty`` and ``calibrate`` get it.
 
     Attributes:
         logits: outputs of the local model, (b, outputs).
-        representation: inputs of its classifier layer, (b, d); empty without one.
-        labels: the truth, (b,).
-        parameters: the local model w, differentiable, (P,).
-        received: the global model w_t that training began with, (P,).
-        tensors: what the server sent besides the model.
-        per_example: this batch's rows of what was prepared.
-        memory: what this client remembers.
-        present: which rows are samples, where others only fill up, (b,); None if all are.
-        class_counts: how many samples of each class the client has, (classes,).
+        representation: inputs of the classifier layer, (b, d); empty if the model has none.
+        labels: true labels, (b,).
+        parameters: parameters w of the local model, differentiable, (P,).
+        received: parameters w_t of the received global model, (P,).
+        tensors: tensors that the server sent besides the model.
+        per_example: rows of ``BatchExtras.per_example`` that belong to this batch, (b, ...).
+        client_state: tensors that this client keeps between rounds.
+        row_mask: True for rows that are examples, False for padding, (b,); None without padding.
+        class_counts: number of the client's examples in each class, (classes,).
     """
 
     logits: Tensor
@@ -71,34 +71,34 @@ class Step:
     received: Tensor
     tensors: TensorState
     per_example: TensorState
-    memory: TensorState
-    present: Tensor | None = None
+    client_state: TensorState
+    row_mask: Tensor | None = None
     class_counts: Tensor = field(default_factory=lambda: torch.zeros(0))
 
 
 Penalty: TypeAlias = Callable[[Step], Tensor | None]
-"""The term that is added to the mean loss of a batch, or None."""
+"""Function from a batch to the term that is added to its mean loss, or None."""
 
 Calibration: TypeAlias = Callable[[Step], Tensor]
-"""The logits that the loss of a batch is taken of."""
+"""Function from a batch to the logits that its loss is computed from."""
 
 EpochOrder: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
-"""Which samples an epoch goes through, and in which order, (n,), of the labels of all, (n,)."""
+"""Function from the labels of all examples, (n,), to the indices of an epoch in order, (n,)."""
 
 
 @dataclass(frozen=True)
 class LocalResult:
-    """What local training came to.
+    """Result of local training.
 
     Attributes:
         model: the trained model.
-        trained: its parameters w_i, (P,), on the device where it was trained.
-        received: the parameters w_t that training began with, likewise.
-        steps: K, how many steps were taken.
+        trained: its parameters w_i, (P,), on the device of the training.
+        received: parameters w_t at the start of the training, (P,), on the same device.
+        steps: K, the number of optimizer steps.
         lr: eta, the learning rate of these steps.
-        loss: the mean of the batches' losses, without penalties.
-        effective_steps: how many plain steps would go as far along a constant gradient: K for
-            plain SGD, more with momentum.
+        loss: mean loss over the batches, without penalties.
+        effective_steps: number of plain SGD steps that would move equally far along a constant
+            gradient: K for plain SGD, more with momentum.
     """
 
     model: ModelState
@@ -112,13 +112,13 @@ class LocalResult:
 
 @dataclass(frozen=True)
 class ClientOutput:
-    """What a client keeps for its next round, and what it sends to the server.
+    """Message of a client to the server, and the state that the client keeps for its next round.
 
     Attributes:
         state: named tensors that stay with the client.
         tensors: flat vectors to send besides the models.
-        scalars: single numbers to send.
-        models: the trained models to send, by name; ``finish`` leaves them to ``local``.
+        scalars: numbers to send.
+        models: trained models to send, by name; ``finish`` leaves them out, ``local`` adds them.
     """
 
     state: TensorState = field(default_factory=dict)
@@ -128,69 +128,72 @@ class ClientOutput:
 
     @property
     def message(self) -> Message:
-        """The part that is sent."""
+        """Message to the server."""
         return Message(self.models, self.tensors, self.scalars)
 
 
 class LocalClient(Protocol):
-    """A client in a round: what it has, and what it can do with a model and its own data.
+    """A participant during a round: its message, its state and operations on its data.
 
     Attributes:
-        received: what the server sent.
-        memory: what this client remembers.
-        generator: its source of randomness in this round.
+        received: message of the server.
+        state: tensors that this client keeps between rounds.
+        generator: random generator of this client and round.
     """
 
     received: Message
-    memory: TensorState
+    state: TensorState
     generator: torch.Generator
 
     @property
     def num_examples(self) -> int:
-        """How many samples it has."""
+        """Number of training examples of the client."""
 
-    def view(self, model: ModelState) -> ModelOutputs:
-        """What a model makes of the client's data; it costs a pass over them."""
+    def compute_outputs(self, model: ModelState) -> ModelOutputs:
+        """Return the outputs of a model for the client's data; costs one forward pass."""
 
-    def loss(self, model: ModelState) -> float:
-        """The mean loss of a model on the client's data; it costs a pass over them."""
+    def compute_loss(self, model: ModelState) -> float:
+        """Return the mean loss of a model on the client's data; costs one forward pass."""
 
     def train(
         self,
         model: ModelState,
         penalty: Penalty | None = None,
-        prepared: BatchExtras | None = None,
+        extras: BatchExtras | None = None,
         calibrate: Calibration | None = None,
         epoch_order: EpochOrder | None = None,
     ) -> LocalResult:
-        """Train a copy of a model on the client's data: the federation's epochs and optimiser.
+        """Train a copy of a model on the client's data, with the epochs and optimizer of the run.
 
         Args:
-            model: what to begin with.
-            penalty: the term that is added to the mean loss of a batch.
-            prepared: what was worked out before, of which each batch gets its own rows.
-            calibrate: the logits that the loss is taken of, instead of the model's own.
-            epoch_order: which samples an epoch goes through, instead of all in an order of chance.
+            model: the model to start from.
+            penalty: hook for the term that is added to the mean loss of a batch.
+            extras: values computed before training; each batch gets its rows.
+            calibrate: hook for the logits of the loss; None uses the model's own.
+            epoch_order: hook for the examples of an epoch; None uses a random permutation.
+
+        Returns:
+            The trained model with its number of steps and its mean loss.
         """
 
 
 @dataclass(frozen=True, repr=False)
 class ServerState:
-    """What the server has from round to round.
+    """State of the server between rounds, which checkpoints store.
 
     Attributes:
-        models: the global models, by name; most methods have one, called "model".
-        memory: what the method remembers.
+        models: global models by name; most methods have one, named "model".
+        tensors: further tensors that the method keeps between rounds.
     """
 
     models: Mapping[str, ModelState]
-    memory: TensorState = field(default_factory=dict)
+    tensors: TensorState = field(default_factory=dict)
 
     __repr__ = short_repr
 
 
-SecondsOf: TypeAlias = Callable[[Sequence[ClientId]], Tensor]
-"""The simulated time that each of some clients takes for a round, (n,), float64."""
+EstimateSeconds: TypeAlias = Callable[[Sequence[ClientId]], Tensor]
+"""Function from n clients to the simulated seconds that each needs for a round, (n,), float64."""
 
 
 def _one_second_each(clients: Sequence[ClientId]) -> Tensor:
@@ -199,17 +202,18 @@ def _one_second_each(clients: Sequence[ClientId]) -> Tensor:
 
 @dataclass(frozen=True)
 class ServerRound:
-    """What the server knows in a round.
+    """Facts about a round, as the server hooks get them.
 
     Attributes:
-        number: the round, from 1.
-        head: where the classifier layer lies in a model's parameters.
-        num_clients: n, all clients of the federation.
-        generator: the round's source of randomness.
-        true_clusters: who really belongs together, where that is known; for oracles only.
-        num_outputs: rows of the classifier layer's weight; 0 if there is no such layer.
-        clients: those that are there; empty where nobody has told.
-        seconds_of: the simulated time that clients take for a round; by default 1 for everybody.
+        number: number of the round, from 1.
+        head: slices of a model's parameters that are the classifier layer: its weight, then its
+            bias if it has one; empty without such a layer.
+        num_clients: n, the number of all clients of the federation.
+        generator: random generator of the round.
+        true_clusters: true cluster of each client, if known; only for oracle methods.
+        num_outputs: number of outputs of the classifier layer; 0 without such a layer.
+        clients: available clients; empty if the server does not know them.
+        estimate_seconds: simulated seconds that clients need for a round; by default 1 each.
     """
 
     number: int
@@ -219,40 +223,40 @@ class ServerRound:
     true_clusters: Mapping[ClientId, int] | None = None
     num_outputs: int = 0
     clients: Sequence[ClientId] = ()
-    seconds_of: SecondsOf = _one_second_each
+    estimate_seconds: EstimateSeconds = _one_second_each
 
 
 @dataclass(frozen=True)
-class Weighing:
-    """How much each update counts.
+class ClientWeights:
+    """Result of the hook ``weigh``.
 
     Attributes:
-        weights: not negative, sum 1, (k,).
-        memory: what the method remembers for the next round.
-        report: what the method tells about the round, as named arrays.
+        weights: weight of each update, (k,), not negative, with sum 1.
+        tensors: tensors that the method keeps for the next round.
+        report: named arrays for the report of the run.
     """
 
     weights: Tensor
-    memory: TensorState
+    tensors: TensorState
     report: TensorState = field(default_factory=dict)
 
 
 @dataclass(frozen=True, repr=False)
 class Aggregation:
-    """The aggregated models, the method's new memory, and why they came out so.
+    """Result of the hook ``aggregate``.
 
     Attributes:
-        models: the aggregated models by name; a model that is left out stays as it is.
-        memory: what the method remembers for the next round.
-        weights: what each update weighed in its model, (k,).
-        report: what the method tells about the round, as named arrays of numbers. An array with
-            one entry, row, or row and column a participant is in the order of the updates.
-        clock: the simulated time at which the round ended, where it is not when the slowest
-            participant was done.
+        models: aggregated models by name; a model that is left out does not change.
+        tensors: tensors that the method keeps for the next round.
+        weights: weight of each update in its model, (k,).
+        report: named arrays for the report of the run. In an array with one entry, one row, or one
+            row and one column per participant, these are in the order of the updates.
+        clock: simulated time at the end of the round, if it is not the time at which the slowest
+            participant finished.
     """
 
     models: Mapping[str, ModelState]
-    memory: TensorState
+    tensors: TensorState
     weights: Tensor
     report: TensorState = field(default_factory=dict)
     clock: float | None = None

@@ -1,4 +1,4 @@
-"""Parts by name: ours, and those of a user's own file, which are checked first."""
+"""Parts of an algorithm by name: built-in parts, and classes in files of the user."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -8,205 +8,237 @@ from typing import Any, TypeVar
 import tomli_w
 
 from cadis._io import is_user_code, load_user_code
-from cadis.algorithm.algorithm import Algorithm, parts_of
+from cadis.algorithm.algorithm import Algorithm, list_parts
 from cadis.algorithm.registry import KINDS, Kind, check_members
-from cadis.algorithm.validation import check_names, names_of, validated
+from cadis.algorithm.validation import check_names, get_field_names, validate
 from cadis.errors import CadisError
 
 _Part = TypeVar("_Part")
 
 _AUTO = "auto"
-"""What is typed for "what the method goes with"."""
+"""Value of an option for the default part of the method."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-_typed_names: dict[type, str] = {}
-"""How a user's own classes were named, such as ``mine.py:Mine``: they are stored by that."""
+_user_class_names: dict[type, str] = {}
+"""Names of user classes such as ``mine.py:Mine``, by which ``config.toml`` stores them."""
 
 
-def names_in(value: object) -> list[Any]:
-    """The entries of a list, which may be typed with commas."""
+def split_names(value: object) -> list[Any]:
+    """Return a list of names from a list, one name, or a string with commas."""
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def part_class(kind: Kind, name: object) -> type[Any]:
-    """The class of a part: one of ours by its name, or a user's own by ``file.py:Class``."""
-    if isinstance(name, str) and is_user_code(name):
-        found = load_user_code(name)
-        _check_class(kind, found, name)
-        _typed_names[found] = name
-        return found  # type: ignore[no-any-return]
-    known = name.lower() if isinstance(name, str) else name
-    check_names(kind.noun, [known], [*kind.registry, "FILE.py:CLASS"])
-    return kind.registry[str(known)]
+def find_part_class(kind: Kind, name: object) -> type[Any]:
+    """Return the class of a part.
 
-
-def classes_in(options: Mapping[str, Any]) -> dict[str, tuple[type[Any], ...]]:
-    """Return the classes that options name, by kind; defaults where they name none, or "auto"."""
-    return _find_each(options, part_class)
-
-
-def _find_each(
-    given: Mapping[str, Any], find: Callable[[Kind, Any], _Part]
-) -> dict[str, tuple[_Part, ...]]:
-    """Find all parts that are given, by kind.
-
-    Where none is given, or "auto", it is what the method goes with, or else the kind's default.
+    Args:
+        kind: kind of the part.
+        name: name of a built-in part, or ``file.py:Class`` for a class of the user, which is then
+            checked.
     """
+    if isinstance(name, str) and is_user_code(name):
+        part = load_user_code(name)
+        _check_class(kind, part, name)
+        _user_class_names[part] = name
+        return part  # type: ignore[no-any-return]
+    key = name.lower() if isinstance(name, str) else name
+    check_names(kind.noun, [key], [*kind.registry, "FILE.py:CLASS"])
+    return kind.registry[str(key)]
+
+
+def find_part_classes(options: Mapping[str, Any]) -> dict[str, tuple[type[Any], ...]]:
+    """Return the classes of all parts by kind.
+
+    Args:
+        options: names of parts by kind; if a kind is missing or "auto", the default part of the
+            method or else of the kind is used.
+    """
+    return _find_parts(options, find_part_class)
+
+
+def _find_parts(
+    options: Mapping[str, Any], find: Callable[[Kind, Any], _Part]
+) -> dict[str, tuple[_Part, ...]]:
+    """Apply ``find`` to the option of each kind, with defaults as in :func:`find_part_classes`."""
     kind = KINDS["method"]
-    method: Any = find(kind, given.get(kind.key, kind.default[0]))
-    found: dict[str, tuple[_Part, ...]] = {kind.key: (method,)}
+    method: Any = find(kind, options.get(kind.key, kind.default[0]))
+    parts: dict[str, tuple[_Part, ...]] = {kind.key: (method,)}
     for key, kind in KINDS.items():
         if key == "method":
             continue
-        some = given.get(key, _AUTO)
-        names = names_in(some) if kind.many else [some]
-        if isinstance(some, str) and some == _AUTO:
-            meant = method.default_parts.get(key)
-            names = list(kind.default) if meant is None else [meant]
-        found[key] = tuple(find(kind, name) for name in names)
-    return found
+        option = options.get(key, _AUTO)
+        names = split_names(option) if kind.many else [option]
+        if isinstance(option, str) and option == _AUTO:
+            default = method.default_parts.get(key)
+            names = list(kind.default) if default is None else [default]
+        parts[key] = tuple(find(kind, name) for name in names)
+    return parts
 
 
-def own_classes(options: Mapping[str, Any]) -> list[tuple[Kind, type[Any]]]:
-    """The classes of a user's own that options name, each with its kind."""
+def find_user_classes(options: Mapping[str, Any]) -> list[tuple[Kind, type[Any]]]:
+    """Return the classes in files of the user that options name, each with its kind."""
     return [
-        (kind, part_class(kind, name))
+        (kind, find_part_class(kind, name))
         for key, kind in KINDS.items()
-        for name in names_in(options.get(key, ()))
+        for name in split_names(options.get(key, ()))
         if isinstance(name, str) and is_user_code(name)
     ]
 
 
-def algorithm_of(
+def build_algorithm(
     classes: Mapping[str, Sequence[type[Any]]], tables: Mapping[str, Mapping[str, Any]]
 ) -> Algorithm:
-    """Return an algorithm of parts of these classes, by kind, with parameters of their tables."""
-    return _compose(
+    """Create an algorithm from classes of parts and tables of their parameters.
+
+    Args:
+        classes: classes of the parts, by kind.
+        tables: parameters of parts by name, as in ``config.toml``.
+    """
+    return _make_algorithm(
         {
-            key: [validated(part, table_of(tables, key, part.name)) for part in chosen]
-            for key, chosen in classes.items()
+            key: [validate(part, get_part_table(tables, key, part.name)) for part in parts]
+            for key, parts in classes.items()
         }
     )
 
 
-def given_algorithm(**given: Any) -> Algorithm:
-    """Return the algorithm of parts that are given as they are or by name, all of them checked."""
-    return _compose(_find_each(given, lambda kind, part: part_from(kind.key, part)))
+def compose_algorithm(**parts: Any) -> Algorithm:
+    """Create an algorithm from parts, which are checked.
+
+    Args:
+        parts: an object or a name for each kind; the defaults are as in
+            :func:`find_part_classes`.
+
+    Example:
+        >>> from cadis.algorithm import compose_algorithm
+        >>> from cadis.algorithm.methods import FedProx
+        >>> algorithm = compose_algorithm(method=FedProx(mu=0.1), server_optimizer="adam")
+        >>> algorithm.server_optimizer.name
+        'adam'
+    """
+    return _make_algorithm(_find_parts(parts, lambda kind, part: resolve_part(kind.key, part)))
 
 
-def _compose(parts: Mapping[str, Sequence[Any]]) -> Algorithm:
-    """Return the algorithm of parts that are given by kind; each may be given once."""
-    for key, some in parts.items():
-        if len(set(map(type, some))) < len(some):
+def _make_algorithm(parts_by_kind: Mapping[str, Sequence[Any]]) -> Algorithm:
+    for key, parts in parts_by_kind.items():
+        if len(set(map(type, parts))) < len(parts):
             raise CadisError(f"One of the {key} is given twice; give each once.")
-    given: dict[str, Any] = {
-        key: tuple(some) if KINDS[key].many else some[0] for key, some in parts.items()
+    arguments: dict[str, Any] = {
+        key: tuple(parts) if KINDS[key].many else parts[0] for key, parts in parts_by_kind.items()
     }
-    return Algorithm(**given)
+    return Algorithm(**arguments)
 
 
-def qualify(key: str, name: str) -> str:
-    """Return the name of a part with its kind: kinds may have parts of the same name."""
+def qualify_name(key: str, name: str) -> str:
+    """Return ``kind.name``, which is unique also if parts of two kinds have the same name."""
     return f"{key}.{name}"
 
 
-def table_of(options: Mapping[str, Any], key: str, name: str) -> Mapping[str, Any]:
-    """Return the parameters of a part in ``[kind.name]``, else ``[name]``; empty without both."""
-    table = options.get(qualify(key, name), options.get(name))
+def get_part_table(options: Mapping[str, Any], key: str, name: str) -> Mapping[str, Any]:
+    """Return the parameters of a part from the table ``[kind.name]`` or ``[name]``, or nothing."""
+    table = options.get(qualify_name(key, name), options.get(name))
     return table if isinstance(table, Mapping) else {}
 
 
-def part_from(key: str, given: Any) -> Any:
-    """Return a part that a user has made, checked, or one with its defaults, by name."""
+def resolve_part(key: str, part: Any) -> Any:
+    """Return a valid part.
+
+    Args:
+        key: kind of the part.
+        part: an object, which is checked, or a name, which gives a part with default parameters.
+    """
     kind = KINDS[key]
-    if isinstance(given, str):
-        return validated(part_class(kind, given), {})
-    if isinstance(given, type):
-        raise CadisError(f"Give a {kind.noun} such as {given.__name__}(), not its class.")
-    if given is None:
+    if isinstance(part, str):
+        return validate(find_part_class(kind, part), {})
+    if isinstance(part, type):
+        raise CadisError(f"Give a {kind.noun} such as {part.__name__}(), not its class.")
+    if part is None:
         raise CadisError(f"Give a {kind.noun}, or its name such as '{next(iter(kind.registry))}'.")
-    parameters = parameters_of(given)
-    check_members(kind, type(given))
-    checked = validated(type(given), parameters)
-    for name, value in parameters_of(checked).items():
+    parameters = get_parameters(part)
+    check_members(kind, type(part))
+    valid_part = validate(type(part), parameters)
+    for name, value in get_parameters(valid_part).items():
         try:
             tomli_w.dumps({} if value is None else {name: value})
         except TypeError:
             raise CadisError(
-                f"{name} of {checked.name} is a {type(value).__name__}, which config.toml cannot "
-                "hold; make it a number, a string or a list of these."
+                f"{name} of {valid_part.name} is a {type(value).__name__}, which config.toml "
+                "cannot store; make it a number, a string or a list of these."
             ) from None
-    return checked
+    return valid_part
 
 
-def with_metric(algorithm: Algorithm, metric: str) -> Algorithm:
-    """The same algorithm, whose best round is told by another measure; "auto" is the task's own."""
+def replace_metric(algorithm: Algorithm, metric: str) -> Algorithm:
+    """Return the algorithm with another metric of its task; "auto" changes nothing."""
     task = algorithm.task
     if metric == _AUTO:
         return algorithm
-    if "metric" not in names_of(type(task)):
+    if "metric" not in get_field_names(type(task)):
         raise CadisError(
-            f"The task {task.name} has no metric to choose; its own is {task.headline}."
+            f"The task {task.name} has no metric to choose; its own is {task.main_metric}."
         )
-    parameters = parameters_of(task) | {"metric": metric}
-    return replace(algorithm, task=validated(type(task), parameters))
+    parameters = get_parameters(task) | {"metric": metric}
+    return replace(algorithm, task=validate(type(task), parameters))
 
 
-def parameters_of(part: Any) -> dict[str, Any]:
-    """A part's parameters by name."""
-    return {name: getattr(part, name) for name in names_of(type(part))}
+def get_parameters(part: Any) -> dict[str, Any]:
+    """Return the parameters of a part by name."""
+    return {name: getattr(part, name) for name in get_field_names(type(part))}
 
 
-def name_of(part: Any) -> str:
-    """The name by which a part is stored and found again: a user's own as it was typed."""
+def get_part_name(part: Any) -> str:
+    """Return the name of a part in ``config.toml``: ``file.py:Class`` for a class of the user."""
     name: str = part.name
-    return _typed_names.get(type(part), name)
+    return _user_class_names.get(type(part), name)
 
 
-def options_of(
+def to_options(
     algorithm: Algorithm, settings: Mapping[str, Any], partitioner: Any = None
 ) -> dict[str, Any]:
-    """Return what ``config.toml`` holds: names of parts, settings, and tables of parameters.
+    """Return the content of ``config.toml``: names of parts, settings, and tables of parameters.
 
-    The table of a part has the part's name; if two parts share it, the kind stands before it.
+    The table of a part has the name of the part, or ``kind.name`` if two parts have the same name.
+    Parts without parameters have no table, except the method.
 
     Args:
-        algorithm: its parts without parameters have no table, but for the method.
+        algorithm: the parts.
         settings: the other options.
-        partitioner: what splits the dataset, if the settings name it.
+        partitioner: partition of the dataset, if the settings name one.
     """
     names: dict[str, Any] = {key: [] for key in KINDS}
-    having: list[tuple[str, Any]] = []
-    for kind, part in parts_of(algorithm):
-        names[kind.key].append(name_of(part))
-        if kind.key == "method" or parameters_of(part):
-            having.append((kind.key, part))
-    having += [] if partitioner is None else [("partition", partitioner)]
-    names = {key: found if KINDS[key].many else found[0] for key, found in names.items()}
-    used = [part.name for _, part in having]
-    tables = {
-        part.name if used.count(part.name) == 1 else qualify(key, part.name): parameters_of(part)
-        for key, part in having
-    }
-    if taken := tables.keys() & {*names, *settings}:
-        raise CadisError(f"A part cannot be called '{min(taken)}': an option has that name.")
+    with_table: list[tuple[str, Any]] = []
+    for kind, part in list_parts(algorithm):
+        names[kind.key].append(get_part_name(part))
+        if kind.key == "method" or get_parameters(part):
+            with_table.append((kind.key, part))
+    with_table += [] if partitioner is None else [("partition", partitioner)]
+    names = {key: entries if KINDS[key].many else entries[0] for key, entries in names.items()}
+    table_names = [part.name for _, part in with_table]
+    tables = {}
+    for key, part in with_table:
+        is_unique = table_names.count(part.name) == 1
+        tables[part.name if is_unique else qualify_name(key, part.name)] = get_parameters(part)
+    if clashes := tables.keys() & {*names, *settings}:
+        raise CadisError(
+            f"A part cannot have the name '{min(clashes)}' of an option; give it another name."
+        )
     return {**names, **settings, **tables}
 
 
-def _check_class(kind: Kind, part: Any, typed: str) -> None:
-    """Refuse what is no part of this kind: a user's own class is looked at before it is used."""
+def _check_class(kind: Kind, part: Any, path: str) -> None:
+    """Raise an error if a user's class at ``file.py:Class`` is not a part of this kind."""
     if not isinstance(part, type):
-        raise CadisError(f"{typed} is no class; a {kind.noun} is a frozen dataclass.")
+        raise CadisError(f"{path} is not a class; a {kind.noun} is a frozen dataclass.")
     if not is_dataclass(part) or not part.__dataclass_params__.frozen:  # type: ignore[attr-defined]
-        raise CadisError(f"{typed} is no {kind.noun}; put @dataclass(frozen=True) before it.")
+        raise CadisError(f"{path} is not a {kind.noun}; put @dataclass(frozen=True) before it.")
     name = getattr(part, "name", None)
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or "name" in names_of(part):
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or "name" in get_field_names(part):
         raise CadisError(
-            f"{typed} has no name; give it one of letters, digits and hyphens, as in name: "
+            f"{path} has no name; give it one of letters, digits and hyphens, as in name: "
             f'ClassVar[str] = "{part.__name__.lower()}".'
         )
     if name.lower() in kind.registry or name in KINDS:
-        raise CadisError(f"The name '{name}' of {typed} is taken; give it another.")
+        raise CadisError(f"The name '{name}' of {path} is taken; give it another.")
     check_members(kind, part)

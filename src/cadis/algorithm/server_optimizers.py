@@ -1,4 +1,4 @@
-"""Server optimisers: how the server steps from the aggregated model to the next global model."""
+"""Server optimizers: the step from the aggregated model to the next global model."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -8,101 +8,134 @@ import torch
 from annotated_types import Ge, Gt, Lt
 from torch import Tensor
 
-from cadis._io import in_chunks
+from cadis._io import map_chunks
+from cadis.algorithm.about import FEDAVGM_PAPER, FEDOPT_PAPER, About
 from cadis.types import TensorState
 
 
 class ServerOptimizer(Protocol):
-    """A step along the pseudo-gradient ``sent - aggregated``, whatever the method's weights are.
+    """Interface of the optimizer of the server, for any method.
+
+    The pseudo-gradient of a round is ``sent - aggregated``. Derive a frozen dataclass and write
+    ``step``.
+
+    Example:
+        Half a step towards the aggregated model:
+
+        >>> from dataclasses import dataclass
+        >>> import torch
+        >>> import cadis
+        >>> from cadis.algorithm.server_optimizers import ServerOptimizer
+        >>> @dataclass(frozen=True)
+        ... class HalfStep(ServerOptimizer):
+        ...     name = "half-step"
+        ...     factor: float = 0.5
+        ...
+        ...     def step(self, sent, aggregated, state):
+        ...         return sent + self.factor * (aggregated - sent), state
+        >>>
+        >>> HalfStep().step(torch.tensor([0.0]), torch.tensor([4.0]), {})
+        (tensor([2.]), {})
+        >>> x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+        >>> y = (x[:, 0] > 0).long()
+        >>> clients, test = [(x[:20], y[:20]), (x[20:40], y[20:40])], (x[40:], y[40:])
+        >>> model = torch.nn.Linear(4, 2)
+        >>> result = cadis.run(model, clients, test, rounds=2, server_optimizer=HalfStep())
+        >>> len(result.history)
+        2
 
     Attributes:
-        name: as users type it.
+        name: name of the optimizer in options and files.
     """
 
     name: ClassVar[str]
 
     @abstractmethod
     def step(
-        self, sent: Tensor, aggregated: Tensor, memory: TensorState
+        self, sent: Tensor, aggregated: Tensor, state: TensorState
     ) -> tuple[Tensor, TensorState]:
-        """Return the next global model and what to remember of the step.
+        """Return the parameters of the next global model. Called once per round and model.
 
         Args:
-            sent: the parameters w_t that the round began with, (P,).
-            aggregated: what the method made of the clients' models, (P,).
-            memory: what was remembered of the step before; empty at first. Each model of a method
-                that has several is stepped with a memory of its own.
+            sent: parameters w_t at the start of the round, (P,).
+            aggregated: aggregated parameters of the clients' models, (P,).
+            state: tensors kept from the last step; empty at first. If a method has several models,
+                each has its own state.
+
+        Returns:
+            The parameters of the next global model, (P,), and the new state.
         """
 
 
 @dataclass(frozen=True)
 class Plain:
-    """The aggregated model is the next global one, as in the papers of our methods."""
+    """Use the aggregated model as the next global model."""
 
     name: ClassVar[str] = "plain"
+    about: ClassVar[About] = About(topic="server step")
 
     def step(
-        self, sent: Tensor, aggregated: Tensor, memory: TensorState
+        self, sent: Tensor, aggregated: Tensor, state: TensorState
     ) -> tuple[Tensor, TensorState]:
-        """w_{t+1} is the aggregated model."""
+        """Return the aggregated model."""
         del sent
-        return aggregated, memory
+        return aggregated, state
 
 
 @dataclass(frozen=True)
 class Momentum:
-    """Server momentum (FedAvgM; Hsu, Qi and Brown, 2019).
+    """Server momentum (FedAvgM): v <- server_momentum * v + (w_t - aggregated).
 
-    v <- server_momentum * v + (w_t - aggregated); w <- w_t - server_lr * v. The sum of past steps
-    goes on in directions in which rounds agree, and evens out those in which they differ because
-    others took part.
+    The next model is w_t - server_lr * v. Momentum adds up the directions in which rounds agree,
+    and averages out the differences that come from different participants.
 
     Attributes:
-        server_lr: how far the server steps; 1 without momentum is the aggregated model.
-        server_momentum: which part of the server's last step is repeated; 0 is none. The paper of
-            FedAvgM has 0.9, which oscillates where few clients take part (docs/results.md).
+        server_lr: learning rate of the server; 1 without momentum gives the aggregated model.
+        server_momentum: factor of the last step in the next one; 0 is no momentum. The paper uses
+            0.9, which oscillates if few clients take part (docs/explanation/results.md).
     """
 
     name: ClassVar[str] = "momentum"
+    about: ClassVar[About] = About("server step", FEDAVGM_PAPER, server_state="a velocity")
     server_lr: Annotated[float, Gt(0)] = 1.0
     server_momentum: Annotated[float, Ge(0), Lt(1)] = 0.5
 
     def step(
-        self, sent: Tensor, aggregated: Tensor, memory: TensorState
+        self, sent: Tensor, aggregated: Tensor, state: TensorState
     ) -> tuple[Tensor, TensorState]:
-        """One step; the velocity v is remembered."""
+        """Return the next model, and the velocity v as state."""
 
         def move(sent: Tensor, aggregated: Tensor, velocity: Tensor) -> tuple[Tensor, ...]:
             start = sent.double()
             moved = (start - aggregated.double()).add_(velocity, alpha=self.server_momentum)
             return torch.sub(start, moved, alpha=self.server_lr).to(sent.dtype), moved
 
-        velocity = memory.get("velocity", _constant(0.0, sent))
-        new, velocity = in_chunks(move, sent, aggregated, velocity)
+        velocity = state.get("velocity", _constant(0.0, sent))
+        new, velocity = map_chunks(move, sent, aggregated, velocity)
         return new, {"velocity": velocity}
 
 
 class _Adaptive:
-    """Adaptive federated optimisation (Reddi et al., 2021).
+    """Adaptive federated optimization, the base of Adam, Yogi and Adagrad.
 
-    With delta = aggregated - w_t, the round's mean update:
-    m <- beta1 * m + (1 - beta1) * delta, from m = 0; v as each optimiser has it, from v = tau^2;
-    and w <- w_t + server_lr * m / (sqrt(v) + tau). As in the paper, there is no correction of the
-    bias of m and v towards their beginnings.
+    With the mean update delta = aggregated - w_t: m <- beta1 * m + (1 - beta1) * delta, starting
+    from m = 0; v as each optimizer defines it, starting from v = tau^2; and
+    w <- w_t + server_lr * m / (sqrt(v) + tau). As in the paper, m and v have no bias correction.
     """
 
+    about: ClassVar[About] = About("server step", FEDOPT_PAPER, server_state="two moments")
     server_lr: float
     beta1: float
     tau: float
 
     @abstractmethod
     def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
-        """Return the new v, from the one before and delta^2, (P,) each."""
+        """Return the new v from the last v and delta^2, (P,) each."""
 
     def step(
-        self, sent: Tensor, aggregated: Tensor, memory: TensorState
+        self, sent: Tensor, aggregated: Tensor, state: TensorState
     ) -> tuple[Tensor, TensorState]:
-        """One step, in float64; m and v are remembered."""
+        """Return the next model, computed in float64, and m and v as state."""
 
         def move(sent: Tensor, aggregated: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, ...]:
             start = sent.double()
@@ -112,21 +145,23 @@ class _Adaptive:
             new = start + self.server_lr * m / (v.sqrt() + self.tau)
             return new.to(sent.dtype), m, v
 
-        m = memory.get("m", _constant(0.0, sent))
-        v = memory.get("v", _constant(self.tau**2, sent))
-        new, m, v = in_chunks(move, sent, aggregated, m, v)
+        m = state.get("m", _constant(0.0, sent))
+        v = state.get("v", _constant(self.tau**2, sent))
+        new, m, v = map_chunks(move, sent, aggregated, m, v)
         return new, {"m": m, "v": v}
 
 
 @dataclass(frozen=True)
 class Adam(_Adaptive):
-    """v <- beta2 * v + (1 - beta2) * delta^2: steps of like size for every parameter.
+    """Adam on the server (FedAdam): v <- beta2 * v + (1 - beta2) * delta^2.
+
+    All parameters take steps of similar size.
 
     Attributes:
-        server_lr: about how far a parameter moves in a round.
-        beta1: which part of the mean update is kept from round to round.
-        beta2: which part of the mean squared update is kept from round to round.
-        tau: updates far below it are not scaled up to a full step.
+        server_lr: approximate change of a parameter in a round.
+        beta1: decay of the mean update between rounds.
+        beta2: decay of the mean squared update between rounds.
+        tau: adaptivity; updates far below it are not scaled up to a full step.
     """
 
     name: ClassVar[str] = "adam"
@@ -136,36 +171,40 @@ class Adam(_Adaptive):
     tau: Annotated[float, Gt(0)] = 1e-3
 
     def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
-        """Return the mean of squared updates, older ones counting less."""
+        """Return the exponential moving average of squared updates."""
         return self.beta2 * v + (1 - self.beta2) * square
 
 
 @dataclass(frozen=True)
 class Yogi(Adam):
-    """v <- v - (1 - beta2) * delta^2 * sign(v - delta^2): v grows slowly, so steps stay small.
+    """Yogi on the server (FedYogi): v <- v - (1 - beta2) * delta^2 * sign(v - delta^2).
+
+    The change of v does not depend on v itself, so that step sizes change slowly.
 
     Attributes:
-        server_lr: about how far a parameter moves in a round.
-        beta1: which part of the mean update is kept from round to round.
-        beta2: the nearer to 1, the slower the scale of steps changes.
-        tau: updates far below it are not scaled up to a full step.
+        server_lr: approximate change of a parameter in a round.
+        beta1: decay of the mean update between rounds.
+        beta2: inertia of v; closer to 1, step sizes change more slowly.
+        tau: adaptivity; updates far below it are not scaled up to a full step.
     """
 
     name: ClassVar[str] = "yogi"
 
     def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
-        """Step towards the squared update, by a size that does not depend on v."""
+        """Return v moved towards the squared update, by a size that does not depend on v."""
         return v - (1 - self.beta2) * square * torch.sign(v - square)
 
 
 @dataclass(frozen=True)
 class Adagrad(_Adaptive):
-    """v <- v + delta^2: parameters that have moved much take ever smaller steps.
+    """Adagrad on the server (FedAdagrad): v <- v + delta^2.
+
+    The steps of a parameter become smaller the more it has moved.
 
     Attributes:
-        server_lr: about how far a parameter moves in the first round.
-        beta1: which part of the mean update is kept from round to round; usually none.
-        tau: updates far below it are not scaled up to a full step.
+        server_lr: approximate change of a parameter in the first round.
+        beta1: decay of the mean update between rounds; usually 0, which is no momentum.
+        tau: adaptivity; updates far below it are not scaled up to a full step.
     """
 
     name: ClassVar[str] = "adagrad"
@@ -179,10 +218,11 @@ class Adagrad(_Adaptive):
 
 
 def _constant(value: float, like: Tensor) -> Tensor:
-    """One number as a vector of float64, without the memory of one, (P,)."""
+    """Return a float64 vector of one repeated number without allocating it, (P,)."""
     return torch.tensor(value, dtype=torch.float64).expand(len(like))
 
 
-_OURS: tuple[type[ServerOptimizer], ...] = (Plain, Momentum, Adam, Yogi, Adagrad)
+_BUILT_IN: tuple[type[ServerOptimizer], ...] = (Plain, Momentum, Adam, Yogi, Adagrad)
 
-SERVER_OPTIMIZERS: dict[str, type[ServerOptimizer]] = {kind.name: kind for kind in _OURS}
+SERVER_OPTIMIZERS: dict[str, type[ServerOptimizer]] = {part.name: part for part in _BUILT_IN}
+"""Built-in server optimizers by name."""

@@ -1,4 +1,4 @@
-"""Tasks: what a model's outputs mean. A task owns the loss, the prediction and the measures."""
+"""Tasks: the meaning of a model's outputs, as a loss, a prediction and metrics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,115 +14,153 @@ from torch.nn import functional as F
 from cadis.errors import CadisError
 
 Reduction: TypeAlias = Literal["mean", "sum", "none"]
-"""What is made of the losses of single samples."""
+"""Reduction of the losses of single examples, as in ``torch.nn.functional``."""
 
 
 class Task(Protocol):
-    """What the outputs of a model mean.
+    """Interface of the learning task: loss, prediction and metrics.
+
+    Derive a frozen dataclass from :class:`Classification` to change some of its methods, or write
+    all of them.
+
+    Example:
+        Classification with label smoothing:
+
+        >>> from dataclasses import dataclass
+        >>> import torch
+        >>> from torch.nn import functional as F
+        >>> import cadis
+        >>> from cadis.algorithm.tasks import Classification
+        >>> @dataclass(frozen=True)
+        ... class SmoothClassification(Classification):
+        ...     name = "smooth-classification"
+        ...     smoothing: float = 0.1
+        ...
+        ...     def loss(self, outputs, labels, reduction):
+        ...         smoothing = self.smoothing
+        ...         return F.cross_entropy(
+        ...             outputs, labels, reduction=reduction, label_smoothing=smoothing
+        ...         )
+        >>>
+        >>> x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+        >>> y = (x[:, 0] > 0).long()
+        >>> clients, test = [(x[:20], y[:20]), (x[20:40], y[20:40])], (x[40:], y[40:])
+        >>> model, task = torch.nn.Linear(4, 2), SmoothClassification()
+        >>> result = cadis.run(model, clients, test, rounds=2, task=task)
+        >>> len(result.history)
+        2
 
     Attributes:
-        name: as users type it.
+        name: name of the task in options and files.
     """
 
     name: ClassVar[str]
 
     @property
-    def headline(self) -> str:
-        """The measure that decides which round is best; larger is better.
+    def main_metric(self) -> str:
+        """Name of the metric by which the best round is chosen; larger is better.
 
-        It is "accuracy", one of :meth:`measures`, or one that is made of the confusion matrix for
-        every task: "balanced_accuracy" or "f1".
+        It is a key of :meth:`compute_metrics`, or a metric that is computed from the confusion
+        matrix for every task: "accuracy", "balanced_accuracy" or "f1".
         """
 
     @property
     def needs_outputs(self) -> bool:
-        """Whether there are :meth:`measures`, which must see the outputs on the whole test set."""
+        """True if :meth:`compute_metrics` is called, which needs all outputs on the test set."""
 
     def num_outputs(self, num_classes: int) -> int:
-        """Return how many outputs a model needs to tell so many classes apart."""
+        """Return the number of outputs that a model needs for a number of classes."""
 
     def num_classes(self, num_outputs: int) -> int:
-        """Return how many classes a model with so many outputs tells apart."""
+        """Return the number of classes of a model with a number of outputs."""
 
     def loss(self, outputs: Tensor, labels: Tensor, reduction: Reduction) -> Tensor:
-        """Return the loss of a batch: its outputs, (b, outputs), and its labels, (b,).
+        """Return the loss of a batch.
 
         Args:
-            outputs: of the model.
-            labels: the truth.
-            reduction: the mean of the samples' losses, their sum, or "none": each, (b,), which
-                several clients that are trained at once are told apart by.
+            outputs: outputs of the model, (b, outputs).
+            labels: true labels, (b,).
+            reduction: "mean", "sum", or "none" for the losses of single examples, which are needed
+                if several clients are trained at once.
+
+        Returns:
+            The loss, (); with the reduction "none", (b,).
         """
 
     def predict(self, outputs: Tensor) -> Tensor:
-        """Return the class that a model says, (n,), of its outputs, (n, outputs)."""
+        """Return the predicted class, (n,), for outputs of the shape (n, outputs)."""
 
-    def measures(self, outputs: Tensor, labels: Tensor) -> Mapping[str, float]:
-        """Return measures on a whole test set, besides those of the confusion matrix, by name."""
+    def compute_metrics(self, outputs: Tensor, labels: Tensor) -> Mapping[str, float]:
+        """Return metrics by name, besides those that are computed from the confusion matrix.
+
+        Args:
+            outputs: outputs of the model for the whole test set, (n, outputs).
+            labels: true labels, (n,).
+        """
 
 
 @dataclass(frozen=True)
 class Classification:
-    """Which of the classes is it? One output a class, cross-entropy and top-1 accuracy.
+    """Classification with one output per class, cross-entropy loss and top-1 accuracy.
 
     Attributes:
-        metric: the measure that decides which round, and which method, is best.
+        metric: metric by which the best round and the best method are chosen.
     """
 
     name: ClassVar[str] = "classification"
     metric: Literal["accuracy", "balanced_accuracy", "f1", "auc"] = "accuracy"
 
     @property
-    def headline(self) -> str:
-        """The measure that decides."""
+    def main_metric(self) -> str:
+        """Name of the metric by which the best round is chosen."""
         return self.metric
 
     @property
     def needs_outputs(self) -> bool:
-        """Only the area under the ROC curve is not in the confusion matrix."""
+        """True for "auc", the only metric that the confusion matrix does not contain."""
         return self.metric == "auc"
 
     def num_outputs(self, num_classes: int) -> int:
-        """One for each class."""
+        """Return one output per class."""
         return num_classes
 
     def num_classes(self, num_outputs: int) -> int:
-        """One for each output."""
+        """Return one class per output."""
         return num_outputs
 
     def loss(self, outputs: Tensor, labels: Tensor, reduction: Reduction) -> Tensor:
-        """Cross-entropy."""
+        """Return the cross-entropy."""
         return F.cross_entropy(outputs, labels, reduction=reduction)
 
     def predict(self, outputs: Tensor) -> Tensor:
-        """The class with the largest output."""
+        """Return the class with the largest output, (n,)."""
         return outputs.argmax(dim=1)
 
     def probabilities(self, outputs: Tensor) -> Tensor:
-        """Softmax."""
+        """Return the softmax of the outputs, (n, classes)."""
         return outputs.softmax(dim=1)
 
-    def measures(self, outputs: Tensor, labels: Tensor) -> Mapping[str, float]:
-        """Area under the ROC curve, the mean over the classes of each against all others.
+    def compute_metrics(self, outputs: Tensor, labels: Tensor) -> Mapping[str, float]:
+        """Return the area under the ROC curve, one-vs-rest, averaged over the classes.
 
-        A class that the test set does not have, or has alone, does not count. Outputs that are
-        not numbers count as the most wrong ones.
+        The mean leaves out classes that none or all of the examples have. NaN outputs count as the
+        worst possible score.
         """
         truth = F.one_hot(labels, outputs.shape[1]).bool()  # (n, classes)
-        scores = _without_nan(outputs.double().softmax(dim=1), truth)
-        areas = map(_roc_auc, scores.T, truth.T)
+        scores = _replace_nan(outputs.double().softmax(dim=1), truth)
+        areas = map(_compute_roc_auc, scores.T, truth.T)
         known = [area for area in areas if not isnan(area)]
         return {"auc": fmean(known) if known else nan}
 
 
 @dataclass(frozen=True)
 class Binary:
-    """Is it so (label 1), or not (label 0)? The output is the log-odds of its being so.
+    """Binary classification with one output, the log-odds of label 1.
 
     Attributes:
-        positive_weight: how much a sample of label 1 weighs in the loss that is trained; above 1
-            where they are rare.
-        metric: the measure that decides which round, and which method, is best.
+        positive_weight: weight of the examples of label 1 in the training loss; above 1 if they
+            are rare.
+        metric: metric by which the best round and the best method are chosen.
     """
 
     name: ClassVar[str] = "binary"
@@ -131,21 +169,21 @@ class Binary:
     metric: Literal["auc", "accuracy", "balanced_accuracy", "f1"] = "auc"
 
     @property
-    def headline(self) -> str:
-        """The measure that decides."""
+    def main_metric(self) -> str:
+        """Name of the metric by which the best round is chosen."""
         return self.metric
 
     def num_outputs(self, num_classes: int) -> int:
-        """One output tells two classes apart."""
+        """Return one output for two classes."""
         if num_classes != 2:
             raise CadisError(
-                f"The task 'binary' tells two classes apart, not {num_classes}; "
+                f"The task 'binary' needs data of two classes, not {num_classes}; "
                 "choose classification."
             )
         return 1
 
     def num_classes(self, num_outputs: int) -> int:
-        """Two, by the only output."""
+        """Return two classes for one output."""
         if num_outputs != 1:
             raise CadisError(
                 f"The task 'binary' needs a model with one output, not {num_outputs}; "
@@ -154,7 +192,7 @@ class Binary:
         return 2
 
     def loss(self, outputs: Tensor, labels: Tensor, reduction: Reduction) -> Tensor:
-        """Binary cross-entropy: -(positive_weight * y * log p + (1 - y) * log (1 - p))."""
+        """Return the mean of -(positive_weight * y * log p + (1 - y) * log (1 - p))."""
         log_odds = self._log_odds(outputs)
         weight = None if self.positive_weight == 1 else log_odds.new_tensor(self.positive_weight)
         return F.binary_cross_entropy_with_logits(
@@ -162,62 +200,63 @@ class Binary:
         )
 
     def predict(self, outputs: Tensor) -> Tensor:
-        """1 where the output is positive."""
+        """Return 1 where the output is positive, else 0, (n,)."""
         return (self._log_odds(outputs) > 0).long()
 
     def probabilities(self, outputs: Tensor) -> Tensor:
-        """Those of label 0 and of label 1, (n, 2)."""
+        """Return the probabilities of label 0 and label 1, (n, 2)."""
         return torch.cat([torch.sigmoid(-outputs), torch.sigmoid(outputs)], dim=1)
 
-    def measures(self, outputs: Tensor, labels: Tensor) -> Mapping[str, float]:
-        """Area under the ROC curve, F1 of label 1, mean recall of both labels, and log loss.
+    def compute_metrics(self, outputs: Tensor, labels: Tensor) -> Mapping[str, float]:
+        """Return AUC, F1 of label 1, balanced accuracy and log loss.
 
-        What a measure needs and the test set has not makes it NaN. Outputs that are not numbers
-        count as the most wrong ones; the log loss is not a number then.
+        A metric is NaN if the test set lacks the labels that it needs. NaN outputs count as the
+        worst possible score; the log loss is then NaN.
         """
         log_odds, truth = self._log_odds(outputs).double(), labels == 1
-        scores = _without_nan(log_odds, truth)
+        scores = _replace_nan(log_odds, truth)
         confusion = torch.bincount(2 * truth + (scores > 0), minlength=4).tolist()
-        correct_negatives, alarms, misses, hits = confusion
-        recalls = _share(hits, hits + misses), _share(correct_negatives, correct_negatives + alarms)
+        true_neg, false_pos, false_neg, true_pos = confusion
+        recalls = _divide(true_pos, true_pos + false_neg), _divide(true_neg, true_neg + false_pos)
         return {
-            "auc": _roc_auc(scores, truth),
-            "f1": _share(2 * hits, 2 * hits + alarms + misses),
+            "auc": _compute_roc_auc(scores, truth),
+            "f1": _divide(2 * true_pos, 2 * true_pos + false_pos + false_neg),
             "balanced_accuracy": sum(recalls) / 2,
             "log_loss": float(F.binary_cross_entropy_with_logits(log_odds, truth.double())),
         }
 
     def _log_odds(self, outputs: Tensor) -> Tensor:
-        """The only output, (n,)."""
+        """Return the only output, (n,)."""
         self.num_classes(outputs.shape[1])
         return outputs[:, 0]
 
 
-def _roc_auc(scores: Tensor, truth: Tensor) -> float:
-    """Return the area under the ROC curve; NaN if one of the classes is missing.
+def _compute_roc_auc(scores: Tensor, truth: Tensor) -> float:
+    """Return the area under the ROC curve; NaN if one of the two classes is missing.
 
-    It is the share of pairs in which a positive scores above a negative, ties counting half. By
-    ranks (Mann-Whitney): (the sum of the positives' ranks - P (P + 1) / 2) / (P N).
+    It equals the fraction of pairs in which the positive example has the higher score, with ties
+    counted as half. By the Mann-Whitney statistic: (sum of the ranks of the P positives -
+    P (P + 1) / 2) / (P N).
     """
-    from scipy.stats import rankdata  # noqa: PLC0415  # it takes a while to import
+    from scipy.stats import rankdata  # noqa: PLC0415  # slow to import
 
-    ranks = torch.from_numpy(rankdata(scores.numpy()))  # (n,), from 1; ties share their mean
+    ranks = torch.from_numpy(rankdata(scores.numpy()))  # (n,), from 1; tied ranks are averaged
     positives = int(truth.sum())
     above = float(ranks[truth].sum()) - positives * (positives + 1) / 2
-    return _share(above, positives * (len(truth) - positives))
+    return _divide(above, positives * (len(truth) - positives))
 
 
-def _without_nan(scores: Tensor, truth: Tensor) -> Tensor:
-    """Replace scores that are not numbers by the most wrong ones."""
+def _replace_nan(scores: Tensor, truth: Tensor) -> Tensor:
+    """Replace NaN by the worst score: -inf for positives, inf for negatives."""
     worst = torch.where(truth, -torch.inf, torch.inf).double()
     return torch.where(scores.isnan(), worst, scores)
 
 
-def _share(part: float, whole: float) -> float:
-    """A ratio; NaN of nothing."""
+def _divide(part: float, whole: float) -> float:
     return part / whole if whole else nan
 
 
-_OURS: tuple[type[Task], ...] = (Classification, Binary)
+_BUILT_IN: tuple[type[Task], ...] = (Classification, Binary)
 
-TASKS: dict[str, type[Task]] = {kind.name: kind for kind in _OURS}
+TASKS: dict[str, type[Task]] = {part.name: part for part in _BUILT_IN}
+"""Built-in tasks by name."""

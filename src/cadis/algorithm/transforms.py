@@ -1,4 +1,4 @@
-"""Transforms: functions on an update before it is sent, or before it is aggregated."""
+"""Transforms: changes of an update before it is sent or before it is aggregated."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -10,22 +10,44 @@ import torch
 from annotated_types import Gt, Le
 from torch import Tensor
 
-from cadis._io import in_chunks, squared_distance
+from cadis._io import compute_squared_distance, map_chunks
+from cadis.algorithm.about import About, Paper
 from cadis.errors import CadisError
 from cadis.types import Message
+
+_TOP_K = Paper(
+    title="Sparse Communication for Distributed Gradient Descent",
+    authors="Alham Fikri Aji, Kenneth Heafield",
+    venue="EMNLP",
+    year=2017,
+    link="https://arxiv.org/abs/1704.05021",
+)
+_DP_FEDAVG = Paper(
+    title="Learning Differentially Private Recurrent Language Models",
+    authors="H. Brendan McMahan, Daniel Ramage, Kunal Talwar, Li Zhang",
+    venue="ICLR",
+    year=2018,
+    link="https://arxiv.org/abs/1710.06963",
+)
+_NORM_BOUND = Paper(
+    title="Can You Really Backdoor Federated Learning?",
+    authors="Ziteng Sun, Peter Kairouz, Ananda Theertha Suresh, H. Brendan McMahan",
+    venue="arXiv",
+    year=2019,
+    link="https://arxiv.org/abs/1911.07963",
+)
 
 
 @dataclass(frozen=True)
 class TransformRound:
-    """What a transform knows besides the update.
+    """Facts about a round, as transforms get them.
 
     Attributes:
-        received: what the client was sent; a model's update is its difference from the received
-            model of the same name.
-        participants: k, how many clients were asked in this round.
-        bound: the norm that the transform before this one has limited the update to, None if it
-            has not.
-        generator: the source of randomness of this client, round and transform.
+        received: message that the client received; the update of a model is its difference from
+            the received model of the same name.
+        participants: k, the number of participants that the server chose for this round.
+        bound: maximum norm of the update after the previous transform; None if it is not limited.
+        generator: random generator of this client, round and transform.
     """
 
     received: Message
@@ -35,13 +57,38 @@ class TransformRound:
 
 
 class Transform(Protocol):
-    """Changes an update. Transforms are chained, in the order in which they are given.
+    """Interface of a change of updates. Transforms are applied in the order given by the user.
+
+    Derive a frozen dataclass and write ``apply``.
+
+    Example:
+        Send parameters in half precision:
+
+        >>> from dataclasses import dataclass
+        >>> import torch
+        >>> import cadis
+        >>> from cadis.algorithm.transforms import Transform, replace_vectors
+        >>> @dataclass(frozen=True)
+        ... class HalfPrecision(Transform):
+        ...     name = "half-precision"
+        ...
+        ...     def apply(self, update, server_round):
+        ...         floats = {path: v for path, v in update.vectors() if v.is_floating_point()}
+        ...         return replace_vectors(update, {p: v.half().float() for p, v in floats.items()})
+        >>>
+        >>> x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+        >>> y = (x[:, 0] > 0).long()
+        >>> clients, test = [(x[:20], y[:20]), (x[20:40], y[20:40])], (x[40:], y[40:])
+        >>> model, transforms = torch.nn.Linear(4, 2), [HalfPrecision()]
+        >>> result = cadis.run(model, clients, test, rounds=2, transforms=transforms)
+        >>> len(result.history)
+        2
 
     Attributes:
-        name: as users type it.
-        side: where it is applied: by the client before it sends, or by the server before it
-            aggregates.
-        needs_bound: whether the transform right before it must limit the norm of updates.
+        name: name of the transform in options and files.
+        side: "client" to change updates before they are sent, "server" to change them before they
+            are aggregated.
+        needs_bound: True if the transform right before this one must limit the norm of updates.
     """
 
     name: ClassVar[str]
@@ -50,170 +97,180 @@ class Transform(Protocol):
 
     @property
     def bound(self) -> float | None:
-        """The norm that an update has at the most afterwards; None if it is not limited."""
+        """Maximum norm of an update after this transform; None if it is not limited."""
         return None
 
     @abstractmethod
     def apply(self, update: Message, server_round: TransformRound) -> Message:
-        """Return the update, changed. Inputs are never changed in place."""
+        """Return the changed update. Called once per round and participant.
+
+        Args:
+            update: message of the client with its trained models, tensors and scalars; it must not
+                be changed in place.
+            server_round: received message, number of participants and random generator.
+        """
 
 
 @dataclass(frozen=True)
 class TopK(Transform):
-    """Keeps the numbers of an update that are largest in magnitude; the others do not change.
+    """Top-k sparsification: keep the entries of an update with the largest magnitude.
 
-    This is top-k sparsification (Aji and Heafield, 2017). Numbers are chosen among all floating
-    ones of the update together, and what is kept is kept bit for bit. What is dropped is lost:
-    clients do not remember it for their next round. Integer counters and scalars are sent as they
-    are. Messages do not become shorter, as vectors travel whole: this tells what sparse updates
-    would do to the accuracy.
+    All other entries keep their received values. The entries are chosen among all floating-point
+    numbers of the update together. Dropped entries are lost: there is no error feedback between
+    rounds. Integer counters and scalars do not change. Messages do not become smaller, because
+    vectors are sent in full: the transform shows the effect of sparse updates on the accuracy.
 
     Attributes:
-        keep: the part of the numbers of an update that is kept.
+        keep: fraction of the numbers of an update that is kept.
     """
 
     name: ClassVar[str] = "top-k"
+    about: ClassVar[About] = About("update transform", _TOP_K)
     keep: Annotated[float, Gt(0), Le(1)] = 0.1
 
     def apply(self, update: Message, server_round: TransformRound) -> Message:
-        """The update with zeros for all but its ceil(keep * n) largest numbers of n."""
-        numbers = differences(update, server_round.received)
+        """Set all but the ceil(keep * n) largest of the n changes to zero."""
+        numbers = compute_differences(update, server_round.received)
         if not numbers:
             return update
         magnitudes = torch.cat([vector.abs() for vector in numbers.values()])  # (n,)
-        kept = torch.zeros_like(magnitudes, dtype=torch.bool)
-        kept[magnitudes.topk(ceil(self.keep * len(magnitudes))).indices] = True
-        masks = kept.split([len(vector) for vector in numbers.values()])
-        both = _pairs(update, server_round.received)
-        return replaced(
+        mask = torch.zeros_like(magnitudes, dtype=torch.bool)
+        mask[magnitudes.topk(ceil(self.keep * len(magnitudes))).indices] = True
+        masks = mask.split([len(vector) for vector in numbers.values()])
+        pairs = _pair_vectors(update, server_round.received)
+        return replace_vectors(
             update,
             {
                 path: torch.where(mask, vector, start.to(vector.dtype))
-                for mask, (path, (vector, start)) in zip(masks, both.items(), strict=True)
+                for mask, (path, (vector, start)) in zip(masks, pairs.items(), strict=True)
             },
         )
 
 
 @dataclass(frozen=True)
 class Clip(Transform):
-    """Scales an update that is longer than the limit down to it, before it is sent.
+    """Clip the L2 norm of an update before it is sent.
 
-    An update is everything floating that the client changed: the parameters and buffers of its
-    models minus those received, and the further tensors that it sends, as one vector with one
-    norm. Integer counters, scalars and the number of samples are sent as they are: nothing limits
-    what they tell.
+    An update is one vector of all floating-point changes: the parameters and buffers of the models
+    minus the received ones, and the further tensors that the client sends. Integer counters,
+    scalars and the number of examples are not clipped, so nothing limits what they reveal.
 
     Attributes:
-        clip: the largest norm that an update may have.
+        clip: maximum norm of an update.
     """
 
     name: ClassVar[str] = "clip"
+    about: ClassVar[About] = About("update transform", _DP_FEDAVG)
     clip: Annotated[float, Gt(0)] = 1.0
 
     @property
     def bound(self) -> float:
-        """The largest norm of an update afterwards."""
+        """Maximum norm of an update after this transform."""
         return self.clip
 
     def apply(self, update: Message, server_round: TransformRound) -> Message:
-        """The update times min(1, clip / its norm)."""
+        """Multiply the update by min(1, clip / norm)."""
         return _limit_norm(update, server_round.received, self.clip)
 
 
 @dataclass(frozen=True)
 class Noise(Transform):
-    """Every one of k participants adds noise of deviation z * bound / sqrt(k) to its update.
+    """Add Gaussian noise to clipped updates, as in DP-FedAvg, split among the participants.
 
-    The sum of a round's updates then carries noise of deviation z * bound on every number
-    (DP-FedAvg; McMahan et al., 2018), the bound being the norm that updates are clipped to.
+    Each of the k participants adds noise of standard deviation z * bound / sqrt(k), where bound is
+    the norm that updates are clipped to. The sum of the updates of a round then has noise of
+    standard deviation z * bound.
 
-    What this does not do: z is a noise multiplier and no epsilon, and nothing here accounts for
-    the privacy that rounds use up. A single update carries only its share of the noise, so the
-    server, which sees it, must be trusted with it. If participants fail, the sum carries less
-    noise. Weights that differ between clients make the largest of them less protected than z
-    says. Scalars, integer counters and the number of samples are sent as they are.
-    Batch norm's statistics are noised as parameters are, and a variance may become negative:
+    Limits: z is a noise multiplier, not an epsilon, and nothing here tracks the privacy budget. A
+    single update has only 1 / sqrt(k) of the noise, so the server must be trusted with it. If
+    participants fail, the sum has less noise. If clients have different weights, the client with
+    the largest weight is protected less than z states. Scalars, integer counters and the number of
+    examples get no noise. Batch-norm statistics get noise too, and a variance may become negative:
     choose a model without batch norm.
 
     Attributes:
-        noise: the noise multiplier z: how large the noise on the sum of a round's updates is,
-            as a multiple of the limit of a single update.
+        noise: noise multiplier z: standard deviation of the noise on the sum of a round's updates,
+            divided by the maximum norm of one update.
     """
 
     name: ClassVar[str] = "noise"
+    about: ClassVar[About] = About(
+        "update transform", _DP_FEDAVG, batch_norm="no: a variance may become negative"
+    )
     needs_bound: ClassVar[bool] = True
     noise: Annotated[float, Gt(0)] = 0.1
 
     def apply(self, update: Message, server_round: TransformRound) -> Message:
-        """The update with noise on each of its numbers."""
+        """Add noise to all floating-point numbers of the update."""
         if server_round.bound is None:
             raise CadisError("Noise needs updates of limited norm; put clip right before it.")
         deviation = self.noise * server_round.bound / server_round.participants**0.5
         generator, noisy = server_round.generator, {}
-        for path, (vector, _) in _pairs(update, server_round.received).items():
-            draw = torch.randn(vector.shape, generator=generator, dtype=torch.float64)
-            noisy[path] = draw.to(vector.device).mul_(deviation).add_(vector).to(vector.dtype)
-        return replaced(update, noisy)
+        for path, (vector, _) in _pair_vectors(update, server_round.received).items():
+            noise = torch.randn(vector.shape, generator=generator, dtype=torch.float64)
+            noisy[path] = noise.to(vector.device).mul_(deviation).add_(vector).to(vector.dtype)
+        return replace_vectors(update, noisy)
 
 
 @dataclass(frozen=True)
 class NormBound(Transform):
-    """The server's own guard: what :class:`Clip` does, for clients that cannot be trusted to.
+    """Clip the L2 norm of updates on the server, for clients that cannot be trusted to do it.
 
-    No single client can then move the model by more than its weight times the limit. It says
-    nothing about the direction, nor about scalars and the number of samples, which the weights are
-    made from.
+    One client can then move the model by at most its weight times the maximum norm. Neither the
+    direction of an update nor its scalars and number of examples, which determine weights, are
+    limited.
 
     Attributes:
-        max_norm: the largest norm that an update has when it is aggregated.
+        max_norm: maximum norm of an update when it is aggregated.
     """
 
     name: ClassVar[str] = "norm-bound"
+    about: ClassVar[About] = About("update transform", _NORM_BOUND)
     side: ClassVar[Literal["client", "server"]] = "server"
     max_norm: Annotated[float, Gt(0)] = 1.0
 
     @property
     def bound(self) -> float:
-        """The largest norm of an update afterwards."""
+        """Maximum norm of an update after this transform."""
         return self.max_norm
 
     def apply(self, update: Message, server_round: TransformRound) -> Message:
-        """The update times min(1, max_norm / its norm)."""
+        """Multiply the update by min(1, max_norm / norm)."""
         return _limit_norm(update, server_round.received, self.max_norm)
 
 
-_OURS: tuple[type[Transform], ...] = (TopK, Clip, Noise, NormBound)
+_BUILT_IN: tuple[type[Transform], ...] = (TopK, Clip, Noise, NormBound)
 
-TRANSFORMS: dict[str, type[Transform]] = {kind.name: kind for kind in _OURS}
-"""By name, in the order in which they are applied when a user names several."""
+TRANSFORMS: dict[str, type[Transform]] = {part.name: part for part in _BUILT_IN}
+"""Built-in transforms by name, in the order in which options of the command line apply them."""
 
 
-def apply_chain(
+def apply_transforms(
     transforms: Sequence[Transform],
     update: Message,
     received: Message,
     participants: int,
-    generator_of: Callable[[str], torch.Generator],
+    make_generator: Callable[[str], torch.Generator],
 ) -> Message:
-    """Return an update after all transforms of a side, in their order.
+    """Apply all transforms of one side to an update, in their order.
 
     Args:
-        transforms: of the client's or of the server's side.
-        update: what a client is about to send, or has sent; it is never changed in place.
-        received: what that client was sent.
-        participants: k, how many clients were asked in this round.
-        generator_of: the source of randomness of a transform, by its name.
+        transforms: transforms of the client's or of the server's side.
+        update: message of a client; it is not changed in place.
+        received: message that this client received.
+        participants: k, the number of participants that the server chose for this round.
+        make_generator: function from the name of a transform to its random generator.
     """
     bound = None
     for transform in transforms:
-        server_round = TransformRound(received, participants, bound, generator_of(transform.name))
-        update = transform.apply(update, server_round)
+        generator = make_generator(transform.name)
+        update = transform.apply(update, TransformRound(received, participants, bound, generator))
         bound = transform.bound
     return update
 
 
-def check_chain(transforms: Sequence[Transform]) -> None:
-    """Refuse a transform that needs updates of limited norm where they are not."""
+def check_transforms(transforms: Sequence[Transform]) -> None:
+    """Raise an error if a transform needs updates of limited norm and gets others."""
     for side in ("client", "server"):
         bound = None
         for transform in transforms:
@@ -221,71 +278,77 @@ def check_chain(transforms: Sequence[Transform]) -> None:
                 continue
             if transform.needs_bound and bound is None:
                 raise CadisError(
-                    f"The transform '{transform.name}' needs updates of limited norm; put one "
-                    f"that limits them on the {side}, such as clip, right before it."
+                    f"The transform '{transform.name}' needs updates of limited norm; put a "
+                    f"transform that limits them on the {side}, such as clip, right before it."
                 )
             bound = transform.bound
 
 
-def differences(update: Message, received: Message) -> dict[str, Tensor]:
-    """Return the numbers of an update in float64, by the paths of :meth:`Message.vectors`.
+def compute_differences(update: Message, received: Message) -> dict[str, Tensor]:
+    """Return the changes of an update in float64, by the paths of :meth:`Message.vectors`.
 
-    Of a model these are the floating parameters and buffers minus those of the received model of
-    the same name; of further floating tensors, the tensors as they are. Integers, such as batch
-    norm's counters, and scalars are no part of it.
+    For a model these are the floating-point parameters and buffers minus those of the received
+    model of the same name; for further floating-point tensors, the tensors themselves. Integers,
+    such as the counters of batch norm, and scalars are left out.
     """
     return {
         path: vector.double() - start.double()
-        for path, (vector, start) in _pairs(update, received).items()
+        for path, (vector, start) in _pair_vectors(update, received).items()
     }
 
 
-def replaced(update: Message, vectors: Mapping[str, Tensor]) -> Message:
-    """Return the message with some of its vectors replaced, by path; all else as it is."""
-    return Message.of_vectors({**dict(update.vectors()), **vectors}, update.scalars)
+def replace_vectors(update: Message, vectors: Mapping[str, Tensor]) -> Message:
+    """Return a copy of a message with other vectors at some paths.
+
+    Args:
+        update: the message to copy.
+        vectors: new vectors, by their paths in :meth:`Message.vectors`.
+    """
+    return Message.from_vectors({**dict(update.vectors()), **vectors}, update.scalars)
 
 
-def _pairs(update: Message, received: Message) -> dict[str, tuple[Tensor, Tensor]]:
-    """Return each floating vector of an update, and what it is the change of, by path."""
-    known = dict(received.vectors())
-    found = {}
+def _pair_vectors(update: Message, received: Message) -> dict[str, tuple[Tensor, Tensor]]:
+    """Return each floating-point vector of an update and the vector it started from, by path."""
+    starts = dict(received.vectors())
+    pairs = {}
     for path, vector in update.vectors():
         if not vector.is_floating_point():
             continue
         if path.startswith("tensors/"):
-            found[path] = (vector, vector.new_zeros(()).expand_as(vector))
-        elif path in known:
-            found[path] = (vector, known[path])
+            pairs[path] = (vector, vector.new_zeros(()).expand_as(vector))
+        elif path in starts:
+            pairs[path] = (vector, starts[path])
         else:
             name = path.split("/", 1)[1].rpartition("/")[0]
             raise CadisError(
-                f"The update of the model '{name}' cannot be told: no such model was received."
+                f"The change of the model '{name}' cannot be computed: the client did not receive "
+                "a model of that name."
             )
-    return found
+    return pairs
 
 
-def _limit_norm(update: Message, received: Message, largest: float) -> Message:
-    """Scale an update down to a norm; one that is no longer than that comes back as it is.
+def _limit_norm(update: Message, received: Message, max_norm: float) -> Message:
+    """Scale an update down to a maximum norm; return a shorter one unchanged.
 
-    Scaled numbers are rounded towards what was received, so that the norm holds also of the
-    numbers that are sent.
+    Scaled numbers are rounded towards the received ones, so that the rounded update has at most
+    that norm, too.
     """
-    both = _pairs(update, received)
-    norm = sqrt(sum(squared_distance(vector, start) for vector, start in both.values()))
-    if not norm > largest:  # nor if it is not a number, which is refused when it arrives
+    pairs = _pair_vectors(update, received)
+    norm = sqrt(sum(compute_squared_distance(vector, start) for vector, start in pairs.values()))
+    if not norm > max_norm:  # also if the norm is NaN: the server rejects such an update
         return update
 
     def scale(vector: Tensor, start: Tensor) -> tuple[Tensor]:
-        change = (vector.double() - start.double()) * (largest / norm)
+        change = (vector.double() - start.double()) * (max_norm / norm)
         start = start.to(vector)
         new = (start.double() + change).to(start.dtype)
         too_far = (new.double() - start.double()).abs() > change.abs()
         return (torch.where(too_far, torch.nextafter(new, start), new),)
 
-    return replaced(
+    return replace_vectors(
         update,
         {
-            path: in_chunks(scale, vector.flatten(), start.flatten())[0].view(vector.shape)
-            for path, (vector, start) in both.items()
+            path: map_chunks(scale, vector.flatten(), start.flatten())[0].view(vector.shape)
+            for path, (vector, start) in pairs.items()
         },
     )

@@ -1,4 +1,4 @@
-"""Names and values that a user gives, checked in one sentence."""
+"""Validation of names and values that a user gives, with one-sentence error messages."""
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,149 +14,179 @@ from cadis.errors import CadisError
 
 _T = TypeVar("_T")
 
-_LONGEST = 60
-"""Letters of a wrong value that are repeated to the user."""
+_MAX_CHARS = 60
+"""Maximum number of characters of an invalid value that an error message repeats."""
 
-_LARGEST = 2**63
-"""Integers that a TOML file can hold are below this, and no less than its negative."""
+_INT_LIMIT = 2**63
+"""Integers in a TOML file are below this number, and not below its negative."""
 
 _TOO_LARGE = "should be an integer of at most 64 bits"
 
 
-def names_of(kind: type) -> list[str]:
-    """Names of a dataclass's fields, of those that are given when one is made."""
-    if not is_dataclass(kind):
-        raise CadisError(f"{kind.__name__} is no dataclass; put @dataclass(frozen=True) before it.")
-    return [field.name for field in fields(kind) if field.init]
+def get_field_names(cls: type) -> list[str]:
+    """Return the names of the fields of a dataclass that its constructor takes."""
+    if not is_dataclass(cls):
+        raise CadisError(
+            f"{cls.__name__} is not a dataclass; put @dataclass(frozen=True) before it."
+        )
+    return [field.name for field in fields(cls) if field.init]
 
 
-def hints_of(kind: type) -> dict[str, Any]:
-    """The annotations of a dataclass, constraints included."""
+def get_field_types(cls: type) -> dict[str, Any]:
+    """Return the annotations of a dataclass by field name, with their constraints."""
     try:
-        return get_type_hints(kind, include_extras=True)
+        return get_type_hints(cls, include_extras=True)
     except NameError as error:
         raise CadisError(
-            f"The annotations of {kind.__name__} cannot be understood: {error}."
+            f"The annotations of {cls.__name__} cannot be resolved: {error}; import the name at "
+            "the top of the file."
         ) from None
 
 
-def is_list(hint: Any) -> bool:
-    """Whether an annotation is that of a list or tuple."""
+def is_list_type(hint: Any) -> bool:
+    """Return whether an annotation is a list or tuple type."""
     plain = get_args(hint)[0] if get_origin(hint) is Annotated else hint
     return get_origin(plain) in (list, tuple)
 
 
-def is_list_of_names(hint: Any) -> bool:
-    """Whether it is a list of strings, which is typed with commas: they may hold colons."""
-    return is_list(hint) and str in get_args(hint)
+def is_name_list_type(hint: Any) -> bool:
+    """Return whether an annotation is a list of strings; users separate these by commas."""
+    return is_list_type(hint) and str in get_args(hint)
 
 
 def check_names(kind: str, names: Iterable[object], known: Iterable[str]) -> None:
-    """Refuse unknown names, with the one that was probably meant."""
+    """Raise an error for an unknown name, with the most similar known name or all of them.
+
+    Args:
+        kind: noun for the message, such as "method".
+        names: names to check.
+        known: valid names.
+    """
     choices = list(known)
     for name in names:
         if not isinstance(name, str) or name not in choices:
-            meant = name[:_LONGEST].lower() if isinstance(name, str) else ""
-            close = difflib.get_close_matches(meant, choices, n=1)
+            text = name[:_MAX_CHARS].lower() if isinstance(name, str) else ""
+            close = difflib.get_close_matches(text, choices, n=1)
             hint = f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(choices)}."
-            raise CadisError(f"There is no {kind} {shown(name)}; {hint}")
+            raise CadisError(f"There is no {kind} {format_value(name)}; {hint}")
 
 
-def listed(names: Iterable[str]) -> str:
-    """Names in a sentence: "one, two and three"."""
-    *first, last = names
+def join_words(words: Iterable[str]) -> str:
+    """Join words for a sentence.
+
+    Example:
+        >>> from cadis.algorithm import join_words
+        >>> join_words(["one", "two", "three"])
+        'one, two and three'
+    """
+    *first, last = words
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def validated(kind: type[_T], values: Mapping[str, Any]) -> _T:
-    """A dataclass from values of the right or a convertible type, or one sentence.
+def validate(cls: type[_T], values: Mapping[str, Any]) -> _T:
+    """Create a dataclass from values of the right or a convertible type.
 
-    Numbers must be finite and integers fit into 64 bits, so that what is accepted can be written
-    to a file and read back.
+    Numbers must be finite and integers must fit into 64 bits, so that a TOML file can store them.
+
+    Args:
+        cls: the dataclass; its annotations may have constraints such as ``Gt(0)``.
+        values: values by field name; strings are converted to the type of the field.
+
+    Returns:
+        An object of the class.
+
+    Raises:
+        CadisError: with one sentence about the first invalid value.
+
+    Example:
+        >>> from cadis.algorithm import validate
+        >>> from cadis.algorithm.methods import FedProx
+        >>> validate(FedProx, {"mu": "0.1"})
+        FedProx(mu=0.1)
     """
-    names = {name for each in (kind, *_nested(kind)) for name in names_of(each)}
+    names = {name for each in (cls, *_find_nested(cls)) for name in get_field_names(each)}
     try:
-        adapter: TypeAdapter[_T] = _adapter(kind)  # type: ignore[arg-type]  # types are hashable
-        found = adapter.validate_python(_split_lists(kind, values))
+        adapter: TypeAdapter[_T] = _make_adapter(cls)  # type: ignore[arg-type]  # hashable
+        result = adapter.validate_python(_split_lists(cls, values))
     except PydanticUserError as error:
-        raise _not_understood(kind, error) from None
+        raise _make_type_error(cls, error) from None
     except ValidationError as error:
         first = error.errors()[0]
-        if first["type"] == "value_error":  # our own sentence, about more than one field
+        if first["type"] == "value_error":  # a CadisError of the class about several fields
             raise CadisError(str(first["ctx"]["error"])) from None
         name = [part for part in first["loc"] if part in names][-1]
         if first["type"] == "missing":
-            raise CadisError(f"{name} of {kind.__name__} must be given.") from None
+            raise CadisError(f"{name} of {cls.__name__} must be given.") from None
         problem = first["msg"].removeprefix("Input ")
         if first["type"] == "int_parsing_size":
             problem = _TOO_LARGE
-        raise CadisError(f"{name} {problem}, not {shown(first['input'])}.") from None
-    for field in fields(kind):  # type: ignore[arg-type]  # names_of has checked it
-        for name, value in _leaves(field.name, getattr(found, field.name)):
-            _check_leaf(name, value)
-    return found
+        raise CadisError(f"{name} {problem}, not {format_value(first['input'])}.") from None
+    for field in fields(cls):  # type: ignore[arg-type]  # get_field_names has checked it
+        for name, value in _iterate_values(field.name, getattr(result, field.name)):
+            _check_value(name, value)
+    return result
 
 
-def shown(value: object) -> str:
-    """A value as it may stand in a sentence: on one line, and cut if it is long."""
+def format_value(value: object) -> str:
+    """Format a value for an error message: on one line, and shortened if it is long."""
     try:
         text = repr(value)
-    except ValueError:  # Python does not write out integers of thousands of digits
+    except ValueError:  # Python refuses to format integers of thousands of digits
         return "an integer of thousands of digits"
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}..."
 
 
 @cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
+def _make_adapter(cls: Any) -> TypeAdapter[Any]:
     try:
-        return TypeAdapter(kind)
+        return TypeAdapter(cls)
     except (PydanticUserError, PydanticUndefinedAnnotation) as error:
-        raise _not_understood(kind, error) from None
+        raise _make_type_error(cls, error) from None
 
 
-def _not_understood(kind: type, error: Exception) -> CadisError:
+def _make_type_error(cls: type, error: Exception) -> CadisError:
     problem = str(error).partition(".")[0].replace("\n", " ")
     return CadisError(
-        f"The fields of {kind.__name__} must be numbers, strings or lists of these: {problem}."
+        f"The fields of {cls.__name__} must be numbers, strings or lists of these: {problem}."
     )
 
 
-def _nested(kind: type) -> list[type]:
+def _find_nested(cls: type) -> list[type]:
     """Return the dataclasses among the annotations of a dataclass."""
-    hints = hints_of(kind).values()
+    hints = get_field_types(cls).values()
     return [hint for hint in hints if isinstance(hint, type) and is_dataclass(hint)]
 
 
-def _leaves(name: str, value: object) -> Iterator[tuple[str, object]]:
-    """The single values that a field is made of, with their names."""
+def _iterate_values(name: str, value: object) -> Iterator[tuple[str, object]]:
+    """Yield the single values of a field, recursively, with their names."""
     if is_dataclass(value):
         value = vars(value)
     if isinstance(value, Mapping):
-        for key, part in value.items():
-            yield from _leaves(str(key), part)
+        for key, item in value.items():
+            yield from _iterate_values(str(key), item)
     elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _leaves(name, part)
+        for item in value:
+            yield from _iterate_values(name, item)
     else:
         yield name, value
 
 
-def _check_leaf(name: str, value: object) -> None:
+def _check_value(name: str, value: object) -> None:
     if isinstance(value, float) and not isfinite(value):
         raise CadisError(f"{name} should be a finite number, not {value}.")
-    if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
-        raise CadisError(f"{name} {_TOO_LARGE}, not {shown(value)}.")
+    if isinstance(value, int) and not -_INT_LIMIT <= value < _INT_LIMIT:
+        raise CadisError(f"{name} {_TOO_LARGE}, not {format_value(value)}.")
     if isinstance(value, str) and value.encode(errors="replace").decode() != value:
-        # There are halves of characters, as in names of files that are not UTF-8.
-        raise CadisError(f"{name} should be text that UTF-8 can hold, not {shown(value)}.")
+        # Python reads bytes of file names that are not UTF-8 as lone surrogates.
+        raise CadisError(f"{name} should be valid UTF-8 text, not {format_value(value)}.")
 
 
-def _split_lists(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """On the command line a list is typed with colons, as in 3:3:2, and names with commas."""
-    split = dict(values)
-    for name, hint in hints_of(kind).items():
+def _split_lists(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Split lists from the command line: numbers at colons, as in 3:3:2, names at commas."""
+    result = dict(values)
+    for name, hint in get_field_types(cls).items():
         text = values.get(name)
-        if isinstance(text, str) and is_list(hint):
+        if isinstance(text, str) and is_list_type(hint):
             names = [part.strip() for part in text.split(",") if part.strip()]
-            split[name] = names if is_list_of_names(hint) else text.split(":")
-    return split
+            result[name] = names if is_name_list_type(hint) else text.split(":")
+    return result

@@ -1,15 +1,15 @@
-"""Unit vectors and their cosines."""
+"""Normalization and cosine similarity of vectors."""
 
 import torch
 from torch import Tensor
 
 
-def unit(vectors: Tensor) -> Tensor:
-    """Vectors of length 1; those of length 0 stay as they are."""
+def normalize(vectors: Tensor) -> Tensor:
+    """Scale vectors to the L2 norm 1; zero vectors do not change, (..., d)."""
     norms = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
     return vectors / torch.where(norms > 0, norms, 1)
 
 
-def cosines(vectors: Tensor) -> Tensor:
-    """How alike vectors of length 1 are, each to itself exactly 1, (n, n)."""
+def compute_cosines(vectors: Tensor) -> Tensor:
+    """Return the cosine similarity of unit vectors, (n, d); exactly 1 on the diagonal, (n, n)."""
     return (vectors @ vectors.T).clamp(-1, 1).fill_diagonal_(1)

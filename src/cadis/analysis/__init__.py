@@ -1,24 +1,31 @@
-"""What runs say: measures, statistics, the similarity matrix over time. Reads run folders only."""
+"""Read stored runs and analyse them: metrics, statistics, comparisons, similarity over rounds."""
 
-from cadis.analysis.comparison import HEADLINE, Comparison, RoundsTo
-from cadis.analysis.consistency import naming
-from cadis.analysis.head_probe import HeadProbe, Panel
+from cadis.analysis.comparison import RANKING_METRIC, Comparison, TimeToTarget
+from cadis.analysis.consistency import convert_read_errors
+from cadis.analysis.head_probe import HeadProbe, ProbedModel
 from cadis.analysis.metrics import (
     ACCURACY,
     LAST_ROUNDS,
-    MEASURE,
-    MEASURES,
-    Measure,
+    METRICS,
+    Metric,
     Scores,
-    at_times,
-    task_measure,
-    time_axis,
-    with_article,
+    add_article,
+    make_task_metric,
+    make_time_axis,
+    resample_at_times,
 )
 from cadis.analysis.partition_summary import PartitionSummary, describe_federation
-from cadis.analysis.reading import is_result, read_folder, read_results
+from cadis.analysis.reading import is_result_folder, read_folder, read_results
 from cadis.analysis.results import Group, Results
-from cadis.analysis.run_data import OWN_TEST_DATA, OWN_TRAINING_DATA, RunData, headline_of
-from cadis.analysis.similarity import Frame, error, frames, growing, some_of, spread_rounds, steady
+from cadis.analysis.run_data import OWN_TEST_DATA, OWN_TRAINING_DATA, RunData, get_main_metric
+from cadis.analysis.similarity import (
+    ClusterFrame,
+    align_cluster_labels,
+    compute_matrix_error,
+    format_sample_size,
+    replay_frames,
+    replay_matrices,
+    select_rounds,
+)
 from cadis.analysis.statistics import PairedTest, Spread, holm, paired_test
-from cadis.analysis.verdict import answer, details
+from cadis.analysis.verdict import explain_verdict, write_verdict

@@ -1,26 +1,26 @@
-"""Who can be compared with whom: only groups that learn the same thing from the same clients."""
+"""Decide which groups of runs can be compared: those that solve the same learning problem."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from zlib import crc32
 
-from cadis.algorithm import table_of
+from cadis.algorithm import get_part_table
 from cadis.analysis.results import Group, Results
 from cadis.analysis.run_data import RunData
-from cadis.options import MAY_CHANGE, options_of_scope
+from cadis.options import MAY_CHANGE, find_options_by_scope
 
-_LEARNED = (*options_of_scope("data"), "model", "task")
-"""Options that decide what is learned, and from whose data; not how."""
+_PROBLEM_OPTIONS = (*find_options_by_scope("data"), "model", "task")
+"""Options that define the learning problem; all others define how it is solved."""
 
 
 @dataclass(frozen=True)
-class Cell:
-    """Groups that can be compared with each other.
+class ComparableSet:
+    """Groups that solve the same learning problem.
 
     Attributes:
-        values: what tells it from other cells, by the name of the option.
-        results: its groups, with labels of their own.
+        values: option values that distinguish this set from the other sets.
+        results: the groups of this set, with labels that are unique within it.
     """
 
     values: dict[str, str]
@@ -28,134 +28,141 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """What tells it from other cells, in words."""
+        """Option values that distinguish this set, such as ``partition=mc``."""
         return ", ".join(f"{name}={value}" for name, value in self.values.items())
 
 
-def cells_of(results: Results) -> list[Cell]:
-    """The groups that are rivals, together; one cell if all are."""
+def split_comparable(results: Results) -> list[ComparableSet]:
+    """Split groups into sets that can be compared; a single set if all can."""
     if results.kind == "compare" and results.parameters:
         names, keys = list(results.parameters), [group.cell for group in results.groups]
     else:
-        varied = ("model",) if results.kind == "sweep" else ()  # who varies it wants the best
-        facts = [_facts(group.runs[0], varied) for group in results.groups]
-        names = _splitting(facts)
-        keys = _keys(facts, names)
+        # A sweep over models asks which model is best, so models are comparable there.
+        ignore = ("model",) if results.kind == "sweep" else ()
+        problems = [_describe_problem(group.runs[0], ignore) for group in results.groups]
+        names = _find_splitting_options(problems)
+        keys = _make_keys(problems, names)
     if len(set(keys)) < 2:
-        return [Cell({}, results)]
+        return [ComparableSet({}, results)]
+    by_key: dict[tuple[str, ...], list[Group]] = {}
+    for key, group in zip(keys, results.groups, strict=True):
+        by_key.setdefault(key, []).append(group)
     return [
-        Cell(
-            dict(zip(names, key, strict=True)),
-            _among(results, [g for g, k in zip(results.groups, keys, strict=True) if k == key]),
-        )
-        for key in dict.fromkeys(keys)
+        ComparableSet(dict(zip(names, key, strict=True)), _select_groups(results, groups))
+        for key, groups in by_key.items()
     ]
 
 
-def told_apart(groups: Sequence[Group]) -> list[Group]:
-    """Groups of one label get what differs between them added to it."""
-    labels = [group.label for group in groups]
-    flat = [_flat(telling(group.runs[0].options)) for group in groups]
-    apart = []
-    for place, group in enumerate(groups):
-        alike = [other for other, label in enumerate(labels) if label == group.label]
-        keys = sorted({key for other in alike for key in flat[other]})
-        differing = [key for key in keys if len({flat[o].get(key) for o in alike}) > 1]
-        if "partition" in differing:  # which says more than its parameters
-            dealing = {key for other in alike for key in _dealing(groups[other].runs[0].options)}
-            differing = [key for key in differing if key not in dealing]
-        told = ", ".join(f"{key}={flat[place].get(key)}" for key in differing)
-        path = group.runs[0].path
-        label = f"{group.label} ({told or (path if len(group.runs) == 1 else path.parent)})"
-        apart.append(replace(group, label=label) if len(alike) > 1 else group)
-    return apart
+def make_labels_unique(groups: Sequence[Group]) -> list[Group]:
+    """Append the options that differ to labels that several groups share."""
+    options = [_flatten_options(get_distinguishing_options(g.runs[0].options)) for g in groups]
+    unique = []
+    for index, group in enumerate(groups):
+        same = [other for other, candidate in enumerate(groups) if candidate.label == group.label]
+        if len(same) == 1:
+            unique.append(group)
+            continue
+        names = sorted({name for other in same for name in options[other]})
+        names = [name for name in names if len({options[other].get(name) for other in same}) > 1]
+        if "partition" in names:  # its name says more than its parameters
+            parameters = {
+                name
+                for other in same
+                for name in _get_partition_parameters(groups[other].runs[0].options)
+            }
+            names = [name for name in names if name not in parameters]
+        path = group.runs[0].path if len(group.runs) == 1 else group.runs[0].path.parent
+        difference = ", ".join(f"{name}={options[index].get(name)}" for name in names)
+        unique.append(replace(group, label=f"{group.label} ({difference or path})"))
+    return unique
 
 
-def telling(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What makes a difference between groups."""
+def get_distinguishing_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that separate groups: all but the seed and those without effect."""
     return {key: value for key, value in options.items() if key not in ("seed", *MAY_CHANGE)}
 
 
-def baseline_of(groups: Sequence[Group], name: str = "fedavg") -> int | None:
-    """The place of FedAvg or another, if it is there once and there is something else."""
+def find_baseline(groups: Sequence[Group], name: str = "fedavg") -> int | None:
+    """Return the index of the baseline if it occurs exactly once beside other groups."""
     names = [group.name for group in groups]
     return names.index(name) if len(names) > 1 and names.count(name) == 1 else None
 
 
-def _among(results: Results, groups: Sequence[Group]) -> Results:
-    """Some of the groups, as if there were no others."""
-    own = told_apart([replace(group, label=group.plain or group.label) for group in groups])
-    runs = sum(len(group.runs) for group in own)
-    seeds = max(len(group.runs) for group in results.groups)
-    whole = results.complete or results.kind == "runs"
-    base = "fedavg" if results.baseline is None else results.groups[results.baseline].name
+def _select_groups(results: Results, groups: Sequence[Group]) -> Results:
+    """Return results that consist of some of the groups only."""
+    selected = make_labels_unique([replace(g, label=g.short_label or g.label) for g in groups])
+    num_runs = sum(len(group.runs) for group in selected)
+    num_seeds = max(len(group.runs) for group in results.groups)
+    is_whole = results.is_complete or results.kind == "runs"
+    baseline = "fedavg" if results.baseline is None else results.groups[results.baseline].name
     return replace(
         results,
-        groups=own,
-        baseline=baseline_of(own, base),
+        groups=selected,
+        baseline=find_baseline(selected, baseline),
         parameters=results.parameters if results.kind == "sweep" else (),
-        planned=runs if whole else len(own) * seeds,
+        planned=num_runs if is_whole else len(selected) * num_seeds,
     )
 
 
-def _splitting(facts: Sequence[Mapping[str, str]]) -> list[str]:
-    """As few names as tell the same groups apart as all of them do."""
-    kept: list[str] = []
-    for name in dict.fromkeys(name for fact in facts for name in fact):
-        if len(set(_keys(facts, [*kept, name]))) > len(set(_keys(facts, kept))):
-            kept.append(name)
-    return kept
+def _find_splitting_options(problems: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return a small set of option names that separates the problems as well as all names do."""
+    names: list[str] = []
+    for name in dict.fromkeys(name for problem in problems for name in problem):
+        if len(set(_make_keys(problems, [*names, name]))) > len(set(_make_keys(problems, names))):
+            names.append(name)
+    return names
 
 
-def _keys(facts: Sequence[Mapping[str, str]], names: Sequence[str]) -> list[tuple[str, ...]]:
-    return [tuple(fact.get(name, "") for name in names) for fact in facts]
+def _make_keys(
+    problems: Sequence[Mapping[str, str]], names: Sequence[str]
+) -> list[tuple[str, ...]]:
+    return [tuple(problem.get(name, "") for name in names) for problem in problems]
 
 
-def _facts(run_data: RunData, but: Sequence[str]) -> dict[str, str]:
-    """What a run learns, and from whom."""
+def _describe_problem(run_data: RunData, ignore: Sequence[str]) -> dict[str, str]:
+    """Return the options and fingerprints that define the learning problem of a run."""
     options = run_data.options
-    found = {name: options.get(name) for name in _LEARNED if name not in but} | _dealing(options)
-    return {
-        name: str(value) for name, value in (found | marks(run_data)).items() if value is not None
-    }
+    problem = {name: options.get(name) for name in _PROBLEM_OPTIONS if name not in ignore}
+    problem |= _get_partition_parameters(options) | fingerprint_data(run_data)
+    return {name: str(value) for name, value in problem.items() if value is not None}
 
 
-def _dealing(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of the partition, if it has any."""
-    return dict(table_of(options, "partition", str(options.get("partition"))))
+def _get_partition_parameters(options: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(get_part_table(options, "partition", str(options.get("partition"))))
 
 
-def marks(run_data: RunData) -> dict[str, str | None]:
-    """What tells the data of a run from others where options do not."""
-    found: dict[str, str | None] = {
-        "classes": f"{len(run_data.classes)} ({_mark(run_data.classes)})"
-    }
-    named = "dataset" in run_data.options  # data of one's own have no name
-    return found if named else {"data": _data(run_data), **found}
+def fingerprint_data(run_data: RunData) -> dict[str, str | None]:
+    """Return fingerprints of the classes and, if no option names the dataset, of the data."""
+    classes = f"{len(run_data.classes)} ({_compute_checksum(run_data.classes)})"
+    if "dataset" in run_data.options:
+        return {"classes": classes}
+    return {"data": _fingerprint_samples(run_data), "classes": classes}
 
 
-def _data(run_data: RunData) -> str | None:
-    """How many samples there are, and a mark of who has which; None if nobody knows."""
+def _fingerprint_samples(run_data: RunData) -> str | None:
+    """Return the number of samples and a checksum of their distribution over clients.
+
+    None if the server does not know the numbers of all clients.
+    """
     clients = run_data.federation["clients"]
     if any(client["samples"] is None for client in clients):
         return None
-    none = [0] * len(run_data.classes)
-    rows = [
-        [a + b for a, b in zip(c["samples"], c.get("test_samples") or none, strict=True)]
+    no_tests = [0] * len(run_data.classes)
+    counts = [
+        [a + b for a, b in zip(c["samples"], c.get("test_samples") or no_tests, strict=True)]
         for c in clients
     ]
-    return f"{sum(map(sum, rows))} samples ({_mark(rows)})"
+    return f"{sum(map(sum, counts))} samples ({_compute_checksum(counts)})"
 
 
-def _mark(content: object) -> str:
-    """A few letters that other content does not have."""
+def _compute_checksum(content: object) -> str:
     return f"{crc32(str(content).encode()):08x}"
 
 
-def _flat(options: Mapping[str, Any]) -> dict[str, str]:
-    """Options side by side, those of tables too."""
+def _flatten_options(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return options and the entries of their tables in one level, as text."""
     flat: dict[str, str] = {}
     for key, value in options.items():
-        inner = value.items() if isinstance(value, Mapping) else [(key, value)]
-        flat |= {name: str(content) for name, content in inner}
+        entries = value.items() if isinstance(value, Mapping) else [(key, value)]
+        flat |= {name: str(content) for name, content in entries}
     return flat

@@ -1,204 +1,218 @@
-"""Who is better, by how much, and whether that may be chance."""
+"""Compare groups of runs: means, paired tests against a baseline, rounds to reach a target."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from cadis.analysis.comparability import Cell, cells_of
-from cadis.analysis.metrics import MEASURE, Measure, Scores, task_measure
+from cadis.analysis.comparability import ComparableSet, split_comparable
+from cadis.analysis.metrics import METRICS, Metric, Scores, make_task_metric
 from cadis.analysis.results import Group, Results
 from cadis.analysis.statistics import PairedTest, Spread, holm, paired_test
-from cadis.store import metric_words
+from cadis.store import format_metric_name
 
-HEADLINE = MEASURE["ten_rounds"]
-"""What decides who wins: not the best of many rounds, which flatters whoever fluctuates most."""
+RANKING_METRIC = METRICS["ten_rounds"]
+"""The metric that ranks groups. The best of many rounds would favour runs that fluctuate."""
 
 SIGNIFICANT = 0.05
-"""What is less probable than that is taken for more than chance."""
-_DIGITS = 9  # means that are the same to so many digits differ by rounding only
+"""Significance level of all tests."""
+_DIGITS = 9  # means that agree to this many digits differ by rounding errors only
 _ROUND_NUMBERS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.97, 0.98, 0.99)
 
 
 @dataclass(frozen=True)
-class RoundsTo:
-    """How soon a group reached a target.
+class TimeToTarget:
+    """Rounds, or simulated seconds, that a group needs to reach a target.
 
     Attributes:
-        rounds: the first round of the runs that reached it, or the simulated time at its end; None
-            if none did.
-        reached: how many did.
-        runs: how many there are.
-        speed_up: how many times sooner than the baseline, over the seeds in which both reached
-            it; None if there are none, and for the baseline itself.
+        rounds: mean and deviation over the runs that reach the target; None if no run does.
+        num_reached: number of runs that reach it.
+        num_runs: number of runs of the group.
+        speed_up: rounds of the baseline divided by rounds of the group, over the seeds in which
+            both reach the target; None without such seeds, and for the baseline itself.
     """
 
     rounds: Spread | None
-    reached: int
-    runs: int
+    num_reached: int
+    num_runs: int
     speed_up: float | None
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Groups measured against each other, seed by seed."""
+    """Groups of runs, compared with each other seed by seed.
+
+    Example:
+        >>> results = read_results([Path("runs/compare-digits")])  # doctest: +SKIP
+        >>> comparison = Comparison(results)  # doctest: +SKIP
+        >>> comparison.compute_spread(comparison.groups[0], METRICS["rare"])  # doctest: +SKIP
+        Spread(mean=0.125, deviation=0.031, count=2)
+    """
 
     results: Results
 
     @property
     def groups(self) -> list[Group]:
-        """What is compared."""
+        """Groups that are compared."""
         return self.results.groups
 
     @cached_property
-    def cells(self) -> list[Cell]:
-        """Groups that learn the same, together; there is one cell if all are rivals."""
-        return cells_of(self.results)
+    def comparable_sets(self) -> list[ComparableSet]:
+        """Sets of groups that solve the same problem; one set if all groups do."""
+        return split_comparable(self.results)
 
     @property
-    def rivals(self) -> bool:
-        """Whether all groups learn the same, so that one of them can be better."""
-        return len(self.cells) == 1
+    def all_comparable(self) -> bool:
+        """Return whether all groups solve the same problem, so that one can be better."""
+        return len(self.comparable_sets) == 1
 
     @property
-    def several_comparisons(self) -> bool:
-        """Whether there are rivals, but not all are."""
-        return not self.rivals and any(len(cell.results.groups) > 1 for cell in self.cells)
+    def has_several_comparisons(self) -> bool:
+        """Return whether there are several sets, at least one of them with several groups."""
+        sizes = [len(comparable.results.groups) for comparable in self.comparable_sets]
+        return not self.all_comparable and max(sizes) > 1
 
     @property
     def baseline(self) -> Group | None:
-        """What the others are compared with; nothing if they learn something else."""
-        place = self.results.baseline
-        return None if place is None or not self.rivals else self.groups[place]
+        """The group that the others are compared with; None unless all are comparable."""
+        index = self.results.baseline
+        return None if index is None or not self.all_comparable else self.groups[index]
 
     @property
     def metric(self) -> str:
-        """The measure that decides, in words."""
-        return metric_words(self.results.metric)
+        """Name of the main metric for people, such as "AUC"."""
+        return format_metric_name(self.results.metric)
 
     @property
     def metric_title(self) -> str:
-        """The same, as a sentence or a title begins with it."""
+        """The same name with a capital letter, for titles and the beginning of sentences."""
         return self.metric[0].upper() + self.metric[1:]
 
     @cached_property
     def seeds(self) -> set[int]:
-        """Seeds that all federations have."""
-        found = [{s.seed for s in group.scores} for group, _ in self.ranked()]
-        return set.intersection(*found) if found else set()
+        """Seeds that all ranked groups have."""
+        seeds = [{scores.seed for scores in group.scores} for group, _ in self.rank_groups()]
+        return set.intersection(*seeds) if seeds else set()
 
     @property
-    def conclusive(self) -> bool:
-        """Whether a difference can mean anything.
+    def is_conclusive(self) -> bool:
+        """Return whether there is enough evidence to call a group better.
 
-        Not between groups that learn different things, of a single seed, or of a single round.
+        This needs comparable groups with equal numbers of rounds, at least two common seeds and
+        more than one round.
         """
         rounds = [number for group in self.groups for number in group.rounds]
-        several = len(self.seeds) > 1 and min(rounds) > 1
-        return self.rivals and self.results.comparable and several
+        is_enough = len(self.seeds) > 1 and min(rounds) > 1
+        return self.all_comparable and self.results.has_equal_rounds and is_enough
 
-    def ordered(self) -> list[Group]:
-        """Groups as tables have them: the best first, references and the untested last.
+    def sort_groups(self) -> list[Group]:
+        """Return groups in the order of tables: best first, references and untested groups last.
 
-        Those with the same mean, and those that are no rivals, stay as they are.
+        Groups with equal means keep their order, and so do all groups if not all are comparable.
         """
-        if not self.rivals:
+        if not self.all_comparable:
             return self.groups
-        first = [group for group, _ in self.ranked()]
+        first = [group for group, _ in self.rank_groups()]
         others = [group for group in self.groups if group not in first]
         return first + sorted(others, key=lambda group: not group.is_reference)
 
     @cached_property
-    def task_measures(self) -> tuple[Measure, ...]:
-        """Further measures of the task that any run has."""
-        scores = (scores for group in self.groups for scores in group.scores)
-        return tuple(map(task_measure, dict.fromkeys(name for s in scores for name in s.measures)))
+    def task_metrics(self) -> tuple[Metric, ...]:
+        """Metrics of the task that any run has, besides accuracy."""
+        scores = [scores for group in self.groups for scores in group.scores]
+        names = dict.fromkeys(name for entry in scores for name in entry.task_metrics)
+        return tuple(map(make_task_metric, names))
 
-    def spread(self, group: Group, measure: Measure) -> Spread | None:
-        """Mean and deviation over the seeds; None if it was not measured."""
-        return Spread.of([v for s in group.scores if (v := measure.of(s)) is not None])
+    def compute_spread(self, group: Group, metric: Metric) -> Spread | None:
+        """Return mean and deviation of a metric over the seeds; None if it was not measured."""
+        values = [metric.compute(scores) for scores in group.scores]
+        return Spread.from_values([value for value in values if value is not None])
 
-    def test(self, group: Group, measure: Measure) -> PairedTest | None:
-        """Whether a group differs from the baseline, over the seeds that both have."""
-        return self.between(group, self.baseline, measure)
+    def test_against_baseline(self, group: Group, metric: Metric) -> PairedTest | None:
+        """Test whether a group differs from the baseline, over their common seeds."""
+        return self.test_groups(group, self.baseline, metric)
 
-    def between(self, group: Group, other: Group | None, measure: Measure) -> PairedTest | None:
-        """Whether a group differs from another, over the seeds that both have."""
-        pairs = _pairs(group, other, measure.of)
+    def test_groups(self, group: Group, other: Group | None, metric: Metric) -> PairedTest | None:
+        """Test whether two groups differ, over their common seeds."""
+        pairs = _pair_by_seed(group, other, metric.compute)
         return paired_test([a for a, _ in pairs], [b for _, b in pairs])
 
-    def level_with(self, group: Group, measure: Measure) -> list[Group]:
-        """Federations whose difference from a group may be chance, all of them looked at."""
-        others = [other for other, _ in self.ranked() if other is not group]
-        tests = [self.between(group, other, measure) for other in others]
+    def find_indistinguishable(self, group: Group, metric: Metric) -> list[Group]:
+        """Return the groups that do not differ significantly from a group (Holm-corrected)."""
+        others = [other for other, _ in self.rank_groups() if other is not group]
+        tests = [self.test_groups(group, other, metric) for other in others]
         p_values = holm([1.0 if test is None else test.p_value for test in tests])
         return [o for o, p_value in zip(others, p_values, strict=True) if p_value >= SIGNIFICANT]
 
-    def ratio(self, group: Group, measure: Measure) -> float | None:
-        """The group's mean by the baseline's, over the seeds that both have."""
-        pairs = _pairs(group, self.baseline, measure.of)
-        below = sum(b for _, b in pairs)
-        return sum(a for a, _ in pairs) / below if below else None
+    def compute_ratio(self, group: Group, metric: Metric) -> float | None:
+        """Return the mean of a group divided by that of the baseline, over their common seeds."""
+        pairs = _pair_by_seed(group, self.baseline, metric.compute)
+        total = sum(b for _, b in pairs)
+        return sum(a for a, _ in pairs) / total if total else None
 
     @cached_property
     def targets(self) -> tuple[float, ...]:
-        """Those asked for; else the highest round numbers that the baseline and the best reach."""
+        """Requested targets, or round numbers that the baseline and the best group reach."""
         if self.results.targets:
             return self.results.targets
-        reached = [_reached(group) for group in self.groups if not group.is_reference]
-        found = {max(reached, default=0), _reached(self.baseline) if self.baseline else 0}
-        return tuple(sorted(found - {0}))
+        best = max((_find_target(g) for g in self.groups if not g.is_reference), default=0)
+        baseline = _find_target(self.baseline) if self.baseline else 0
+        return tuple(sorted({best, baseline} - {0}))
 
     @property
     def has_clock(self) -> bool:
-        """Whether any run has a simulated clock, by speeds that were given."""
+        """Return whether any run has simulated time, which needs the speeds of the clients."""
         return any(scores.clocks for group in self.groups for scores in group.scores)
 
-    def rounds_to(self, group: Group, target: float) -> RoundsTo:
-        """In how many rounds a group reached a target."""
-        return self._soonness(group, lambda scores: scores.rounds_to(target))
+    def count_rounds_to(self, group: Group, target: float) -> TimeToTarget:
+        """Return the rounds that a group needs to reach a target."""
+        return self._compute_time_to(group, lambda scores: scores.count_rounds_to(target))
 
-    def time_to(self, group: Group, target: float) -> RoundsTo:
-        """In how much simulated time a group reached a target."""
-        return self._soonness(group, lambda scores: scores.time_to(target))
+    def measure_time_to(self, group: Group, target: float) -> TimeToTarget:
+        """Return the simulated seconds that a group needs to reach a target."""
+        return self._compute_time_to(group, lambda scores: scores.measure_time_to(target))
 
-    def _soonness(self, group: Group, when: Callable[[Scores], float | None]) -> RoundsTo:
-        reached = [number for s in group.scores if (number := when(s)) is not None]
-        pairs = [] if group.is_reference else _pairs(group, self.baseline, when)
-        own = sum(number for number, _ in pairs)
-        speed_up = sum(number for _, number in pairs) / own if own else None
-        return RoundsTo(Spread.of(reached), len(reached), len(group.scores), speed_up)
+    def _compute_time_to(
+        self, group: Group, time: Callable[[Scores], float | None]
+    ) -> TimeToTarget:
+        values = [value for scores in group.scores if (value := time(scores)) is not None]
+        pairs = [] if group.is_reference else _pair_by_seed(group, self.baseline, time)
+        total = sum(value for value, _ in pairs)
+        speed_up = sum(value for _, value in pairs) / total if total else None
+        return TimeToTarget(Spread.from_values(values), len(values), len(group.scores), speed_up)
 
-    def corrected(self, measure: Measure) -> dict[str, float]:
-        """By label, the p-value of each group against the baseline, all of them looked at."""
-        tests = {
+    def correct_p_values(self, metric: Metric) -> dict[str, float]:
+        """Return the Holm-corrected p-value against the baseline of each group, by label."""
+        p_values = {
             group.label: test.p_value
             for group in self.groups
-            if not group.is_reference and (test := self.test(group, measure)) is not None
+            if not group.is_reference
+            and (test := self.test_against_baseline(group, metric)) is not None
         }
-        return dict(zip(tests, holm(list(tests.values())), strict=True))
+        return dict(zip(p_values, holm(list(p_values.values())), strict=True))
 
-    def ranked(self) -> list[tuple[Group, Spread]]:
-        """Federations by the headline measure, the best first; the same means as they come."""
-        found = [
+    def rank_groups(self) -> list[tuple[Group, Spread]]:
+        """Return groups with their spread of the main metric, best first, without references."""
+        ranking = [
             (group, spread)
             for group in self.groups
-            if not group.is_reference and (spread := self.spread(group, HEADLINE)) is not None
+            if not group.is_reference
+            and (spread := self.compute_spread(group, RANKING_METRIC)) is not None
         ]
-        return sorted(found, key=lambda pair: -round(pair[1].mean, _DIGITS))
+        return sorted(ranking, key=lambda pair: -round(pair[1].mean, _DIGITS))
 
 
-def _pairs(
-    group: Group, other: Group | None, value: Callable[[Scores], float | None]
+def _pair_by_seed(
+    group: Group, other: Group | None, compute: Callable[[Scores], float | None]
 ) -> Sequence[tuple[float, float]]:
-    """A value of two groups in each of the seeds that both have; of one alone there is none."""
+    """Return the values of two groups for each common seed; empty for a group and itself."""
     if other is None or group is other:
         return []
-    theirs = {scores.seed: value(scores) for scores in other.scores}
-    found = [(value(scores), theirs.get(scores.seed)) for scores in group.scores]
-    return [(a, b) for a, b in found if a is not None and b is not None]
+    by_seed = {scores.seed: compute(scores) for scores in other.scores}
+    pairs = [(compute(scores), by_seed.get(scores.seed)) for scores in group.scores]
+    return [(a, b) for a, b in pairs if a is not None and b is not None]
 
 
-def _reached(group: Group) -> float:
-    """The highest round number that all runs of a group reach; 0 if there is none."""
+def _find_target(group: Group) -> float:
+    """Return the highest round number that all runs of a group reach; 0 without any."""
     best = min((scores.best or 0 for scores in group.scores), default=0)
     return max((target for target in _ROUND_NUMBERS if target <= best), default=0)

@@ -1,6 +1,6 @@
-"""Do the files of a run fit together, and say what reports rely on?
+"""Check that the files of a run are consistent with each other, as reports require.
 
-That each of them has the right shape was checked when it was read.
+The structure of each file is checked when it is read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,29 +13,29 @@ from typing import Any
 from cadis.algorithm.methods import METHODS
 from cadis.errors import CadisError
 from cadis.server import RoundRecord
-from cadis.store import DamagedError, best_round, last_tested, unfit
+from cadis.store import DamagedError, find_best_round, find_last_tested, find_report_errors
 from cadis.types import ClientId
 
 _DAMAGE = (
     OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError
 )  # fmt: skip
-"""What files of the wrong content can end in, too deep nesting among it."""
-_LARGEST = 2**53  # the largest count that every program reads as what it is
+"""Exceptions that damaged files can cause, including too deep nesting."""
+_MAX_COUNT = 2**53  # larger integers are not exact in JavaScript
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Whatever is wrong with a file or folder while it is read is one sentence that names it."""
+def convert_read_errors(path: Path) -> Iterator[None]:
+    """Convert any error while a file or folder is read into one sentence that names it."""
     try:
         yield
     except _DAMAGE as error:
-        told = str(path) in str(error) or f"folder {path.parent}" in str(error)
-        if isinstance(error, DamagedError) or (isinstance(error, CadisError) and told):
-            raise  # where the damage is
-        raise CadisError(f"{path} is missing or damaged: {_reason(error)}.") from None
+        is_named = str(path) in str(error) or f"folder {path.parent}" in str(error)
+        if isinstance(error, DamagedError) or (isinstance(error, CadisError) and is_named):
+            raise
+        raise CadisError(f"{path} is missing or damaged: {_format_reason(error)}.") from None
 
 
-def _reason(error: Exception) -> str:
+def _format_reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     if isinstance(error, KeyError):
@@ -44,7 +44,7 @@ def _reason(error: Exception) -> str:
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Refuse options whose numbers are none; parts may have tables of any name and content."""
+    """Raise an error if rounds or seed are not integers; tables of parts may hold anything."""
     for name in ("rounds", "seed"):
         value = options.get(name, 0)
         if not isinstance(value, int) or isinstance(value, bool):
@@ -52,22 +52,21 @@ def check_options(options: Mapping[str, Any]) -> None:
 
 
 def check_federation(federation: Mapping[str, Any]) -> None:
-    """Refuse clients that cannot be told apart, or have classes that there are not."""
-    clients, classes = federation["clients"], len(federation["classes"])
+    """Raise an error if client ids repeat, or if sample counts do not fit the classes."""
+    clients, num_classes = federation["clients"], len(federation["classes"])
     if len({client["id"] for client in clients}) < len(clients):
         raise CadisError("two clients have the same id")
     for client in clients:
-        told = [client["samples"], client.get("test_samples")]
-        for counts in told:
-            fits = counts is None or len(counts) == classes
-            if not fits or not all(0 <= count <= _LARGEST for count in counts or ()):
+        for counts in (client["samples"], client.get("test_samples")):
+            has_all = counts is None or len(counts) == num_classes
+            if not has_all or not all(0 <= count <= _MAX_COUNT for count in counts or ()):
                 raise CadisError(f"client {client['id']} does not have a count for each class")
-        if abs(client["cluster"] or 0) > _LARGEST:
+        if abs(client["cluster"] or 0) > _MAX_COUNT:
             raise CadisError(f"client {client['id']} is in cluster {client['cluster']}")
 
 
 def check_summary(summary: Mapping[str, Any], federation: Mapping[str, Any]) -> None:
-    """Refuse a summary of other classes, or with numbers that are none."""
+    """Raise an error if a summary has other classes, or values that are not finite."""
     size, confusion = len(federation["classes"]), summary["confusion"]
     if confusion is not None and [len(row) for row in confusion] != [size] * size:
         raise CadisError("confusion does not have a row and a column for each class")
@@ -78,9 +77,9 @@ def check_summary(summary: Mapping[str, Any], federation: Mapping[str, Any]) -> 
 
 
 def check_agreement(summary: Mapping[str, Any], history: Sequence[RoundRecord]) -> None:
-    """Refuse a summary whose accuracies are not those of the history."""
-    best = best_round(history, summary.get("headline", "accuracy"))
-    expected = {"accuracy": last_tested(history).accuracy, "best_accuracy": best.accuracy}
+    """Raise an error if the accuracies of the summary are not those of the history."""
+    best = find_best_round(history, summary.get("headline", "accuracy"))
+    expected = {"accuracy": find_last_tested(history).accuracy, "best_accuracy": best.accuracy}
     for name, value in expected.items():
         if summary[name] != value:
             raise CadisError(f"{name} is {summary[name]}, but {value} in history.jsonl")
@@ -89,41 +88,42 @@ def check_agreement(summary: Mapping[str, Any], history: Sequence[RoundRecord]) 
 def check_history(
     history: Sequence[RoundRecord], method_name: str, federation: Mapping[str, Any]
 ) -> None:
-    """Refuse records of other clients or classes, and such that contradict themselves.
+    """Raise an error if records contradict the federation or themselves.
 
-    What a method of the user's own tells besides may be anything.
+    The reports of methods that are not registered are not checked: they may hold anything.
     """
     clients = [client["id"] for client in federation["clients"]]
     method = METHODS.get(method_name)
     known = None if method is not None and method.pools_clients else set(clients)
     for record in history:
-        complaints = chain(
-            _about_clients(record, known),
-            _about_numbers(record, len(clients), len(federation["classes"])),
-            [] if method is None else unfit(record),
+        errors = chain(
+            _find_client_errors(record, known),
+            _find_length_errors(record, len(clients), len(federation["classes"])),
+            [] if method is None else find_report_errors(record),
         )
-        for complaint in complaints:
-            raise CadisError(f"in round {record.round}, {complaint}")
+        for error in errors:
+            raise CadisError(f"in round {record.round}, {error}")
 
 
-def _about_clients(record: RoundRecord, known: set[ClientId] | None) -> Iterator[str]:
-    who = set(record.participants)
-    if not who:
-        yield "nobody took part"
-    if len(who) < len(record.participants):
+def _find_client_errors(record: RoundRecord, known: set[ClientId] | None) -> Iterator[str]:
+    participants = set(record.participants)
+    if not participants:
+        yield "no client took part"
+    if len(participants) < len(record.participants):
         yield "a client took part twice"
-    if known is not None and not who <= known:
-        yield f"client {min(map(str, who - known))} took part, who is not in federation.json"
+    if known is not None and not participants <= known:
+        unknown = min(map(str, participants - known))
+        yield f"client {unknown} took part, which is not in federation.json"
 
 
-def _about_numbers(record: RoundRecord, clients: int, classes: int) -> Iterator[str]:
+def _find_length_errors(record: RoundRecord, num_clients: int, num_classes: int) -> Iterator[str]:
     size = len(record.participants)
-    lists = [
+    lists = [  # empty lists are allowed where the values are optional
         ("weights", record.weights, size),
-        ("class_accuracy", record.class_accuracy or None, classes),  # nobody may have tested
-        ("client_accuracy", record.client_accuracy, clients),
-        ("client_loss", record.client_loss or None, size),  # nobody may have told
-        ("client_models", record.client_models or None, size),  # there may be one model
+        ("class_accuracy", record.class_accuracy or None, num_classes),
+        ("client_accuracy", record.client_accuracy, num_clients),
+        ("client_loss", record.client_loss or None, size),
+        ("client_models", record.client_models or None, size),
     ]
     for name, values, expected in lists:
         if values is not None and len(values) != expected:

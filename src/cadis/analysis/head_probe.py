@@ -1,4 +1,4 @@
-"""How the classifier layer behaves: what its update betrays of the classes trained on."""
+"""Record how training changes the classifier layer, which reveals the classes trained on."""
 
 from dataclasses import dataclass
 
@@ -10,15 +10,15 @@ from cadis.algorithm.methods.cadis import instance_similarity
 
 
 @dataclass(frozen=True, repr=False)
-class Panel:
-    """A model that was trained on some classes only.
+class ProbedModel:
+    """A model that was trained on some of the classes only.
 
     Attributes:
-        title: who it is.
-        trained: the classes it was trained on.
-        samples: how many samples that was, all classes together.
-        update: the classifier layer after training minus before, (classes, features), with the
-            bias, if there is one, as a further column.
+        title: name of the model in tables and figures.
+        trained: indices of the classes it was trained on.
+        samples: number of training samples, over all classes.
+        update: classifier layer after training minus before, (classes, features). The bias, if
+            there is one, is a further column.
     """
 
     title: str
@@ -30,27 +30,27 @@ class Panel:
 
     @property
     def row_sums(self) -> Tensor:
-        """By how much each class's row grew as a whole, (classes,)."""
+        """Sum of the update over the features, one number per class, (classes,)."""
         return self.update.sum(dim=1)
 
     @property
-    def grown(self) -> tuple[int, ...]:
-        """The classes whose row grew: those that the layer betrays."""
+    def grown_classes(self) -> tuple[int, ...]:
+        """Indices of the classes with a positive row sum: those that the update reveals."""
         return tuple((self.row_sums > 0).nonzero()[:, 0].tolist())
 
 
 @dataclass(frozen=True, repr=False)
 class HeadProbe:
-    """The paper's figure of the classifier layer, in numbers.
+    """Data of the figure of the paper that shows updates of the classifier layer.
 
     Attributes:
-        dataset: its name, as the user types it.
-        model: its name, likewise.
-        training: how each model was trained, in a few words.
+        dataset: name of the dataset, as users type it.
+        model: name of the model, as users type it.
+        training: training settings in a few words.
         classes: names of the classes.
         has_bias: whether the last column of the updates is the bias.
         examples: a model trained on one class, and one trained on two.
-        clients: two with the same classes but different samples, and a stranger.
+        clients: two clients with the same classes but different samples, and one with others.
     """
 
     dataset: str
@@ -58,17 +58,17 @@ class HeadProbe:
     training: str
     classes: tuple[str, ...]
     has_bias: bool
-    examples: tuple[Panel, ...]
-    clients: tuple[Panel, ...]
+    examples: tuple[ProbedModel, ...]
+    clients: tuple[ProbedModel, ...]
 
     __repr__ = short_repr
 
     @property
-    def panels(self) -> tuple[Panel, ...]:
-        """The models of the examples, then those of the clients."""
+    def models(self) -> tuple[ProbedModel, ...]:
+        """Example models, followed by the models of the clients."""
         return self.examples + self.clients
 
     @property
     def cosines(self) -> Tensor:
-        """How alike the clients are, as CADIS sees it (Eq. 11), (3, 3)."""
-        return instance_similarity(torch.stack([panel.update.flatten() for panel in self.clients]))
+        """Pairwise similarity of the clients as CADIS computes it (Eq. 11), (3, 3)."""
+        return instance_similarity(torch.stack([model.update.flatten() for model in self.clients]))

@@ -1,4 +1,4 @@
-"""A run in the measures of the paper's evaluation."""
+"""Compute the metrics of the paper's evaluation for a run."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,37 +8,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cadis.analysis.run_data import RunData
-from cadis.store import client_spread, measured, metric_words
+from cadis.store import compute_client_spread, format_metric_name, get_metric
 
 LAST_ROUNDS = 10
-"""The paper's 10-round average."""
-_POINTS = 240
-"""Times at which runs are looked at: seeds have clocks of their own, which never agree."""
-_FAR_APART = 5  # runs that end at times so many times apart are seen on a logarithmic axis only
+"""Rounds in the paper's 10-round average."""
+_NUM_TIMES = 240  # points on the time axis: the clocks of different seeds never agree
+_MAX_TIME_RATIO = 5  # if runs end further apart, the time axis is logarithmic
 
 
 @dataclass(frozen=True)
 class Scores:
-    """One run in numbers; None where something was not measured.
+    """Metrics of one run; None for those that were not measured.
 
     Attributes:
-        seed: the run's seed, by which it is paired with runs of other methods.
-        tested: the measure that decides after each round that was tested, with the round.
-        best: the best of them.
-        last: the last of them.
-        ten_rounds: mean of the last ten rounds, of those among them that were tested.
-        amplitude: difference of the best and the worst of these.
+        seed: seed of the run, by which it is paired with runs of other methods.
+        tested: main metric after each tested round, as pairs of round and value.
+        best: best of these values.
+        last: last of these values.
+        ten_rounds: mean over those of the last ten rounds that were tested.
+        amplitude: best minus worst of these.
         accuracy: last top-1 accuracy.
-        rare: last accuracy on the classes of the smallest cluster.
-        client_mean: mean over the clients tested of the last model's accuracy on their own data:
-            what they have held out, or what they train on if nothing is (:attr:`RunData.own_data`).
-        client_deviation: its standard deviation over the clients.
-        client_worst: that of the worst client.
-        agreement: adjusted Rand index of found and true clusters, mean over the rounds.
-        server_seconds: seconds a round that the method takes on the server.
-        samples_per_second: samples that a client trains on in a second.
-        measures: further measures after the last round that has any.
-        clocks: the simulated time at the end of each round; empty if clients had no speeds.
+        rare: last accuracy on the classes of the smallest clusters.
+        client_mean: accuracy of the last model on the own data of each tested client, mean over
+            clients. :attr:`RunData.own_data` says which data these are.
+        client_deviation: standard deviation of that accuracy over clients.
+        client_worst: lowest accuracy of any client.
+        agreement: adjusted Rand index of estimated and true clusters, mean over rounds.
+        server_seconds: seconds per round that the method takes on the server.
+        samples_per_second: samples per second that a client trains on.
+        task_metrics: further metrics of the task in the last round that has any, by name.
+        clocks: simulated time at the end of each round; empty if clients have no speeds.
     """
 
     seed: int
@@ -55,18 +54,18 @@ class Scores:
     agreement: float | None
     server_seconds: float
     samples_per_second: float | None
-    measures: Mapping[str, float]
+    task_metrics: Mapping[str, float]
     clocks: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, run_data: RunData, metric: str = "accuracy") -> "Scores":
-        """Score one run by its records; ``metric`` is the measure that decides."""
-        told = ((record.round, measured(record, metric)) for record in run_data.history)
-        tested = tuple((number, value) for number, value in told if value is not None)
+    def from_run(cls, run_data: RunData, metric: str = "accuracy") -> "Scores":
+        """Compute the metrics of a run; ``metric`` is the name of the main metric."""
+        by_round = ((record.round, get_metric(record, metric)) for record in run_data.history)
+        tested = tuple((number, value) for number, value in by_round if value is not None)
         values = [value for _, value in tested]
         tail = [value for number, value in tested if number > tested[-1][0] - LAST_ROUNDS]
-        clients = client_spread(run_data.last_client_accuracy.values())
-        measures = next((r.measures for r in reversed(run_data.history) if r.measures), {})
+        clients = compute_client_spread(run_data.last_client_accuracy.values())
+        further = next((r.measures for r in reversed(run_data.history) if r.measures), {})
         return cls(
             seed=run_data.seed,
             tested=tested,
@@ -81,105 +80,120 @@ class Scores:
             client_worst=clients.get("worst"),
             agreement=run_data.summary.get("round_agreement"),
             server_seconds=fmean(record.seconds.aggregate for record in run_data.history),
-            samples_per_second=_samples_per_second(run_data),
-            measures={name: value for name, value in measures.items() if value is not None},
+            samples_per_second=_compute_speed(run_data),
+            task_metrics={name: value for name, value in further.items() if value is not None},
             clocks=tuple(run_data.clocks),
         )
 
-    def rounds_to(self, target: float) -> int | None:
-        """The first round that reaches at least the target; None if there is none."""
+    def count_rounds_to(self, target: float) -> int | None:
+        """Return the first round that reaches the target; None if no round does."""
         return next((number for number, value in self.tested if value >= target), None)
 
-    def time_to(self, target: float) -> float | None:
-        """The simulated time at the end of that round; None also if there is no clock."""
-        number = self.rounds_to(target)
+    def measure_time_to(self, target: float) -> float | None:
+        """Return the simulated time at the end of that round; None also without a clock."""
+        number = self.count_rounds_to(target)
         return self.clocks[number - 1] if number is not None and self.clocks else None
 
 
 @dataclass(frozen=True)
-class Measure:
-    """A column of the tables.
+class Metric:
+    """A number that describes a run; a column of the tables.
 
     Attributes:
-        key: its name in files.
-        title: its name in tables.
-        of: its value in a run.
-        higher_is_better: None if it is no merit.
+        key: name in CSV files.
+        title: name in tables.
+        compute: function that returns the value for a run, or None if it was not measured.
+        higher_is_better: None if neither high nor low values are better.
     """
 
     key: str
     title: str
-    of: Callable[[Scores], float | None]
+    compute: Callable[[Scores], float | None]
     higher_is_better: bool | None = True
 
 
-MEASURES = (
-    Measure("best", "best", lambda s: s.best),
-    Measure("last", "last", lambda s: s.last),
-    Measure("ten_rounds", "10-round mean", lambda s: s.ten_rounds),
-    Measure("amplitude", "amplitude", lambda s: s.amplitude, None),
-    Measure("rare", "rare", lambda s: s.rare),
-    Measure("client_mean", "clients' mean", lambda s: s.client_mean),
-    Measure("client_deviation", "deviation", lambda s: s.client_deviation, False),
-    Measure("client_worst", "worst client", lambda s: s.client_worst),
-    Measure("agreement", "clusters found (ARI)", lambda s: s.agreement),
-    Measure("server_seconds", "server seconds a round", lambda s: s.server_seconds, None),
-    Measure("samples_per_second", "client samples/s", lambda s: s.samples_per_second, None),
-)
-MEASURE = {measure.key: measure for measure in MEASURES}
+METRICS = {
+    metric.key: metric
+    for metric in (
+        Metric("best", "best round", lambda s: s.best),
+        Metric("last", "last round", lambda s: s.last),
+        Metric("ten_rounds", "last 10 rounds", lambda s: s.ten_rounds),
+        Metric("amplitude", "range", lambda s: s.amplitude, None),
+        Metric("rare", "rare classes", lambda s: s.rare),
+        Metric("client_mean", "mean of clients", lambda s: s.client_mean),
+        Metric("client_deviation", "std. dev. of clients", lambda s: s.client_deviation, False),
+        Metric("client_worst", "worst client", lambda s: s.client_worst),
+        Metric("agreement", "clusters (ARI)", lambda s: s.agreement),
+        Metric("server_seconds", "server s/round", lambda s: s.server_seconds, None),
+        Metric("samples_per_second", "client samples/s", lambda s: s.samples_per_second, None),
+    )
+}
+"""Metrics of runs by their key, in the order of tables."""
 
-_MERITS = {"auc": True, "balanced_accuracy": True, "f1": True, "log_loss": False}
-"""Further measures, and whether more of them is better."""
+_HIGHER_IS_BETTER = {"auc": True, "balanced_accuracy": True, "f1": True, "log_loss": False}
 
-
-ACCURACY = Measure("accuracy", "accuracy", lambda s: s.accuracy)
-"""A column of its own only where another measure decides."""
-
-
-def with_article(words: str) -> str:
-    """A measure in words, as it is spoken of."""
-    return f"{'an' if words[0] in 'aeioAF' else 'a'} {words}"
+ACCURACY = Metric("accuracy", "accuracy", lambda s: s.accuracy)
+"""Last top-1 accuracy. It is a column of its own only if the main metric is another one."""
 
 
-def task_measure(name: str) -> Measure:
-    """A further measure as a column; of one that nobody knows here, none is best."""
-    title = metric_words(name)
-    return Measure(name, title, lambda scores: scores.measures.get(name), _MERITS.get(name))
+def add_article(name: str) -> str:
+    """Return the name of a metric with its indefinite article, such as "an AUC"."""
+    return f"{'an' if name[0] in 'aeioAF' else 'a'} {name}"
 
 
-def _samples_per_second(run_data: RunData) -> float | None:
-    """Samples trained on, each epoch anew, in a second of one worker."""
+def make_task_metric(name: str) -> Metric:
+    """Return a metric of the task; of unknown metrics, neither high nor low values are better."""
+    title = format_metric_name(name)
+    return Metric(
+        name, title, lambda scores: scores.task_metrics.get(name), _HIGHER_IS_BETTER.get(name)
+    )
+
+
+def _compute_speed(run_data: RunData) -> float | None:
+    """Return training samples, counted once per epoch, per second of one worker."""
     counts = {client["id"]: client["samples"] for client in run_data.federation["clients"]}
     epochs = run_data.options.get("epochs")
     if None in counts.values() or not isinstance(epochs, int | float):
         return None
     sizes = {client: sum(samples) for client, samples in counts.items()}
-    pooled = sum(sizes.values())  # what a method that pools clients trains on
-    seen = sum(sizes.get(c, pooled) for record in run_data.history for c in record.participants)
+    pooled = sum(sizes.values())  # the size of the one participant of a method that pools data
+    num_samples = sum(
+        sizes.get(client, pooled) for record in run_data.history for client in record.participants
+    )
     seconds = sum(record.seconds.train for record in run_data.history)
-    return epochs * seen / seconds if seconds else None
+    return epochs * num_samples / seconds if seconds else None
 
 
-def time_axis(runs: Sequence[RunData]) -> tuple[NDArray[np.float64], bool]:
-    """Return times from the first end of a round to the last, and whether by equal ratios."""
+def make_time_axis(runs: Sequence[RunData]) -> tuple[NDArray[np.float64], bool]:
+    """Return times from the end of the first round to the end of the last one.
+
+    Returns:
+        The times, (times,), and whether they are spaced logarithmically.
+    """
     clocks = [run_data.clocks for run_data in runs if run_data.clocks]
-    first, ends = min(own[0] for own in clocks), [own[-1] for own in clocks]
-    far_apart = max(ends) > _FAR_APART * min(ends) and first > 0
-    spaced = np.geomspace if far_apart else np.linspace
-    return spaced(first, max(ends), _POINTS), far_apart
+    first, ends = min(clock[0] for clock in clocks), [clock[-1] for clock in clocks]
+    is_logarithmic = max(ends) > _MAX_TIME_RATIO * min(ends) and first > 0
+    make_times = np.geomspace if is_logarithmic else np.linspace
+    return make_times(first, max(ends), _NUM_TIMES), is_logarithmic
 
 
-def at_times(
+def resample_at_times(
     values: NDArray[np.float64], clocks: Sequence[float], times: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the value of the last tested round that had ended at each time, NaN before and beyond.
+    """Return the value of the last tested round that has ended at each time.
 
-    There is a value a round, NaN where nobody tested; ``clocks`` are the ends of the rounds.
+    Args:
+        values: one value per round, NaN for rounds without a test, (rounds,).
+        clocks: time at the end of each round, (rounds,).
+        times: times to return values for, (times,).
+
+    Returns:
+        One value per time, NaN before the first tested round and after the last one, (times,).
     """
-    tested = ~np.isnan(values)
-    if not tested.any():
+    is_tested = ~np.isnan(values)
+    if not is_tested.any():
         return np.full(len(times), np.nan)
-    ended, known = np.array(clocks)[tested], values[tested]
-    places = np.searchsorted(ended, times, side="right") - 1
-    inside = (places >= 0) & (times <= clocks[-1])
-    return np.where(inside, known[places], np.nan)
+    ends, known = np.array(clocks)[is_tested], values[is_tested]
+    indices = np.searchsorted(ends, times, side="right") - 1
+    is_inside = (indices >= 0) & (times <= clocks[-1])
+    return np.where(is_inside, known[indices], np.nan)

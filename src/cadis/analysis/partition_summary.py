@@ -1,4 +1,4 @@
-"""Who has what: a partition in numbers, and what ``federation.json`` tells of it."""
+"""Count the samples of each client and class, and describe a federation for its file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,24 +10,24 @@ from torch import Tensor
 from cadis._io import short_repr
 from cadis.data import Dataset, Examples
 from cadis.data.partition import Partition
-from cadis.engine import Federation, labels_of, sizes_of
+from cadis.engine import Federation, count_examples, get_labels
 from cadis.types import ClientId
 
 
 @dataclass(frozen=True, repr=False)
 class PartitionSummary:
-    """Who has how much of what.
+    """Sample counts of a partition.
 
     Attributes:
-        title: the dataset and the partition, as the user types them.
+        title: dataset and partition, as users type them.
         classes: names of the classes.
-        client_ids: names of the clients.
+        client_ids: ids of the clients.
         counts: samples by client and class, (clients, classes).
-        true_clusters: the true clusters, where there are any, (clients,).
-        available: samples of the training set, dealt out or not.
-        tested: samples of the test set.
-        held_out: samples that clients have besides, to be tested on.
-        own_tests: how many samples each client is tested on, where the data say; else empty.
+        true_clusters: true cluster of each client, (clients,); None without clusters.
+        available: number of samples in the training set, assigned to clients or not.
+        tested: number of samples in the test set.
+        held_out: number of samples that clients hold out for testing.
+        own_tests: number of test samples of each client; empty if clients have none.
     """
 
     title: str
@@ -43,7 +43,7 @@ class PartitionSummary:
     __repr__ = short_repr
 
     @classmethod
-    def of(
+    def from_partition(
         cls, title: str, dataset: Dataset, partition: Partition, own_tests: Sequence[Examples] = ()
     ) -> "PartitionSummary":
         """Count the samples of each client and class in a partition of a dataset."""
@@ -51,41 +51,44 @@ class PartitionSummary:
             title,
             dataset.classes,
             partition.client_ids,
-            partition.counts(dataset.train.labels, dataset.num_classes),
+            partition.count_labels(dataset.train.labels, dataset.num_classes),
             partition.true_clusters,
             len(dataset.train),
             len(dataset.test),
-            own_tests=tuple(sizes_of(own_tests)),
+            own_tests=tuple(count_examples(own_tests)),
         )
 
     @property
     def sizes(self) -> Tensor:
-        """Samples of each client, (clients,)."""
+        """Number of samples of each client, (clients,)."""
         return self.counts.sum(dim=1)
 
     @property
     def label_skew(self) -> float:
-        """How far a client's classes are from everybody's: 0 for IID, towards 1 for strangers.
+        """Distance of the clients' label distributions from that of all clients together.
 
-        The mean over the clients of the total variation distance between the distribution of
-        their labels and that of all samples dealt out.
+        This is the mean total variation distance over the clients: 0 if all clients have the same
+        distribution of labels (IID), and close to 1 if no two clients share a class.
         """
-        everybody = self.counts.sum(dim=0) / self.counts.sum()
-        own = self.counts / self.sizes[:, None]
-        return float((own - everybody).abs().sum(dim=1).mean() / 2)
+        overall = self.counts.sum(dim=0) / self.counts.sum()
+        by_client = self.counts / self.sizes[:, None]
+        return float((by_client - overall).abs().sum(dim=1).mean() / 2)
 
     @property
     def size_skew(self) -> float:
-        """Deviation of the clients' sizes, as a part of their mean."""
+        """Standard deviation of the clients' sizes divided by their mean."""
         sizes = self.sizes.double()
         return float(sizes.std(correction=0) / sizes.mean())
 
-    def unheld_classes(self) -> list[str]:
-        """Classes that no client has."""
+    def find_missing_classes(self) -> list[str]:
+        """Return the names of the classes that no client has."""
         return [self.classes[c] for c in (self.counts.sum(dim=0) == 0).nonzero()[:, 0].tolist()]
 
-    def groups(self) -> list[list[int]]:
-        """Positions of the clients by cluster, the largest first; each alone without clusters."""
+    def group_clients(self) -> list[list[int]]:
+        """Return client indices by cluster, largest cluster first.
+
+        Without true clusters, each client is a group of its own.
+        """
         if self.true_clusters is None:
             return [[client] for client in range(len(self.client_ids))]
         clusters = self.true_clusters.unique().tolist()
@@ -94,22 +97,24 @@ class PartitionSummary:
 
 
 def describe_federation(federation: Federation, num_classes: int) -> dict[str, Any]:
-    """Who has what: one object a client, with its samples per class and its true cluster.
+    """Return the content of ``federation.json``: the classes, and an object for each client.
 
-    Samples are those that a client trains on; those that it has held out are ``test_samples``.
+    Each object has the client's id, its true cluster, the number of training samples per class
+    (``samples``) and, if the client holds data out, the number of test samples per class
+    (``test_samples``).
     """
     truth = federation.true_clusters
     clusters = [None] * len(federation.clients) if truth is None else truth.tolist()
-    trained, tested = (
-        [torch.bincount(labels, minlength=num_classes).tolist() for labels in labels_of(clients)]
+    train_counts, test_counts = (
+        [torch.bincount(labels, minlength=num_classes).tolist() for labels in get_labels(clients)]
         for clients in (federation.clients, federation.client_tests)
     )
-    apart = [{"test_samples": own} for own in tested] or [{} for _ in trained]
-    parts = zip(federation.client_ids, clusters, trained, apart, strict=True)
+    test_fields = [{"test_samples": counts} for counts in test_counts] or [{} for _ in train_counts]
+    rows = zip(federation.client_ids, clusters, train_counts, test_fields, strict=True)
     return {
         "classes": list(federation.classes or map(str, range(num_classes))),
         "clients": [
-            {"id": client_id, "cluster": true_cluster, "samples": samples, **more}
-            for client_id, true_cluster, samples, more in parts
+            {"id": client_id, "cluster": cluster, "samples": counts, **tests}
+            for client_id, cluster, counts, tests in rows
         ],
     }

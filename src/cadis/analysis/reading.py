@@ -1,64 +1,76 @@
-"""Reading runs and studies that are to be shown together."""
+"""Read runs and studies from their folders."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from cadis.analysis.comparability import baseline_of, marks, telling, told_apart
-from cadis.analysis.consistency import check_options, naming
+from cadis.analysis.comparability import (
+    find_baseline,
+    fingerprint_data,
+    get_distinguishing_options,
+    make_labels_unique,
+)
+from cadis.analysis.consistency import check_options, convert_read_errors
 from cadis.analysis.results import Group, Results
 from cadis.analysis.run_data import RunData
 from cadis.errors import CadisError
-from cadis.store import RunFolder, Study, StudyFolder, cell_label
+from cadis.store import RunFolder, Study, StudyFolder, format_cell_label
 
-_DEPTH = 3  # folders within folders that are looked into
+_MAX_DEPTH = 3  # levels of folders that are searched
 
 
-def is_result(path: Path) -> bool:
+def is_result_folder(path: Path) -> bool:
     """Return whether a folder is that of a run or a study."""
-    return StudyFolder(path).holds_study() or RunFolder(path).holds_run()
+    return StudyFolder(path).has_study() or RunFolder(path).has_run()
 
 
 def _search(folder: Path, depth: int) -> Iterator[Path]:
-    """Find runs and studies, but no runs of a study; hidden and very deep folders are skipped."""
+    """Yield the folders of runs and studies, but not of runs that belong to a study.
+
+    Hidden folders and symbolic links are skipped.
+    """
     try:
-        inside = sorted(folder.iterdir())
-    except OSError:  # it is not ours to read
+        entries = sorted(folder.iterdir())
+    except OSError:  # no permission
         return
-    for path in inside:
+    for path in entries:
         if path.name.startswith(".") or not path.is_dir() or path.is_symlink():
             continue
-        if is_result(path):
+        if is_result_folder(path):
             yield path
         elif depth > 1:
             yield from _search(path, depth - 1)
 
 
 def read_folder(folder: Path, say: Callable[[str], None]) -> Results:
-    """Read all runs and studies in a folder that is neither; what cannot be read is left out.
+    """Read all runs and studies inside a folder; damaged ones are skipped.
 
     Args:
-        folder: where to look.
-        say: called with a sentence about what was found, and about all that is left out.
+        folder: folder to search.
+        say: function that shows a sentence to the user: how many runs and studies were read, and
+            which were skipped.
+
+    Returns:
+        All runs and studies that can be read.
     """
-    found = list(_search(folder, _DEPTH)) if folder.is_dir() else []
-    if not found:
+    paths = list(_search(folder, _MAX_DEPTH)) if folder.is_dir() else []
+    if not paths:
         raise CadisError(f"There is no run and no comparison in the folder {folder}.")
-    whole, read = [], cache(RunData.read)  # what can be read alone is read together again
-    for path in found:
+    readable, read = [], cache(RunData.read)  # runs are read one by one, then together
+    for path in paths:
         try:
             read_results([path], read)
-            whole.append(path)
+            readable.append(path)
         except CadisError as error:
-            say(f"Left out: {error}")
-    if not whole:
-        raise CadisError(f"Nothing in the folder {folder} can be shown.")
-    studies = sum(StudyFolder(path).holds_study() for path in whole)
-    counts = {"comparisons or sweeps": studies, "runs": len(whole) - studies}
-    told = " and ".join(f"{number} {what}" for what, number in counts.items() if number)
-    say(f"Found in {folder}: {told}.")
-    return read_results(whole, read, say)
+            say(f"Skipped: {error}")
+    if not readable:
+        raise CadisError(f"No run in the folder {folder} can be read.")
+    num_studies = sum(StudyFolder(path).has_study() for path in readable)
+    counts = {"comparisons or sweeps": num_studies, "runs": len(readable) - num_studies}
+    text = " and ".join(f"{number} {noun}" for noun, number in counts.items() if number)
+    say(f"Found in {folder}: {text}.")
+    return read_results(readable, read, say)
 
 
 def read_results(
@@ -66,97 +78,115 @@ def read_results(
     read: Callable[[RunFolder], RunData] = RunData.read,
     say: Callable[[str], None] | None = None,
 ) -> Results:
-    """Read runs and studies; a run of a study that has no round yet is passed over.
+    """Read runs and studies; runs of a study that have no finished round are skipped.
 
     Args:
-        paths: the folder of each.
-        read: reads a run.
-        say: called with a sentence about each copy of a run that is left out; without it, copies
-            are refused.
+        paths: folders of runs and studies.
+        read: function that reads one run.
+        say: function that shows a sentence to the user about each skipped copy of a run; without
+            it, copies are an error.
+
+    Returns:
+        Runs in groups that differ by the seed only.
+
+    Example:
+        >>> results = read_results([Path("runs/compare-digits")])  # doctest: +SKIP
+        >>> [group.label for group in results.groups]  # doctest: +SKIP
+        ['FedAvg', 'CADIS']
     """
-    found: dict[str, Group] = {}
-    planned: list[int] = []  # the rounds of each run
+    by_key: dict[str, Group] = {}
+    planned: list[int] = []  # rounds of each run
     studies: list[Study] = []
     for path in paths:
-        with naming(path):
-            if StudyFolder(path).holds_study():
+        with convert_read_errors(path):
+            if StudyFolder(path).has_study():
                 studies.append(study := _read_study(StudyFolder(path)))
                 planned += [v.options["rounds"] for v in study.variants for _ in study.seeds]
-                runs = _study_runs(StudyFolder(path), study, read)
-            elif RunFolder(path).holds_run():
+                runs = _read_study_runs(StudyFolder(path), study, read)
+            elif RunFolder(path).has_run():
                 run_data = read(RunFolder(path))
                 planned.append(run_data.options.get("rounds", len(run_data.history)))
-                group = Group(run_data.name, run_data.label, [run_data], plain=run_data.label)
-                runs = iter([(_identify(run_data), group)])
+                group = Group(run_data.name, run_data.label, [run_data], short_label=run_data.label)
+                runs = iter([(_make_group_key(run_data), group)])
             else:
                 raise CadisError(f"There is no run and no comparison in the folder {path}.")
             for key, group in runs:
-                found[key] = _join(found.get(key, group), group)
-    if not found:
+                by_key[key] = _merge_groups(by_key.get(key, group), group)
+    if not by_key:
         raise CadisError(f"The study in {paths[0]} has no finished round yet.")
-    groups = [_without_copies(group, say) for group in told_apart(list(found.values()))]
+    groups = [_drop_copies(group, say) for group in make_labels_unique(list(by_key.values()))]
     if len(paths) == 1 and studies:
-        results = _results_of(studies[0], groups)
+        results = _make_study_results(studies[0], groups)
     else:
         kind = "run" if len(paths) == 1 else "runs"
         commands = "\n".join(f"cadis run {path / 'config.toml'}" for path in paths)
-        results = Results(kind, groups, commands, baseline_of(groups))
+        results = Results(kind, groups, commands, find_baseline(groups))
     metrics = {run_data.metric for run_data in results.runs}
-    results = results.judged_by(metrics.pop() if len(metrics) == 1 else "accuracy")
+    results = results.with_metric(metrics.pop() if len(metrics) == 1 else "accuracy")
     return replace(results, planned=len(planned), planned_rounds=sum(planned))
 
 
-def _results_of(study: Study, groups: list[Group]) -> Results:
+def _make_study_results(study: Study, groups: list[Group]) -> Results:
     names = [group.name for group in groups]
-    baseline = names.index(study.baseline) if study.baseline in names else None
-    told = (study.kind, groups, study.command, baseline, study.targets, study.parameters)
-    return Results(*told, paper=study.paper)
+    return Results(
+        study.kind,
+        groups,
+        study.command,
+        names.index(study.baseline) if study.baseline in names else None,
+        study.targets,
+        study.parameters,
+        paper=study.paper,
+    )
 
 
-def _join(group: Group, other: Group) -> Group:
-    """A group with the runs of another, too; a run is there once."""
+def _merge_groups(group: Group, other: Group) -> Group:
+    """Return a group with the runs of both; a run that is in both occurs once."""
     runs = {run_data.path.resolve(): run_data for run_data in [*group.runs, *other.runs]}
     return replace(group, runs=sorted(runs.values(), key=lambda run_data: run_data.seed))
 
 
-def _without_copies(group: Group, say: Callable[[str], None] | None) -> Group:
-    """A group with each seed once: a copy is no further evidence."""
-    kept: dict[int, RunData] = {}
+def _drop_copies(group: Group, say: Callable[[str], None] | None) -> Group:
+    """Return a group with one run per seed: copies of a run are not further evidence."""
+    by_seed: dict[int, RunData] = {}
     for run_data in group.runs:
-        known = kept.setdefault(run_data.seed, run_data)
-        if known is not run_data:
-            same = f"{known.path} and {run_data.path} are runs of the same thing with the same seed"
+        first = by_seed.setdefault(run_data.seed, run_data)
+        if first is not run_data:
+            reason = f"{first.path} and {run_data.path} have the same options and the same seed"
             if say is None:
-                raise CadisError(f"{same}; show one of them.")
-            say(f"Left out: {run_data.path}; {same}.")
-    return replace(group, runs=list(kept.values()))
+                raise CadisError(f"{reason}; name only one of them.")
+            say(f"Skipped: {run_data.path}; {reason}.")
+    return replace(group, runs=list(by_seed.values()))
 
 
 def _read_study(folder: StudyFolder) -> Study:
-    with naming(folder.path / "study.json"):
+    with convert_read_errors(folder.path / "study.json"):
         study = folder.read()
         for variant in study.variants:
             check_options({"rounds": None, **variant.options})
     return study
 
 
-def _study_runs(
+def _read_study_runs(
     folder: StudyFolder, study: Study, read: Callable[[RunFolder], RunData]
 ) -> Iterator[tuple[str, Group]]:
-    """Yield the runs that have a round; in a grid, the label tells the cell, unlike the plain."""
+    """Yield the runs that have a finished round, each as a group with its key.
+
+    In a grid, the label names the parameter values, and the short label does not.
+    """
     for variant in study.variants:
-        label = plain = variant.label
+        label = short_label = variant.label
         if variant.cell:
-            plain = label.removesuffix(f" ({cell_label(study.parameters, variant.cell)})")
+            suffix = f" ({format_cell_label(study.parameters, variant.cell)})"
+            short_label = label.removesuffix(suffix)
         for seed in study.seeds:
             run = folder.run_folder(variant, seed)
             if run.has_rounds():
-                name, runs = study.contestant(variant), [read(run)]
-                group = Group(name, label, runs, variant.cell, plain=plain)
+                name, runs = study.base_name(variant), [read(run)]
+                group = Group(name, label, runs, variant.cell, short_label=short_label)
                 yield f"{folder.path} {variant.name}", group
 
 
-def _identify(run_data: RunData) -> str:
-    """Return what runs that differ by the seed only have in common."""
-    told = telling(run_data.options) | marks(run_data)
-    return repr(sorted((k, repr(v)) for k, v in told.items()))
+def _make_group_key(run_data: RunData) -> str:
+    """Return a key that runs share if they differ by the seed only."""
+    options = get_distinguishing_options(run_data.options) | fingerprint_data(run_data)
+    return repr(sorted((name, repr(value)) for name, value in options.items()))

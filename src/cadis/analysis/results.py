@@ -1,4 +1,4 @@
-"""Runs that are shown together, grouped by what they have in common but the seed."""
+"""Runs that are shown together, grouped by everything but the seed."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -7,20 +7,20 @@ from cadis.analysis.metrics import Scores
 from cadis.analysis.run_data import RunData
 from cadis.store import PaperReport
 
-_MOST_NAMES = 10  # of more classes, only the number is told
+_MAX_NAMES = 10  # of more classes, only the number is written
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs of one thing with several seeds.
+    """Runs that differ by their seed only.
 
     Attributes:
-        name: as users type it: a method, an ablation, or a cell of a sweep.
-        label: as tables and figures call it.
-        runs: its runs, at least one, by seed.
-        cell: where parameters are varied, their values.
-        metric: the measure that decides.
-        plain: its label among rivals alone; empty if that is the same.
+            name: name as users type it: a method, an ablation, or the values of a sweep.
+        label: name in tables and figures.
+        runs: runs by seed, at least one.
+        cell: values of the parameters that a sweep or grid varies.
+        metric: name of the main metric.
+        short_label: label among comparable groups; empty if it is the same.
     """
 
     name: str
@@ -28,42 +28,42 @@ class Group:
     runs: list[RunData]
     cell: tuple[str, ...] = ()
     metric: str = "accuracy"
-    plain: str = ""
+    short_label: str = ""
 
     @property
     def is_reference(self) -> bool:
-        """Whether it is no federation, but the line that federations are measured by."""
+        """Return whether the group trains on pooled data, as a reference that is not ranked."""
         return self.runs[0].pools_clients
 
     @cached_property
     def scores(self) -> list[Scores]:
-        """Those of the runs that have ended; of all, if none has."""
-        return [Scores.of(run_data, self.metric) for run_data in self._scored]
+        """Scores of the finished runs; of all runs if none is finished."""
+        return [Scores.from_run(run_data, self.metric) for run_data in self._runs_to_score]
 
     @property
     def rounds(self) -> list[int]:
-        """How many rounds the runs have that are scored, each number once."""
-        return sorted({len(run_data.history) for run_data in self._scored})
+        """Distinct numbers of rounds of the runs that are scored."""
+        return sorted({len(run_data.history) for run_data in self._runs_to_score})
 
     @property
-    def _scored(self) -> list[RunData]:
-        return [run_data for run_data in self.runs if run_data.finished] or self.runs
+    def _runs_to_score(self) -> list[RunData]:
+        return [run_data for run_data in self.runs if run_data.is_finished] or self.runs
 
 
 @dataclass(frozen=True)
 class Results:
-    """All that is shown together.
+    """All groups of runs that are shown together.
 
     Attributes:
         kind: "run", "compare", "sweep" or "runs".
-        groups: what is compared.
-        command: what repeats it.
-        baseline: the position of the group that the others are compared with, if any.
-        targets: accuracies whose first round is asked for; empty for some that fit.
-        parameters: in a sweep or a grid, the names of the parameters that are varied.
-        planned: how many runs there are to be.
-        planned_rounds: how many rounds they are to have together.
-        paper: what the paper reports of the same, if it does.
+        groups: groups of runs.
+        command: command that repeats the runs.
+        baseline: index of the group that the others are compared with, if any.
+        targets: accuracies to count rounds to; empty to choose some from the data.
+        parameters: names of the parameters that a sweep or grid varies.
+        planned: number of runs that are planned.
+        planned_rounds: number of rounds of all planned runs.
+        paper: results of the paper for the same experiment, if there are any.
     """
 
     kind: str
@@ -78,86 +78,87 @@ class Results:
 
     @property
     def runs(self) -> list[RunData]:
-        """All runs of all groups."""
+        """Runs of all groups."""
         return [run_data for group in self.groups for run_data in group.runs]
 
     @property
-    def numbered_runs(self) -> list[tuple[int, RunData]]:
-        """All runs, each with the position of its group."""
-        return [(number, run) for number, group in enumerate(self.groups) for run in group.runs]
+    def runs_by_group(self) -> list[tuple[int, RunData]]:
+        """Runs of all groups, each with the index of its group."""
+        return [(index, run) for index, group in enumerate(self.groups) for run in group.runs]
 
     @property
-    def complete(self) -> bool:
-        """Whether all runs are there and have ended."""
-        return len(self.runs) == self.planned and all(s.finished for s in self.runs)
+    def is_complete(self) -> bool:
+        """Return whether all planned runs are finished."""
+        return len(self.runs) == self.planned and all(run.is_finished for run in self.runs)
 
     @property
-    def comparable(self) -> bool:
-        """Whether all groups have the same number of rounds."""
+    def has_equal_rounds(self) -> bool:
+        """Return whether all groups have the same number of rounds."""
         return len({tuple(group.rounds) for group in self.groups}) == 1
 
     @property
     def metric(self) -> str:
-        """The measure that decides."""
+        """Name of the main metric."""
         return self.groups[0].metric
 
     @property
-    def longest(self) -> int:
-        """The rounds of the run that has most of them."""
+    def max_rounds(self) -> int:
+        """Number of rounds of the longest run."""
         return max(len(run_data.history) for run_data in self.runs)
 
     @property
-    def further_measures(self) -> list[str]:
-        """Measures of the task that any run has, besides accuracy."""
-        found = (name for run in self.runs for record in run.history for name in record.measures)
-        return list(dict.fromkeys(found))
+    def task_metric_names(self) -> list[str]:
+        """Names of the metrics of the task that any run has, besides accuracy."""
+        names = (name for run in self.runs for record in run.history for name in record.measures)
+        return list(dict.fromkeys(names))
 
     @property
-    def measured(self) -> list[str]:
-        """What can decide: accuracy, and the further measures that a run has."""
-        return list(dict.fromkeys(["accuracy", *self.further_measures]))
+    def metric_names(self) -> list[str]:
+        """Names of all metrics that can be the main metric."""
+        return list(dict.fromkeys(["accuracy", *self.task_metric_names]))
 
-    def judged_by(self, metric: str) -> "Results":
-        """The same, but another measure decides, of which more is better."""
+    def with_metric(self, metric: str) -> "Results":
+        """Return the same results with another main metric."""
         return replace(self, groups=[replace(group, metric=metric) for group in self.groups])
 
-    def in_paper(self, group: Group) -> float | None:
-        """The paper's best accuracy of a group's method; None if it has none.
+    def get_paper_accuracy(self, group: Group) -> float | None:
+        """Return the best accuracy that the paper reports for a method; None if it has none.
 
-        Its CADIS is what is called cadis-paper here; another stands beside it only without that.
+        The method that the paper calls CADIS is ``cadis-paper`` here. If it is not among the
+        groups, the number stands beside ``cadis``.
         """
         if self.paper is None or self.metric != "accuracy":
             return None
         name = group.name
         if any(other.name == "cadis-paper" for other in self.groups):
             name = {"cadis-paper": "cadis", "cadis": ""}.get(name, name)
-        found = self.paper.accuracy.get(name)
-        return None if found is None else found / 100
+        percent = self.paper.accuracy.get(name)
+        return None if percent is None else percent / 100
 
     @property
     def own_data(self) -> str:
-        """What each client is tested on, in words: all runs have the same, or it is not said."""
-        told = {run_data.own_data for run_data in self.runs if run_data.client_accuracy}
-        return told.pop() if len(told) == 1 else "own data"
+        """Name of the data that each client is tested on; unspecific if runs differ."""
+        names = {run_data.own_data for run_data in self.runs if run_data.client_accuracy}
+        return names.pop() if len(names) == 1 else "own data"
 
     @property
     def same_classes(self) -> bool:
-        """Whether all runs tell the same classes apart."""
+        """Return whether all runs have the same classes."""
         return len({tuple(run_data.classes) for run_data in self.runs}) == 1
 
     @property
     def rare(self) -> list[int]:
-        """The rare classes, if they are the same in all runs."""
+        """Indices of the rare classes; empty if they differ between runs."""
         first = self.runs[0].rare
-        alike = self.same_classes and all(run_data.rare == first for run_data in self.runs)
-        return first if alike else []
+        is_same = self.same_classes and all(run_data.rare == first for run_data in self.runs)
+        return first if is_same else []
 
     @property
-    def rare_in_words(self) -> str:
-        """Which classes are rare; empty if none are."""
+    def rare_classes_text(self) -> str:
+        """Names of the rare classes in one line; empty if no class is rare."""
         if not any(run_data.rare for run_data in self.runs):
             return ""
-        names = [self.runs[0].classes[number] for number in self.rare]
-        if len(names) > _MOST_NAMES:
+        names = [self.runs[0].classes[index] for index in self.rare]
+        if len(names) > _MAX_NAMES:
             return f"{len(names)} classes"
-        return ", ".join(names) or "not the same in all runs"
+        return ", ".join(names) or "they differ between runs"

@@ -1,4 +1,4 @@
-"""All that a run has to tell, read from its folder."""
+"""Data of one run, read from its folder."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,50 +8,56 @@ from typing import Any
 
 import torch
 
-from cadis._io import natural
-from cadis.algorithm import table_of
-from cadis.algorithm.methods import METHODS, label_of
+from cadis._io import natural_key
+from cadis.algorithm import get_part_table
+from cadis.algorithm.methods import METHODS, get_method_label
 from cadis.algorithm.methods.cadis import SimilarityMatrix
 from cadis.algorithm.tasks import TASKS
 from cadis.analysis import consistency
-from cadis.analysis.similarity import Convergence, convergence, growing, some_of, spread_rounds
+from cadis.analysis.similarity import (
+    Convergence,
+    compute_convergence,
+    format_sample_size,
+    replay_matrices,
+    select_rounds,
+)
 from cadis.errors import CadisError
 from cadis.server import RoundRecord
 from cadis.store import (
     RunFolder,
-    clusters_of,
-    gamma_of,
-    grouped,
-    joined,
-    last_tested,
-    rare_classes,
-    sample,
-    similarity_of,
-    summarise,
-    tells_profiles,
-    true_clusters_of,
+    assign_clusters,
+    find_last_tested,
+    find_rare_classes,
+    get_clusters,
+    get_gamma,
+    get_similarity,
+    get_true_clusters,
+    has_profiles,
+    list_compared_clients,
+    sample_clients,
+    summarize,
 )
 from cadis.types import ClientId
 
 OWN_TEST_DATA = "own test data"
 OWN_TRAINING_DATA = "own training data"
-"""What clients are tested on, as all that is shown calls it."""
-_POINTS = 100  # rounds whose matrix is looked at, at most: each costs what a round costs the server
+"""Names of the data that clients are tested on, in tables, figures and the page."""
+_MAX_MATRICES = 100  # rounds in the convergence curve: each costs as much as a round on the server
 
 
 @dataclass(frozen=True, eq=False)
 class RunData:
     """A run with at least one round, finished or not.
 
-    Its method is known by name only: a method of the user's own may be gone since.
+    The method is known by its name only, since the file of a user-defined method may be gone.
 
     Attributes:
-        path: its folder.
-        options: what its ``config.toml`` holds.
-        history: a record for each round.
-        federation: who has what.
-        summary: the run in a few numbers.
-        finished: whether it has come to its end.
+        path: folder of the run.
+        options: content of ``config.toml``.
+        history: one record per round.
+        federation: content of ``federation.json``: classes, clients and their samples.
+        summary: content of ``summary.json``, or the same computed from the history.
+        is_finished: whether all rounds are done.
     """
 
     path: Path
@@ -59,69 +65,75 @@ class RunData:
     history: list[RoundRecord]
     federation: dict[str, Any]
     summary: dict[str, Any]
-    finished: bool
+    is_finished: bool
 
     @classmethod
     def read(cls, folder: RunFolder) -> "RunData":
-        """Read a run; refuse one without a single round, and one that is damaged."""
+        """Read a run from its folder.
+
+        Raises:
+            CadisError: if the run has no finished round, or if a file is damaged.
+        """
         config, records, clients, end = (
             folder.path / name
             for name in ("config.toml", "history.jsonl", "federation.json", "summary.json")
         )
-        with consistency.naming(config):
+        with consistency.convert_read_errors(config):
             options = folder.read_config()
             consistency.check_options(options)
-            method = options["method"]  # which need not be there any more
+            method = options["method"]  # its file may be gone
             if not isinstance(method, str) or not method:
                 raise CadisError(f"method is {method!r}, which is not a name")
-        with consistency.naming(records):
+        with consistency.convert_read_errors(records):
             history = folder.read_history()
         if not history:
             raise CadisError(f"The run in {folder.path} has no finished round yet.")
-        with consistency.naming(clients):
+        with consistency.convert_read_errors(clients):
             federation = folder.read_json(clients.name)
             consistency.check_federation(federation)
         summary = None
-        with consistency.naming(end):
+        with consistency.convert_read_errors(end):
             if folder.has_summary():
                 summary = folder.read_json(end.name)
                 consistency.check_summary(summary, federation)
-        class_name = method.rpartition(":")[2] or method  # it may be in a file of the user's
+        class_name = method.rpartition(":")[2] or method  # "file.py:ClassName"
         name = class_name if summary is None else summary["method"]
-        with consistency.naming(records):
+        with consistency.convert_read_errors(records):
             consistency.check_history(history, name, federation)
         if summary is not None and summary["rounds"] == len(history):
-            with consistency.naming(end):
+            with consistency.convert_read_errors(end):
                 consistency.check_agreement(summary, history)
             return cls(folder.path, options, history, federation, summary, True)
-        # It has not ended, or was resumed since.
-        headline = headline_of(options)
-        summary = summarise(name, history, federation, None, among_all=False, headline=headline)
+        # The run is not finished, or was resumed after it had finished.
+        main_metric = get_main_metric(options)
+        summary = summarize(
+            name, history, federation, None, among_all=False, main_metric=main_metric
+        )
         return cls(folder.path, options, history, federation, summary, False)
 
     @property
     def name(self) -> str:
-        """The method's name, as users type it."""
+        """Name of the method, as users type it."""
         return str(self.summary["method"])
 
     @property
     def label(self) -> str:
-        """The method's name, as people write it."""
-        return label_of(self.name)
+        """Name of the method in tables and figures."""
+        return get_method_label(self.name)
 
     @property
     def pools_clients(self) -> bool:
-        """Whether it was no federation: all data in one place."""
+        """Return whether the method trains on the pooled data of all clients."""
         return self.name in METHODS and METHODS[self.name].pools_clients
 
     @property
     def seed(self) -> int:
-        """The seed of everything random."""
+        """Seed of the run."""
         return int(self.options.get("seed", 0))
 
     @property
     def metric(self) -> str:
-        """The measure by which its best round is told."""
+        """Name of the main metric, which selects the best round."""
         return str(self.summary.get("headline", "accuracy"))
 
     @property
@@ -131,87 +143,88 @@ class RunData:
 
     @cached_property
     def rare(self) -> list[int]:
-        """The classes of the smallest clusters."""
-        return rare_classes(self.federation)
+        """Indices of the classes that only the smallest clusters have."""
+        return find_rare_classes(self.federation)
 
     @cached_property
     def true_clusters(self) -> dict[ClientId, int | None]:
-        """The true cluster of each client, None if it is not known."""
-        return true_clusters_of(self.federation)
+        """True cluster of each client; None if it is unknown."""
+        return get_true_clusters(self.federation)
 
     @cached_property
-    def seen(self) -> list[ClientId]:
-        """Clients of whom it was told how alike they are, those of a true cluster side by side."""
-        true_clusters, found = self.true_clusters, set(joined(self.history))
-        known = [client for client in true_clusters if client in found]  # the federation's order
-        return sorted(known, key=lambda client: true_clusters[client] or 0)
+    def clients_with_similarity(self) -> list[ClientId]:
+        """Clients with known similarities, sorted by true cluster."""
+        true_clusters, known = self.true_clusters, set(list_compared_clients(self.history))
+        clients = [client for client in true_clusters if client in known]  # the federation's order
+        return sorted(clients, key=lambda client: true_clusters[client] or 0)
 
     @cached_property
-    def looked_at(self) -> frozenset[ClientId]:
-        """Clients whose pairs are shown: all seen, or an even choice of very many."""
-        return frozenset(sample(self.seen, self.true_clusters))
+    def sampled_clients(self) -> frozenset[ClientId]:
+        """Clients in figures of pairs: all with known similarities, or a sample of very many."""
+        return frozenset(sample_clients(self.clients_with_similarity, self.true_clusters))
 
     @property
-    def choice(self) -> str:
-        """How many of the clients seen are looked at, in words; nothing if all are."""
-        return some_of(len(self.looked_at), len(self.seen))
+    def sample_text(self) -> str:
+        """Text such as "120 of 400 clients"; empty if all clients are shown."""
+        return format_sample_size(len(self.sampled_clients), len(self.clients_with_similarity))
 
     @property
-    def tells_clusters(self) -> bool:
-        """Whether its method told clusters at the end."""
-        return clusters_of(self.history[-1]) is not None
+    def has_clusters(self) -> bool:
+        """Return whether the method reported clusters in the last round."""
+        return get_clusters(self.history[-1]) is not None
 
     @cached_property
-    def tells_similarity(self) -> bool:
-        """Whether its method told how alike clients are."""
-        by_pairs = any(similarity_of(record) is not None for record in self.history)
-        return by_pairs or tells_profiles(self.history)
+    def has_similarity(self) -> bool:
+        """Return whether the method reported similarities of clients."""
+        by_pairs = any(get_similarity(record) is not None for record in self.history)
+        return by_pairs or has_profiles(self.history)
 
     @property
     def gamma(self) -> float | None:
-        """The largest deviation of a transitive estimate; None if nothing was estimated."""
-        return gamma_of(self.history[-1])
+        """Largest deviation allowed for transitive estimates; None without such estimates."""
+        return get_gamma(self.history[-1])
 
     @cached_property
     def matrix(self) -> SimilarityMatrix | None:
-        """How alike those looked at are, at the end; None if nobody knows.
+        """Similarity matrix of the sampled clients after the last round; None if unknown.
 
-        Of a method that tells clusters only: the part of their common rounds that two clients
-        were together.
+        For a method that reports clusters only, the similarity of two clients is the fraction of
+        their common rounds in which they were in the same cluster.
         """
-        if not self.seen:
+        if not self.clients_with_similarity:
             return None
         last = {self.history[-1].round}
-        return next(growing(self.history, last, self.gamma, self.looked_at))
+        return next(replay_matrices(self.history, last, self.gamma, self.sampled_clients))
 
     @cached_property
-    def found_clusters(self) -> dict[ClientId, int]:
-        """The cluster that was found for each client looked at, among these, at the end."""
+    def cluster_estimates(self) -> dict[ClientId, int]:
+        """Cluster of each sampled client, estimated after the last round."""
         if self.matrix is None:
             return {}
-        labels = grouped(self.matrix, self.history).tolist()
+        labels = assign_clusters(self.matrix, self.history).tolist()
         return dict(zip(self.matrix.client_ids, labels, strict=True))
 
     @cached_property
-    def ordered_clients(self) -> list[ClientId]:
-        """Clients looked at, those of a true (else a found) cluster side by side."""
-        true, found = self.true_clusters, self.found_clusters
-        return sorted(found, key=lambda c: (true[c] or 0, found[c], natural(c)))
+    def client_order(self) -> list[ClientId]:
+        """Sampled clients, sorted by true cluster (if known), then by estimated cluster."""
+        true, estimated = self.true_clusters, self.cluster_estimates
+        return sorted(estimated, key=lambda c: (true[c] or 0, estimated[c], natural_key(c)))
 
     @cached_property
     def convergence(self) -> Convergence | None:
-        """How fast the similarity matrix converged; None where there was nothing to learn."""
-        if not self.tells_similarity or tells_profiles(self.history) or len(self.history) < 2:
+        """Error of the similarity matrix over rounds; None if it never had an error."""
+        if not self.has_similarity or has_profiles(self.history) or len(self.history) < 2:
             return None
-        rounds = set(spread_rounds(len(self.history), _POINTS))
-        found = convergence(self.history, self.gamma, rounds, self.looked_at)
-        return found if max(found.standard) > 0 else None
+        rounds = set(select_rounds(len(self.history), _MAX_MATRICES))
+        result = compute_convergence(self.history, self.gamma, rounds, self.sampled_clients)
+        return result if max(result.standard) > 0 else None
 
     @cached_property
     def client_accuracy(self) -> dict[int, dict[ClientId, float]]:
-        """By round, accuracy on the own data of each client tested; only the rounds that have it.
+        """Accuracy of each tested client on its own data, by round.
 
-        Of many clients, a sample is tested. The data are :attr:`own_data`.
+        Rounds without such a test are missing. If there are many clients, only a sample is
+        tested. :attr:`own_data` says which data these are.
         """
         by_round = {}
         for record in self.history:
@@ -222,59 +235,64 @@ class RunData:
 
     @property
     def last_client_accuracy(self) -> dict[ClientId, float]:
-        """The last test on clients' own data; empty if there was none."""
+        """Accuracy of each client in the last test on their own data; empty without such a test."""
         return next(reversed(self.client_accuracy.values()), {})
 
     @property
-    def clients_tested(self) -> str:
-        """On how many clients' own data the last such test was made; nothing if on all."""
+    def test_sample_text(self) -> str:
+        """Text such as "100 of 400 clients" for the last such test; empty if all were tested."""
         tested = len(self.last_client_accuracy)
-        return some_of(tested, len(self.true_clusters)) if tested else ""
+        return format_sample_size(tested, len(self.true_clusters)) if tested else ""
 
     @cached_property
     def test_sizes(self) -> list[int]:
-        """How many samples each client has held out, of those that have; empty if none has."""
+        """Number of held-out samples of each client that has any; empty if none has."""
         counts = (client.get("test_samples") for client in self.federation["clients"])
-        return [sum(own) for own in counts if own and any(own)]
+        return [sum(by_class) for by_class in counts if by_class and any(by_class)]
 
     @property
     def own_data(self) -> str:
-        """What each client is tested on, in words."""
+        """Name of the data that each client is tested on."""
         return OWN_TEST_DATA if self.test_sizes else OWN_TRAINING_DATA
 
     @cached_property
     def clocks(self) -> list[float]:
-        """The simulated time at the end of each round; empty where clients have no speeds."""
+        """Simulated time at the end of each round; empty if clients have no speeds."""
         known = [record.clock for record in self.history if record.clock is not None]
         return known if self.options.get("speeds") and len(known) == len(self.history) else []
 
     @property
     def last_tested(self) -> RoundRecord:
-        """The last round whose model was tested; if there is none, the last."""
-        return last_tested(self.history)
+        """Last round whose model was tested; the last round if none was."""
+        return find_last_tested(self.history)
 
-    def grouped_together(self) -> torch.Tensor:
-        """Of the rounds that two clients shared, the part in which they were in one cluster.
+    def compute_coassociation(self) -> torch.Tensor:
+        """Return the fraction of common rounds in which two clients were in the same cluster.
 
-        In the order of :attr:`ordered_clients`; NaN for two who never met, (n, n).
+        Returns:
+            The fraction for each pair of :attr:`client_order`, NaN for pairs without a common
+            round, (clients, clients).
         """
-        row = {client: number for number, client in enumerate(self.ordered_clients)}
-        together, met = torch.zeros(len(row), len(row)), torch.zeros(len(row), len(row))
+        row = {client: index for index, client in enumerate(self.client_order)}
+        together, common = torch.zeros(len(row), len(row)), torch.zeros(len(row), len(row))
         for record in self.history:
-            if (clusters := clusters_of(record)) is None:
+            if (clusters := get_clusters(record)) is None:
                 continue
-            labelled = zip(record.participants, clusters, strict=True)
-            shown = [(row[client], label) for client, label in labelled if client in row]
-            rows, labels = torch.tensor(shown, dtype=torch.long).reshape(-1, 2).T
+            pairs = zip(record.participants, clusters, strict=True)
+            labels_by_row = [(row[client], label) for client, label in pairs if client in row]
+            rows, labels = torch.tensor(labels_by_row, dtype=torch.long).reshape(-1, 2).T
             together[rows[:, None], rows] += (labels[:, None] == labels).float()
-            met[rows[:, None], rows] += 1
-        return together / met
+            common[rows[:, None], rows] += 1
+        return together / common
 
 
-def headline_of(options: Mapping[str, Any]) -> str:
-    """What tells the best round of a run; of a task of the user's own, as long as nobody knows."""
+def get_main_metric(options: Mapping[str, Any]) -> str:
+    """Return the name of the metric that selects the best round, from the options of a run.
+
+    For user-defined tasks, whose class is unknown here, it is accuracy.
+    """
     name = options.get("task")
     if not isinstance(name, str) or name not in TASKS:
         return "accuracy"
-    chosen = table_of(options, "task", name).get("metric")
-    return chosen if isinstance(chosen, str) else TASKS[name]().headline
+    chosen = get_part_table(options, "task", name).get("metric")
+    return chosen if isinstance(chosen, str) else TASKS[name]().main_metric

@@ -1,4 +1,4 @@
-"""How the similarity matrix and the clusters come to be, round by round."""
+"""Replay the similarity matrix and the clusters of a run, round by round."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -9,93 +9,107 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cadis.algorithm.methods.cadis import SimilarityMatrix, rescale
+from cadis.algorithm.methods.cadis import SimilarityMatrix, compute_q_matrix
 from cadis.server import RoundRecord
-from cadis.store import Observations, SeenProfiles, alikeness, grouped, joined, tells_profiles
+from cadis.store import (
+    MeanProfiles,
+    Observations,
+    assign_clusters,
+    choose_similarity_reader,
+    has_profiles,
+    list_compared_clients,
+)
 from cadis.types import ClientId
 
 
 @dataclass(frozen=True)
-class Frame:
-    """The clients as the server sees them after a round.
+class ClusterFrame:
+    """Similarities and clusters as the server sees them after a round.
 
     Attributes:
-        record: the round.
-        clients: who was seen so far.
-        q: the Q-matrix, NaN where nothing is known, in that order, (n, n).
-        found: their clusters, (n,).
+        record: record of the round.
+        clients: clients with known similarities.
+        q: Q-matrix in the order of the clients, NaN for unknown pairs, (clients, clients).
+        clusters: cluster of each client, (clients,).
     """
 
     record: RoundRecord
     clients: tuple[ClientId, ...]
     q: Tensor
-    found: Tensor
+    clusters: Tensor
 
     @property
     def labels(self) -> dict[ClientId, int]:
-        """The cluster of each client."""
-        return dict(zip(self.clients, self.found.tolist(), strict=True))
+        """Cluster of each client."""
+        return dict(zip(self.clients, self.clusters.tolist(), strict=True))
 
 
-def growing(
+def replay_matrices(
     history: Sequence[RoundRecord],
     rounds: Set[int] | None = None,
     gamma: float | None = None,
     clients: Set[ClientId] | None = None,
 ) -> Iterator[SimilarityMatrix]:
-    """Yield the matrix after each round, brought up to date from one to the next.
+    """Yield the similarity matrix after each round, updated incrementally.
 
     Args:
-        history: all rounds.
-        rounds: after which of them it is wanted; all unless told.
-        gamma: the largest deviation of a transitive estimate; None estimates nothing. Nothing is
-            ever estimated of clients that are compared by profiles.
-        clients: who is in it; everybody unless told. All others help to estimate even so, which
-            makes the estimates what they are with everybody in it.
+        history: records of all rounds.
+        rounds: rounds to yield the matrix of; all by default.
+        gamma: largest deviation allowed for transitive estimates; None for no estimates. Clients
+            that are compared by profiles never need estimates.
+        clients: clients in the matrix; all by default. The other clients still contribute to
+            estimates, so the estimates do not depend on this choice.
     """
-    if tells_profiles(history):
-        seen = SeenProfiles()
+    if has_profiles(history):
+        profiles = MeanProfiles()
         for record in history:
-            seen.add(record)
+            profiles.add(record)
             if rounds is None or record.round in rounds:
-                yield seen.matrix(clients)
+                yield profiles.matrix(clients)
         return
-    matrix, helping, told = SimilarityMatrix(), None, alikeness(history)
-    if clients is not None and not clients >= set(joined(history)):
-        helping = Observations(history, clients)
+    matrix, helpers, read_similarity = SimilarityMatrix(), None, choose_similarity_reader(history)
+    if clients is not None and not clients >= set(list_compared_clients(history)):
+        helpers = Observations(history, clients)
     for record in history:
-        who, similarity = record.participants, told(record)
+        participants, similarity = record.participants, read_similarity(record)
         if similarity is not None:
-            kept = [n for n, client in enumerate(who) if clients is None or client in clients]
-            matrix = matrix.observe([who[n] for n in kept], similarity[kept][:, kept])
-        if helping is not None:
-            helping.add(record)
+            rows = [n for n, c in enumerate(participants) if clients is None or c in clients]
+            matrix = matrix.observe([participants[n] for n in rows], similarity[rows][:, rows])
+        if helpers is not None:
+            helpers.add(record)
         if rounds is None or record.round in rounds:
             if gamma is not None:
-                others = None if helping is None else helping.direct()
-                matrix = matrix.estimate_missing(gamma, "mean", helping=others)
+                others = None if helpers is None else helpers.get_observed()
+                matrix = matrix.estimate_missing(gamma, "mean", helpers=others)
             yield matrix
 
 
-def frames(
+def replay_frames(
     history: Sequence[RoundRecord],
     rounds: Set[int],
     gamma: float | None,
     clients: Set[ClientId] | None = None,
-) -> Iterator[Frame]:
-    """Yield some or all clients after some of the rounds; ``gamma`` is that of :func:`growing`."""
-    told = alikeness(history)
-    wanted = [r for r in history if r.round in rounds and told(r) is not None]
-    numbers = {record.round for record in wanted}
-    for record, matrix in zip(wanted, growing(history, numbers, gamma, clients), strict=True):
-        q = rescale(matrix.mean, matrix.known)
-        until = [r for r in history if r.round <= record.round]
-        yield Frame(record, matrix.client_ids, q, grouped(matrix, until))
+) -> Iterator[ClusterFrame]:
+    """Yield similarities and clusters after some rounds.
+
+    The arguments are those of :func:`replay_matrices`. Rounds without similarities are skipped.
+    """
+    read_similarity = choose_similarity_reader(history)
+    records = [r for r in history if r.round in rounds and read_similarity(r) is not None]
+    numbers = {record.round for record in records}
+    matrices = replay_matrices(history, numbers, gamma, clients)
+    for record, matrix in zip(records, matrices, strict=True):
+        q = compute_q_matrix(matrix.mean, matrix.known)
+        past = [r for r in history if r.round <= record.round]
+        yield ClusterFrame(record, matrix.client_ids, q, assign_clusters(matrix, past))
 
 
-def error(matrix: SimilarityMatrix, final: SimilarityMatrix) -> float:
-    """Mean squared error over the pairs that the final matrix knows; unknown counts as 0."""
-    rows = final.index_of(matrix.client_ids)
+def compute_matrix_error(matrix: SimilarityMatrix, final: SimilarityMatrix) -> float:
+    """Return the mean squared error over the pairs observed in the final matrix.
+
+    Pairs that the first matrix does not know count as similarity 0.
+    """
+    rows = final.find_rows(matrix.client_ids)
     values = torch.eye(len(final.client_ids))
     values[rows[:, None], rows] = torch.where(matrix.known, matrix.mean, 0)
     known: Tensor = final.count > 0
@@ -104,13 +118,13 @@ def error(matrix: SimilarityMatrix, final: SimilarityMatrix) -> float:
 
 @dataclass(frozen=True)
 class Convergence:
-    """How fast the similarity matrix becomes what all observations of the run make of it.
+    """Error of the similarity matrix over rounds, against the mean of all observations.
 
     Attributes:
-        rounds: after which rounds it was looked at.
-        transitive: its mean squared error then, with transitive learning; empty for a method that
-            estimates nothing.
-        standard: the same without.
+        rounds: rounds at which the error is computed.
+        transitive: mean squared error with transitive estimates, one per round; empty for a
+            method without estimates.
+        standard: mean squared error without estimates, one per round.
     """
 
     rounds: list[int]
@@ -118,73 +132,87 @@ class Convergence:
     standard: list[float]
 
 
-def convergence(
+def compute_convergence(
     history: Sequence[RoundRecord],
     gamma: float | None,
     rounds: Set[int],
     clients: Set[ClientId] | None = None,
 ) -> Convergence:
-    """Return the paper's figure of transitive learning, from one run's observations.
+    """Compute the data of the paper's figure of transitive learning from one run.
 
     Args:
-        history: all rounds.
-        gamma: the largest deviation of a transitive estimate; None if nothing was estimated.
-        rounds: after which of them the matrix is looked at.
-        clients: whose pairs are looked at; everybody's unless told.
+        history: records of all rounds.
+        gamma: largest deviation allowed for transitive estimates; None for no estimates.
+        rounds: rounds at which to compute the error.
+        clients: clients whose pairs count; all by default.
     """
-    (final,) = growing(history, {history[-1].round}, None, clients)
-    wanted = [record.round for record in history if record.round in rounds]
+    (final,) = replay_matrices(history, {history[-1].round}, None, clients)
+    numbers = [record.round for record in history if record.round in rounds]
     transitive, standard = [], []
-    for matrix in growing(history, rounds, gamma, clients):
-        standard.append(error(matrix.estimate_missing(0.0, "off"), final))
+    for matrix in replay_matrices(history, rounds, gamma, clients):
+        standard.append(compute_matrix_error(matrix.estimate_missing(0.0, "off"), final))
         if gamma is not None:
-            transitive.append(error(matrix, final))
-    return Convergence(wanted, transitive, standard)
+            transitive.append(compute_matrix_error(matrix, final))
+    return Convergence(numbers, transitive, standard)
 
 
-def spread_rounds(total: int, limit: int) -> list[int]:
-    """At most ``limit`` rounds from 1 to ``total``, both included, evenly spread."""
+def select_rounds(total: int, limit: int) -> list[int]:
+    """Return at most ``limit`` evenly spaced rounds from 1 to ``total``, both included.
+
+    Example:
+        >>> select_rounds(100, 4)
+        [1, 34, 67, 100]
+    """
     if total <= limit:
         return list(range(1, total + 1))
     return sorted(set(torch.linspace(1, total, limit).round().int().tolist()))
 
 
-def some_of(shown: int, total: int) -> str:
-    """How many of all are shown, in words; nothing if all are."""
-    return "" if shown >= total else f"{shown} of {total:,} clients"
+def format_sample_size(size: int, total: int) -> str:
+    """Return text such as "120 of 1,400 clients"; empty if all clients are in the sample."""
+    return "" if size >= total else f"{size} of {total:,} clients"
 
 
-def steady(
+def align_cluster_labels(
     rounds: Sequence[Mapping[ClientId, int]], true_clusters: Mapping[ClientId, int | None]
 ) -> list[dict[ClientId, int]]:
-    """The same clusters, under numbers that a cluster keeps from round to round.
+    """Renumber the clusters of each round so that a cluster keeps its number over rounds.
 
-    What a method calls a cluster in a round need not mean anything in another. So clusters are
-    followed back from the last round to the first: of two rounds, those are the same that share
-    most of their clients, all pairs taken together. In the last round a cluster has the number of
-    the true one that it shares most with, where that is known.
+    The labels that a method uses in one round mean nothing in the next. Clusters are therefore
+    matched backwards from the last round to the first, so that matched clusters share as many
+    clients as possible. In the last round, they are matched with the true clusters, if known.
+
+    Args:
+        rounds: cluster of each client, one mapping per round.
+        true_clusters: true cluster of each client; None if it is unknown.
+
+    Returns:
+        The same clusters with new numbers, one mapping per round.
     """
     known = {client: label for client, label in true_clusters.items() if label is not None}
     free = count(1 + max(known.values(), default=-1))
-    found: list[dict[ClientId, int]] = []
+    aligned: list[dict[ClientId, int]] = []
     for labels in reversed(rounds):
-        found.append(_rename(labels, found[-1] if found else known, free))
-    return found[::-1]
+        aligned.append(_align_labels(labels, aligned[-1] if aligned else known, free))
+    return aligned[::-1]
 
 
-def _rename(
-    labels: Mapping[ClientId, int], model: Mapping[ClientId, int], free: "count[int]"
+def _align_labels(
+    labels: Mapping[ClientId, int], reference: Mapping[ClientId, int], free: "count[int]"
 ) -> dict[ClientId, int]:
-    """The clusters under the names of those in ``model`` that they are, else under free ones."""
+    """Renumber clusters like the reference clusters they match; the rest get free numbers."""
     from scipy.optimize import linear_sum_assignment  # noqa: PLC0415
 
-    own = list(dict.fromkeys(labels.values()))  # in the clients' order, whatever their labels
-    theirs = sorted(set(model.values()))
-    shared = Counter((labels[client], model[client]) for client in labels if client in model)
-    overlap = np.array([[shared[a, b] for b in theirs] for a in own], int)
-    pairs = zip(*linear_sum_assignment(overlap.reshape(len(own), -1), maximize=True), strict=True)
-    name = {own[a]: theirs[b] for a, b in pairs if overlap[a, b]}
-    for label in own:
-        if label not in name:
-            name[label] = next(free)
-    return {client: name[label] for client, label in labels.items()}
+    sources = list(dict.fromkeys(labels.values()))  # in the clients' order, whatever their labels
+    targets = sorted(set(reference.values()))
+    common = Counter(
+        (labels[client], reference[client]) for client in labels if client in reference
+    )
+    overlap = np.array([[common[a, b] for b in targets] for a in sources], int)
+    overlap = overlap.reshape(len(sources), -1)
+    pairs = zip(*linear_sum_assignment(overlap, maximize=True), strict=True)
+    number = {sources[a]: targets[b] for a, b in pairs if overlap[a, b]}
+    for label in sources:
+        if label not in number:
+            number[label] = next(free)
+    return {client: number[label] for client, label in labels.items()}

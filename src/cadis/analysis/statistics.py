@@ -1,4 +1,4 @@
-"""Means, deviations and paired tests over seeds."""
+"""Means, standard deviations and paired tests over seeds."""
 
 import warnings
 from collections.abc import Sequence
@@ -7,17 +7,17 @@ from statistics import fmean, stdev
 
 import numpy as np
 
-_SAME = 1e-12  # numbers that differ by less are equal but for rounding
+_SAME = 1e-12  # smaller differences are rounding errors
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Some values in two numbers.
+    """Mean and standard deviation of some values.
 
     Attributes:
-        mean: their mean.
-        deviation: their sample standard deviation, None for a single one.
-        count: how many there are.
+        mean: arithmetic mean.
+        deviation: sample standard deviation; None for a single value.
+        count: number of values.
     """
 
     mean: float
@@ -25,8 +25,13 @@ class Spread:
     count: int
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> "Spread | None":
-        """Mean, deviation and number of some values; None of none."""
+    def from_values(cls, values: Sequence[float]) -> "Spread | None":
+        """Return the spread of some values; None without values.
+
+        Example:
+            >>> Spread.from_values([1.0, 3.0])
+            Spread(mean=2.0, deviation=1.4142135623730951, count=2)
+        """
         if not values:
             return None
         return cls(fmean(values), stdev(values) if len(values) > 1 else None, len(values))
@@ -34,13 +39,13 @@ class Spread:
 
 @dataclass(frozen=True)
 class PairedTest:
-    """A test on the differences of pairs.
+    """Result of a two-sided test on the differences of pairs.
 
     Attributes:
-        difference: their mean.
-        low: lower end of the 95% confidence interval of the mean.
-        high: upper end of it.
-        p_value: how probable a mean that far from 0 is, if there is no difference (two-sided).
+        difference: mean difference.
+        low: lower end of its 95% confidence interval.
+        high: upper end of its 95% confidence interval.
+        p_value: probability of a mean at least as far from 0 if there is no difference.
         count: number of pairs.
     """
 
@@ -50,32 +55,52 @@ class PairedTest:
     p_value: float
     count: int
 
+    @property
+    def name(self) -> str:
+        """Name of the test: the sign test replaces the t-test if all differences are equal."""
+        return "sign test" if self.low == self.high else "paired t-test"
+
 
 def paired_test(first: Sequence[float], second: Sequence[float]) -> PairedTest | None:
-    """Test whether the first of each pair differs from the second; None for less than two pairs.
+    """Test whether the first value of each pair differs from the second.
 
-    Student's t-test; where all differences are the same, the sign test.
+    This is Student's paired t-test, or the sign test if all differences are equal.
+
+    Args:
+        first: first value of each pair.
+        second: second value of each pair, in the same order.
+
+    Returns:
+        The result of the test; None for fewer than two pairs.
+
+    Example:
+        >>> paired_test([0.9, 0.8, 0.9], [0.7, 0.7, 0.6]).p_value < 0.1
+        True
     """
     differences = [a - b for a, b in zip(first, second, strict=True)]
     if len(differences) < 2:
         return None
     mean, count = fmean(differences), len(differences)
-    if max(differences) - min(differences) < _SAME:  # where nothing varies there is no t
-        # Few tested samples make equal differences likely: what is left is that all have one sign.
+    if max(differences) - min(differences) < _SAME:  # t is undefined without variance
+        # Small test sets often give equal differences. Only their common sign is evidence then.
         p_value = 2 * 0.5**count if abs(mean) >= _SAME else 1.0
         return PairedTest(mean, mean, mean, p_value, count)
-    # Only now: it takes a while to import.
-    from scipy.stats import ttest_rel  # noqa: PLC0415
+    from scipy.stats import ttest_rel  # noqa: PLC0415 - slow to import
 
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Precision loss")  # of differences that are all but equal
-        found = ttest_rel(first, second)
-    between = found.confidence_interval(0.95)
-    return PairedTest(mean, float(between.low), float(between.high), float(found.pvalue), count)
+        warnings.filterwarnings("ignore", "Precision loss")  # for nearly equal differences
+        result = ttest_rel(first, second)
+    interval = result.confidence_interval(0.95)
+    return PairedTest(mean, float(interval.low), float(interval.high), float(result.pvalue), count)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's correction: p-values that hold although several are looked at."""
+    """Correct p-values for multiple comparisons by Holm's step-down method.
+
+    Example:
+        >>> holm([0.01, 0.04])
+        [0.02, 0.04]
+    """
     values = np.asarray(p_values, float)
     order = np.argsort(values, kind="stable")
     factors = len(values) - np.arange(len(values))

@@ -1,223 +1,282 @@
-"""Who is better, if anybody is, and how sure that is, in sentences."""
+"""Write in sentences which method is better, and how certain that is."""
 
 from collections.abc import Sequence
 
-from cadis.analysis.comparison import HEADLINE, SIGNIFICANT, Comparison
-from cadis.analysis.metrics import LAST_ROUNDS, MEASURE, Measure, with_article
+from cadis.analysis.comparison import RANKING_METRIC, SIGNIFICANT, Comparison
+from cadis.analysis.metrics import LAST_ROUNDS, METRICS, Metric, add_article
 from cadis.analysis.results import Group
 from cadis.analysis.run_data import OWN_TEST_DATA
 from cadis.analysis.statistics import Spread
 
 _TIE = 0.0005  # means that differ by less look the same in tables
-_MOST_NAMES = 4  # of more, only some are named
+_MAX_NAMES = 4  # of more methods, only the number is written
 
 
-def answer(comparison: Comparison) -> str:
-    """Who is better, by how much, and whether that may be chance, in one sentence.
+def write_verdict(comparison: Comparison) -> str:
+    """Write which method is better, by how much, and whether the difference is significant.
 
-    Nobody is where runs learn different things, of a single seed or round, and where means are the
-    same; nobody wins whose lead may be chance.
+    A method is called better only if runs are comparable, at least two seeds are finished, and
+    its lead is significant.
+
+    Args:
+        comparison: groups to compare.
+
+    Returns:
+        One or two sentences, such as "CADIS is better than FedAvg by 4.6 percentage points
+        (accuracy 0.905 against 0.859; p = 0.011, paired t-test over 5 seeds)."
     """
-    results, ranked = comparison.results, comparison.ranked()
-    if not ranked:
-        return _untold(comparison)
-    if not comparison.rivals:
-        return _side_by_side(comparison)
-    if not results.comparable:
-        return "There is no answer yet: not all have the same number of rounds."
-    if len(ranked) == 1:
-        sentence = _alone(comparison, *ranked[0])
-    elif not comparison.conclusive:
-        sentence = _only_figures(comparison)
+    results, ranking = comparison.results, comparison.rank_groups()
+    if not ranking:
+        return _write_without_ranking(comparison)
+    if not comparison.all_comparable:
+        return _write_side_by_side(comparison)
+    if not results.has_equal_rounds:
+        return "There is no verdict yet: not all runs have the same number of rounds."
+    if len(ranking) == 1:
+        sentence = _write_single(comparison, *ranking[0])
+    elif not comparison.is_conclusive:
+        sentence = _write_numbers(comparison)
     else:
-        sentence = _verdict(comparison)
-    return sentence if results.complete else f"So far: {sentence}"
+        sentence = _compare_best(comparison)
+    return sentence if results.is_complete else f"So far: {sentence}"
 
 
-def details(comparison: Comparison) -> list[str]:
-    """What the answer rests on, and what it means for the rare classes."""
-    ranked = comparison.ranked()
-    if not ranked:
+def explain_verdict(comparison: Comparison) -> list[str]:
+    """Write what the verdict is based on, and the results on rare classes and client data."""
+    ranking = comparison.rank_groups()
+    if not ranking:
         return []
-    if not comparison.rivals:
-        return _by_cell(comparison)
-    if not comparison.results.comparable:
-        told = [f"{g.label}: {' or '.join(map(str, g.rounds))}" for g in comparison.groups]
-        return [f"Rounds of the runs that are shown: {'; '.join(told)}."]
-    group, spread = ranked[0]
-    rounds = group.rounds[-1]
-    over = f"the last {LAST_ROUNDS} of {rounds} rounds" if rounds > LAST_ROUNDS else "all rounds"
-    seeds = f", over {spread.count} seeds" if spread.count > 1 else ""
-    own = f"{comparison.metric_title} is the mean of {over} on the test set{seeds}."
-    rare = _in_the_last_round(comparison, group, MEASURE["rare"])
-    who = f"classes of the smallest clusters ({comparison.results.rare_in_words})"
-    on_rare = [f"On the {who}, {rare}."] if rare else []
-    return [own, *_exactly_alike(comparison), *on_rare, *_clients(comparison)]
+    if not comparison.all_comparable:
+        return _write_verdicts_of_sets(comparison)
+    if not comparison.results.has_equal_rounds:
+        counts = [f"{g.label} {' or '.join(map(str, g.rounds))}" for g in comparison.groups]
+        return [f"Rounds so far: {', '.join(counts)}."]
+    best, spread = ranking[0]
+    total = best.rounds[-1]
+    rounds = f"the last {LAST_ROUNDS} of {total} rounds" if total > LAST_ROUNDS else "all rounds"
+    seeds = f", averaged over {spread.count} seeds" if spread.count > 1 else ""
+    basis = f"{comparison.metric_title} is the mean over {rounds} on the test set{seeds}."
+    rare = _compare_last_round(comparison, best, METRICS["rare"])
+    names = f"classes that only the smallest clusters have ({comparison.results.rare_classes_text})"
+    on_rare = [f"On the {names}, {rare}."] if rare else []
+    return [basis, *_find_identical(comparison), *on_rare, *_compare_on_clients(comparison)]
 
 
-def _alone(comparison: Comparison, group: Group, spread: Spread) -> str:
-    return f"{group.label} reaches {with_article(comparison.metric)} of {spread.mean:.3f}."
+def _write_single(comparison: Comparison, group: Group, spread: Spread) -> str:
+    return f"{group.label} reaches {add_article(comparison.metric)} of {spread.mean:.3f}."
 
 
-def _untold(comparison: Comparison) -> str:
-    """Where there is no federation that has what decides: perhaps the line to measure by is."""
+def _write_without_ranking(comparison: Comparison) -> str:
+    """Write the result of a reference, or that there is no result yet."""
     for group in comparison.groups:
-        if group.is_reference and (spread := comparison.spread(group, HEADLINE)) is not None:
-            return _alone(comparison, group, spread)
-    tested = any(s.accuracy is not None for group in comparison.groups for s in group.scores)
-    return f"Nobody has {f'measured {comparison.metric}' if tested else 'tested a model'} yet."
+        spread = comparison.compute_spread(group, RANKING_METRIC)
+        if group.is_reference and spread is not None:
+            return _write_single(comparison, group, spread)
+    scores = [scores for group in comparison.groups for scores in group.scores]
+    if any(entry.accuracy is not None for entry in scores):
+        return f"No run has measured the {comparison.metric} yet."
+    return "No model has been tested yet."
 
 
-def _side_by_side(comparison: Comparison) -> str:
-    cells, results = comparison.cells, comparison.results
-    names = ", ".join(cells[0].values)
-    if results.kind != "compare":
-        different = f"These runs learn different things ({names})"
-        return f"{different}: they are shown side by side, not compared."
-    if len(cells) >= _MOST_NAMES:
-        return f"{len(cells)} comparisons ({names}), one below the other."
-    return " ".join(f"{cell.label}: {answer(Comparison(cell.results))}" for cell in cells)
+def _write_side_by_side(comparison: Comparison) -> str:
+    sets = comparison.comparable_sets
+    names = " and ".join(sets[0].values)
+    if comparison.results.kind != "compare":
+        return f"These runs differ in {names}, so they are shown side by side and not compared."
+    if len(sets) >= _MAX_NAMES:
+        return f"{len(sets)} comparisons, one for each value of {names}:"
+    return " ".join(f"{s.label}: {write_verdict(Comparison(s.results))}" for s in sets)
 
 
-def _by_cell(comparison: Comparison) -> list[str]:
-    """The answer in each cell that has rivals, unless it was given, and who is exactly alike."""
-    cells = comparison.cells
-    answered = comparison.results.kind == "compare" and len(cells) < _MOST_NAMES
-    told = []
-    for cell in cells:
-        own = Comparison(cell.results)
-        if len(own.ranked()) > 1:
-            sentences = [] if answered else [answer(own)]
-            told += [f"{cell.label}: {said}" for said in [*sentences, *_exactly_alike(own)]]
-    return told
+def _write_verdicts_of_sets(comparison: Comparison) -> list[str]:
+    """Write the verdict of each set of several groups, unless the main sentence has it."""
+    sets = comparison.comparable_sets
+    is_written = comparison.results.kind == "compare" and len(sets) < _MAX_NAMES
+    lines = []
+    for comparable in sets:
+        part = Comparison(comparable.results)
+        if len(part.rank_groups()) > 1:
+            sentences = [] if is_written else [write_verdict(part)]
+            sentences += _find_identical(part)
+            lines += [f"{comparable.label}: {sentence}" for sentence in sentences]
+    return lines
 
 
-def _only_figures(comparison: Comparison) -> str:
-    """What was measured, where that is too little to say who is better."""
-    ranked = comparison.ranked()
-    few = "One seed" if max(s.count for _, s in ranked) == 1 else "Fewer than two common seeds"
-    little = [few] if len(comparison.seeds) < 2 else []
-    little += ["one round"] if min(group.rounds[0] for group, _ in ranked) == 1 else []
-    prefix = " and ".join(little)
-    if ranked[0][1].mean - ranked[-1][1].mean < _TIE:
-        said = f"all have {_amount(comparison, ranked[0][1])}"
+def _write_numbers(comparison: Comparison) -> str:
+    """Write the means and why they are not enough to decide."""
+    ranking, noun = comparison.rank_groups(), _get_noun(comparison)
+    (best, high), *others = ranking
+    reasons = []
+    if len(comparison.seeds) < 2:
+        is_single = max(spread.count for _, spread in ranking) == 1
+        reasons.append("one seed" if is_single else "fewer than two common seeds")
+    if min(group.rounds[0] for group, _ in ranking) == 1:
+        reasons.append("one round")
+    if high.mean - ranking[-1][1].mean < _TIE:
+        numbers = f"All {noun}s have {_format_value(comparison, high)}"
     else:
-        (group, spread), *others = ranked
-        named = [f"{other.label} {own.mean:.3f}" for other, own in others[: _MOST_NAMES - 1]]
-        left = others[len(named) :]
-        named += [f"{len(left)} others down to {left[-1][1].mean:.3f}"] if left else []
-        said = f"{group.label} has {_amount(comparison, spread)}, {', '.join(named)}"
-    return f"{prefix[0].upper()}{prefix[1:]}: {said}; that does not tell who is better."
+        named = [f"{group.label} {spread.mean:.3f}" for group, spread in others[: _MAX_NAMES - 1]]
+        rest = others[len(named) :]
+        named += [f"{len(rest)} others down to {rest[-1][1].mean:.3f}"] if rest else []
+        numbers = f"{best.label} has {_format_value(comparison, high)}, {', '.join(named)}"
+    reason = " and ".join(reasons)
+    verb = "is" if reasons in (["one seed"], ["one round"]) else "are"
+    return f"{numbers}. {reason.capitalize()} {verb} not enough to say which {noun} is better."
 
 
-def _verdict(comparison: Comparison) -> str:
-    """Those level at the top, or the one that is above, against the baseline or the lowest."""
-    ranked = comparison.ranked()
-    first, high = ranked[0]
-    amount = _amount(comparison, high)
-    level = [group for group, spread in ranked if high.mean - spread.mean < _TIE]
-    names = _names([group.label for group in level])
-    if len(level) == len(ranked):
-        return f"{names} are level: {amount}, over {high.count} seeds."
-    alike = [group for group in comparison.level_with(first, HEADLINE) if group not in level]
+def _compare_best(comparison: Comparison) -> str:
+    """Compare the best group, and those level with it, with the baseline or the lowest group."""
+    ranking = comparison.rank_groups()
+    best, high = ranking[0]
+    level = [group for group, spread in ranking if high.mean - spread.mean < _TIE]
+    if len(level) == len(ranking):
+        value = _format_value(comparison, high)
+        return f"{_join_labels(comparison, level)} are level: {value} over {high.count} seeds."
+    near = [g for g in comparison.find_indistinguishable(best, RANKING_METRIC) if g not in level]
     if comparison.baseline is None:
-        (group, low), rest = ranked[-1], _names([other.label for other in alike])
-        chance = f"; the difference to {rest} may be chance" if alike else ""
-        told, significant = f"; the lowest is {group.label} with {low.mean:.3f}{chance}", True
-    else:
-        told, significant = _above_the_baseline(comparison, level, alike)
+        return _compare_with_lowest(comparison, level, near)
+    return _compare_with_baseline(comparison, level, near)
+
+
+def _compare_with_lowest(
+    comparison: Comparison, level: Sequence[Group], near: Sequence[Group]
+) -> str:
+    (best, high), *_, (worst, low) = comparison.rank_groups()
+    value = _format_value(comparison, high)
     if len(level) > 1:
-        return f"{names} are level: {amount}{told}."
-    wins = significant and not alike and comparison.results.complete
-    return f"{names} {'wins:' if wins else 'has the highest mean,'} {amount}{told}."
+        lead = f"{_join_labels(comparison, level)} are level ({value})"
+    elif near or not comparison.results.is_complete:
+        lead = f"{best.label} has the highest {comparison.metric}, {high.mean:.3f}"
+    else:
+        lead = f"{best.label} is the best {_get_noun(comparison)} ({value})"
+    return (
+        f"{lead}; the lowest is {worst.label} with {low.mean:.3f}.{_write_near(comparison, near)}"
+    )
 
 
-def _above_the_baseline(
-    comparison: Comparison, level: Sequence[Group], alike: Sequence[Group]
-) -> tuple[str, bool]:
-    """How far those at the top are above the baseline, and whether that is more than chance.
+def _compare_with_baseline(
+    comparison: Comparison, level: Sequence[Group], near: Sequence[Group]
+) -> str:
+    """Compare the best groups with the baseline or, if it is among them, with the next group."""
+    ranking = comparison.rank_groups()
+    best, high = ranking[0]
+    means = {group.label: spread.mean for group, spread in ranking}
+    other = comparison.baseline
+    if other is None or other in level or other.label not in means:
+        other = next(group for group, _ in ranking if group not in level)
+    gap = _format_gap(comparison, high.mean - means[other.label])
+    value = _format_value(comparison, high)
+    evidence, is_significant = _test_lead(comparison, level, other)
+    is_better = is_significant and (len(level) > 1 or comparison.results.is_complete)
+    rest = [group for group in near if group is not other] if is_significant else []
+    others = _write_near(comparison, rest)
+    if not is_better:
+        lead = f"{best.label} has the highest {comparison.metric}, {high.mean:.3f}"
+        if len(level) > 1:
+            lead = f"{_join_labels(comparison, level)} are level ({value})"
+        doubt = "" if is_significant else ", but the difference is not significant"
+        return f"{lead}, {gap} above {other.label}{doubt} ({evidence}).{others}"
+    if len(level) > 1:
+        lead = f"{_join_labels(comparison, level)} are level ({value})"
+        return f"{lead} and better than {other.label} by {gap} ({evidence}).{others}"
+    numbers = f"{value} against {means[other.label]:.3f}; {evidence}"
+    if near or len(ranking) == 2:
+        return f"{best.label} is better than {other.label} by {gap} ({numbers}).{others}"
+    noun = _get_noun(comparison)
+    return f"{best.label} is the best {noun}, {gap} above {other.label} ({numbers})."
 
-    If the baseline is among them, they are told against the next. Of several differences, the
-    smallest counts.
+
+def _test_lead(comparison: Comparison, level: Sequence[Group], other: Group) -> tuple[str, bool]:
+    """Return the evidence for the lead over another group, and whether it is significant.
+
+    Of several best groups, the one with the largest p-value counts.
     """
-    (_, high), *_ = ranked = comparison.ranked()
-    below = comparison.baseline
-    if below is None or below in level or not comparison.spread(below, HEADLINE):
-        below = next(group for group, _ in ranked if group not in level)
-    theirs = comparison.spread(below, HEADLINE)
-    assert theirs is not None
-    lead = high.mean - theirs.mean
-    percent = "accuracy" in comparison.results.metric
-    shown = f"{100 * lead:.1f} percentage points" if percent else f"{lead:.3f}"
-    corrected = comparison.corrected(HEADLINE)
-    tested = [below] if comparison.baseline in level else level
-    found = (corrected[group.label] for group in tested if group.label in corrected)
-    p_value = max(found, default=None)
-    significant = p_value is not None and p_value < SIGNIFICANT
-    rest = _names([group.label for group in alike if group is not below])
-    others = f"; that to {rest} may be chance" if rest and significant else ""
-    return f", {shown} above {below.label}; {_chance(p_value, high)}{others}", significant
+    corrected = comparison.correct_p_values(RANKING_METRIC)
+    groups = [other] if comparison.baseline in level else level
+    groups = [group for group in groups if group.label in corrected]
+    if not groups:
+        return "too few common seeds for a test", False
+    group = max(groups, key=lambda group: corrected[group.label])
+    p_value = corrected[group.label]
+    test = comparison.test_against_baseline(group, RANKING_METRIC)
+    assert test is not None
+    p_text = f"p = {p_value:.3f}" if p_value >= 0.001 else "p < 0.001"
+    holm = ", Holm-corrected" if len(corrected) > 1 else ""
+    return f"{p_text}, {test.name} over {test.count} seeds{holm}", p_value < SIGNIFICANT
 
 
-def _chance(p_value: float | None, spread: Spread) -> str:
-    if p_value is None:
-        return "there are too few common seeds to tell whether that is chance"
-    shown = f"corrected p = {p_value:.3f}" if p_value >= 0.001 else "corrected p < 0.001"
-    if p_value < SIGNIFICANT:
-        return f"the difference is significant ({shown})"
-    return f"with {spread.count} seeds that may be chance ({shown})"
-
-
-def _exactly_alike(comparison: Comparison) -> list[str]:
-    """Who did the same in every round of every seed, to the last digit, if anybody tested."""
-    alike: dict[str, list[str]] = {}
+def _find_identical(comparison: Comparison) -> list[str]:
+    """Name the groups with exactly the same accuracy and loss in every round of every seed."""
+    labels: dict[str, list[str]] = {}
     for group in comparison.groups:
-        course = {run.seed: [(r.accuracy, r.loss) for r in run.history] for run in group.runs}
-        if any(accuracy is not None for told in course.values() for accuracy, _ in told):
-            alike.setdefault(repr(course), []).append(group.label)
+        curves = {run.seed: [(r.accuracy, r.loss) for r in run.history] for run in group.runs}
+        if any(accuracy is not None for curve in curves.values() for accuracy, _ in curve):
+            labels.setdefault(repr(curves), []).append(group.label)
     return [
-        f"{_names(others)} gave exactly the same as {first} in every round."
-        for first, *others in alike.values()
+        f"{_join_names(others, 'others')} gave exactly the same accuracy and loss as {first} "
+        "in every round."
+        for first, *others in labels.values()
         if others
     ]
 
 
-def _clients(comparison: Comparison) -> list[str]:
-    """A sentence about the data that clients hold out, if they do: each by the model it uses.
+def _compare_on_clients(comparison: Comparison) -> list[str]:
+    """Write the accuracy on the held-out data of clients, each tested with its own model.
 
-    A method of several models may be higher there and not on the test set, or the other way round.
+    A method with several models may be better there although it is worse on the test set.
     """
-    first, measure = comparison.ranked()[0][0], MEASURE["client_mean"]
-    told = _in_the_last_round(comparison, first, measure)
-    if told is None or comparison.results.own_data != OWN_TEST_DATA:
+    best, metric = comparison.rank_groups()[0][0], METRICS["client_mean"]
+    sentence = _compare_last_round(comparison, best, metric)
+    if sentence is None or comparison.results.own_data != OWN_TEST_DATA:
         return []
     means = {
         group.label: spread.mean
-        for group, _ in comparison.ranked()
-        if (spread := comparison.spread(group, measure)) is not None
+        for group, _ in comparison.rank_groups()
+        if (spread := comparison.compute_spread(group, metric)) is not None
     }
     highest = max(means, key=lambda label: means[label])
-    above = means[highest] - means[first.label] >= _TIE
-    other = f"; the highest there is {highest} with {means[highest]:.3f}" if above else ""
-    return [f"On clients' {OWN_TEST_DATA}, mean over the clients, {told}{other}."]
+    is_other = means[highest] - means[best.label] >= _TIE
+    other = f"; the highest there is {highest} with {means[highest]:.3f}" if is_other else ""
+    return [f"On clients' {OWN_TEST_DATA}, averaged over clients, {sentence}{other}."]
 
 
-def _in_the_last_round(comparison: Comparison, first: Group, measure: Measure) -> str | None:
-    """What the first has of a measure, and the baseline; None if it was not measured."""
-    own, baseline, against = comparison.spread(first, measure), comparison.baseline, ""
-    if own is None:
+def _compare_last_round(comparison: Comparison, best: Group, metric: Metric) -> str | None:
+    """Write a metric of the best group and of the baseline; None if it was not measured."""
+    spread, baseline = comparison.compute_spread(best, metric), comparison.baseline
+    if spread is None:
         return None
-    if baseline and baseline is not first and (theirs := comparison.spread(baseline, measure)):
-        against = f", {baseline.label} {theirs.mean:.3f}"
-    return f"{first.label} has an accuracy of {own.mean:.3f} in the last round{against}"
+    against = ""
+    if baseline is not None and baseline is not best:
+        other = comparison.compute_spread(baseline, metric)
+        against = f", {baseline.label} {other.mean:.3f}" if other else ""
+    return f"{best.label} has an accuracy of {spread.mean:.3f} in the last round{against}"
 
 
-def _amount(comparison: Comparison, spread: Spread) -> str:
+def _get_noun(comparison: Comparison) -> str:
+    return "setting" if comparison.results.kind == "sweep" else "method"
+
+
+def _format_value(comparison: Comparison, spread: Spread) -> str:
     return f"{comparison.metric} {spread.mean:.3f}"
 
 
-def _names(labels: Sequence[str]) -> str:
-    """Names in a row; of too many, how many there are."""
-    if len(labels) > _MOST_NAMES:
-        return f"{len(labels)} of them"
-    return " and ".join([", ".join(labels[:-1]), labels[-1]] if len(labels) > 1 else labels)
+def _format_gap(comparison: Comparison, gap: float) -> str:
+    is_accuracy = "accuracy" in comparison.results.metric
+    return f"{100 * gap:.1f} percentage points" if is_accuracy else f"{gap:.3f}"
+
+
+def _write_near(comparison: Comparison, groups: Sequence[Group]) -> str:
+    if not groups:
+        return ""
+    return f" The difference from {_join_labels(comparison, groups, 'other ')} is not significant."
+
+
+def _join_labels(comparison: Comparison, groups: Sequence[Group], prefix: str = "") -> str:
+    return _join_names([group.label for group in groups], f"{prefix}{_get_noun(comparison)}s")
+
+
+def _join_names(names: Sequence[str], plural: str) -> str:
+    """Join names with commas and "and"; of too many, write only the number and the noun."""
+    if len(names) > _MAX_NAMES:
+        return f"{len(names)} {plural}"
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -1,4 +1,4 @@
-"""``cadis compare`` and ``cadis sweep``: many runs, and what they say together."""
+"""``cadis compare`` and ``cadis sweep``: run a study and report its results."""
 
 import shlex
 import sys
@@ -9,25 +9,25 @@ from typing import Any
 
 from rich.console import Console
 
-from cadis.algorithm import names_in, own_classes, validated
+from cadis.algorithm import find_user_classes, split_names, validate
 from cadis.analysis import read_results
-from cadis.cli.guard import STOPPED, say
+from cadis.cli.guard import STOPPED, print_error
 from cadis.cli.report import show_results
-from cadis.cli.run import file_options, plain_name
+from cadis.cli.run import make_run_name, read_file_options
 from cadis.errors import CadisError
 from cadis.experiment import (
     Settings,
-    check_runs,
+    build_grid_variants,
+    check_run_count,
     check_tracker,
-    comparison_of,
-    grid_variants,
+    find_study_folder,
     parse_grid,
+    plan_comparison,
     run_study,
-    study_folder,
 )
-from cadis.report.study_display import study_progress
-from cadis.report.terminal import tell
-from cadis.store import RunFolder, Study, StudyFolder, planned_runs
+from cadis.report.study_display import show_study_progress
+from cadis.report.terminal import print_line
+from cadis.store import RunFolder, Study, StudyFolder, list_planned_runs
 
 
 def compare(
@@ -39,70 +39,76 @@ def compare(
     preset: str | None = None,
     out: Path | None = None,
     track: str | None = None,
-    **given: Any,
+    **options: Any,
 ) -> int:
-    """Run methods on the same federations, and say who wins; arguments are as they are typed.
+    """Compare methods on the same federations; all arguments are as typed by the user.
 
-    Without methods, run one with every combination of values of the options in the grid.
+    Without ``methods``, run one method with every combination of the values in the grid.
     """
-    file = file_options(experiment, preset)
-    first = given.pop("seed", file.get("seed", 0))
-    varied = _grid(grid, file, given) if grid or methods is None else {}
+    file = read_file_options(experiment, preset)
+    first_seed = options.pop("seed", file.get("seed", 0))
+    values = _read_grid(grid, file, options) if grid or methods is None else {}
     if methods is None:
-        variants = grid_variants(varied, file, given)
-        study = Study("sweep", variants, (), "", parameters=tuple(varied))
+        variants = build_grid_variants(values, file, options)
+        study = Study("sweep", variants, (), "", parameters=tuple(values))
     else:
-        study = comparison_of(methods.split(","), varied, preset, file, given)
-    study = replace(study, seeds=_seeds(first, seeds, study), targets=_targets(targets))
+        study = plan_comparison(methods.split(","), values, preset, file, options)
+    study = replace(study, seeds=_list_seeds(first_seed, seeds, study))
+    study = replace(study, targets=_read_targets(targets))
     return _run(study, preset, out, track)
 
 
 def _run(study: Study, preset: str | None, out: Path | None, track: str | None) -> int:
     study = replace(study, command=shlex.join(["cadis", *sys.argv[1:]]))
-    name = preset or plain_name(study.variants[0].options["dataset"])
-    folder = StudyFolder(out) if out else study_folder(Path("runs") / f"{study.kind}-{name}", study)
+    name = preset or make_run_name(study.variants[0].options["dataset"])
+    default = Path("runs") / f"{study.kind}-{name}"
+    folder = StudyFolder(out) if out else find_study_folder(default, study)
     path, console = folder.path, Console()
     check_tracker(track)
-    with folder.opened(study) as everything:
-        tell(console, f"Everything goes to {path}; look at it meanwhile: cadis watch {path}")
+    with folder.open(study) as everything:
+        print_line(console, f"Results: {path}    Watch them meanwhile: cadis watch {path}")
         try:
-            with study_progress(console, list(planned_runs(folder, everything))) as callbacks:
+            runs = list(list_planned_runs(folder, everything))
+            with show_study_progress(console, runs) as callbacks:
                 failures = run_study(folder, everything, callbacks, track=track)
         except KeyboardInterrupt:
-            look = f"look at what there is by: cadis report {path}"
-            return say(f"Stopped. The same command goes on from here; {look}", STOPPED)
+            return print_error(
+                "Stopped. Repeat the command to continue, or show the finished runs by: "
+                f"cadis report {path}",
+                STOPPED,
+            )
     if not any(RunFolder(file.parent).has_rounds() for file in path.glob("*/*/config.toml")):
-        return say("No run has finished a round.", 1)
+        return print_error("No run has finished a round, so there are no results.", 1)
     show_results(read_results([path]), path / "report.html", console, failures)
     return 1 if failures else 0
 
 
-def _grid(
-    texts: Sequence[str], file: Mapping[str, Any], given: Mapping[str, Any]
+def _read_grid(
+    texts: Sequence[str], file: Mapping[str, Any], options: Mapping[str, Any]
 ) -> dict[str, list[str]]:
-    """Return the options that are varied and their values; refuse one that is given as well."""
-    grid = parse_grid(texts, own_classes({**file, **given}))
+    """Return values by option; refuse an option that is set outside the grid too."""
+    grid = parse_grid(texts, find_user_classes({**file, **options}))
     for name in grid:
-        if name in given:
-            raise CadisError(f"'{name}' is varied by the grid; do not give it otherwise.")
+        if name in options:
+            raise CadisError(f"The grid varies '{name}'; leave out the option of that name.")
     return grid
 
 
-def _seeds(first: Any, number: int, study: Study) -> tuple[int, ...]:
-    check_runs(number * len(study.variants))
-    first = validated(Settings, {"seed": first}).seed
-    return tuple(validated(Settings, {"seed": first + n}).seed for n in range(number))
+def _list_seeds(first: Any, number: int, study: Study) -> tuple[int, ...]:
+    check_run_count(number * len(study.variants))
+    first = validate(Settings, {"seed": first}).seed
+    return tuple(validate(Settings, {"seed": first + n}).seed for n in range(number))
 
 
-def _targets(text: str) -> tuple[float, ...]:
-    """Accuracies from "0.8,0.9" or "80%,90%"."""
-    found = set()
-    for part in names_in(text):
+def _read_targets(text: str) -> tuple[float, ...]:
+    """Parse accuracies such as "0.8,0.9" or "80%,90%"."""
+    targets = set()
+    for part in split_names(text):
         try:
             value = float(part.rstrip("%")) / (100 if part.endswith("%") else 1)
         except ValueError:
             value = -1.0
         if not 0 < value <= 1:
             raise CadisError(f"A target is an accuracy such as 0.9 or 90%, not {part!r}.")
-        found.add(value)
-    return tuple(sorted(found))
+        targets.add(value)
+    return tuple(sorted(targets))

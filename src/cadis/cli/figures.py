@@ -1,4 +1,4 @@
-"""``cadis partition`` and ``cadis layer``: a table and a figure before anything is run."""
+"""``cadis partition`` and ``cadis layer``: a table and a figure, without a federated run."""
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -8,90 +8,91 @@ from typing import Any
 from rich.console import Console
 
 from cadis.analysis import PartitionSummary
-from cadis.cli.run import file_options, plain_name, short_name
+from cadis.cli.run import make_run_name, read_file_options, shorten_name
 from cadis.data.partition import write_partition
 from cadis.errors import CadisError
 from cadis.experiment import (
     build_partition,
     choose_partition,
+    get_client_tests,
     load_dataset,
     observe_layer,
-    own_tests_of,
     resolve,
 )
-from cadis.options import options_of_scope
-from cadis.report.layer import draw_layer, layer_table
-from cadis.report.partition import draw_partition, group_table, partition_table
-from cadis.report.style import is_picture
-from cadis.report.terminal import loading, tell
+from cadis.options import find_options_by_scope
+from cadis.report.layer import draw_layer, make_layer_table
+from cadis.report.partition import draw_partition, make_group_table, make_partition_table
+from cadis.report.style import is_cadis_figure
+from cadis.report.terminal import print_line, show_loading
 
-_IN_NAME = ("dataset", "partition", "model", *options_of_scope("machine"))
-"""Options that the name of a figure tells anyway, or that change nothing in it."""
+_NOT_IN_NAME = ("dataset", "partition", "model", *find_options_by_scope("machine"))
+"""Options that are in the name of a figure already, or that do not change the figure."""
 
 
 def partition(
-    preset: str | None = None, out: Path | None = None, figure: Path | None = None, **given: Any
+    preset: str | None = None, out: Path | None = None, figure: Path | None = None, **options: Any
 ) -> int:
-    """Split a dataset among clients, show and draw the partition, and write it if asked to."""
-    config, console = resolve(file_options(preset=preset), given), Console()
+    """Split a dataset among clients, show and draw the partition, and write it to ``out``."""
+    config, console = resolve(read_file_options(preset=preset), options), Console()
     if out is not None and (out.suffix != ".json" or out.stem.endswith(".clusters")):
         name = out.name.partition(".")[0]
-        raise CadisError(f"The partition is written as JSON; call the file {name}.json.")
+        raise CadisError(f"The partition is a JSON file; name it {name}.json.")
     _check_type(figure)
-    with loading(console) as callbacks:
+    with show_loading(console) as callbacks:
         dataset = load_dataset(config.settings, callbacks)
     config = choose_partition(config, dataset)
-    name, dealt = config.settings.partition, build_partition(config, dataset)
-    own = own_tests_of(dataset, dealt.client_ids) if name == "clients" else ()
-    summary = PartitionSummary.of(f"{dataset.name}, {name}", dataset, dealt, own)
-    console.print(group_table(summary))
-    console.print(partition_table(summary))
-    path = figure or _default_path("partition", [dataset.name, name], preset, given)
-    drawn = draw_partition(summary, _make_writable(path))
-    tell(console, f"The picture is {drawn}.")
+    name, split = config.settings.partition, build_partition(config, dataset)
+    client_tests = get_client_tests(dataset, split.client_ids) if name == "clients" else ()
+    summary = PartitionSummary.from_partition(
+        f"{dataset.name}, {name}", dataset, split, client_tests
+    )
+    console.print(make_group_table(summary))
+    console.print(make_partition_table(summary))
+    path = figure or _make_default_path(["partition", dataset.name, name], preset, options)
+    print_line(console, f"Figure: {draw_partition(summary, _make_writable(path))}")
     if out is not None:
-        files = " and ".join(map(str, write_partition(out, dealt)))
-        tell(console, f"The partition is {files}.")
+        files = " and ".join(map(str, write_partition(out, split)))
+        print_line(console, f"Partition: {files}")
     return 0
 
 
-def layer(preset: str | None = None, figure: Path | None = None, **given: Any) -> int:
-    """Train a few models on few classes, show and draw what became of their classifier layer.
+def layer(preset: str | None = None, figure: Path | None = None, **options: Any) -> int:
+    """Train models on few classes, and show and draw the updates of their classifier layer.
 
-    Besides options of a run, ``classes`` may be given: names of the classes with commas.
+    The options are those of a run, and ``classes``: names of classes, separated by commas.
     """
-    options = {name: value for name, value in given.items() if name != "classes"}
-    config, console = resolve(file_options(preset=preset), options), Console()
+    overrides = {name: value for name, value in options.items() if name != "classes"}
+    config, console = resolve(read_file_options(preset=preset), overrides), Console()
     _check_type(figure)
-    with loading(console) as callbacks:
-        probe = observe_layer(config, given.get("classes", ""), callbacks)
-    console.print(layer_table(probe))
-    path = figure or _default_path("layer", [probe.dataset, probe.model], preset, given)
-    tell(console, f"The picture is {draw_layer(probe, _make_writable(path))}.")
+    with show_loading(console) as callbacks:
+        probe = observe_layer(config, options.get("classes", ""), callbacks)
+    console.print(make_layer_table(probe))
+    path = figure or _make_default_path(["layer", probe.dataset, probe.model], preset, options)
+    print_line(console, f"Figure: {draw_layer(probe, _make_writable(path))}")
     return 0
 
 
-def _default_path(
-    what: str, of: Sequence[str], preset: str | None, given: Mapping[str, Any]
+def _make_default_path(
+    words: Sequence[str], preset: str | None, options: Mapping[str, Any]
 ) -> Path:
-    """Name a figure by all options that were given, so that no other figure has its name."""
-    asked = [f"{name}-{value}" for name, value in sorted(given.items()) if name not in _IN_NAME]
-    files = [str(value) for value in given.values() if "/" in str(value)]  # the name has their ends
-    told = [sha256("\n".join(files).encode()).hexdigest()[:8]] if files else []
-    name = plain_name(what, *of, *([preset] if preset else []), *asked, *told)
-    return Path("runs") / f"{short_name(name)}.png"
+    """Return the path of a figure, with all options in its name so that it is unique."""
+    values = [f"{key}-{value}" for key, value in sorted(options.items()) if key not in _NOT_IN_NAME]
+    paths = [str(value) for value in options.values() if "/" in str(value)]  # shortened in the name
+    digest = [sha256("\n".join(paths).encode()).hexdigest()[:8]] if paths else []
+    name = make_run_name(*words, *([preset] if preset else []), *values, *digest)
+    return Path("runs") / f"{shorten_name(name)}.png"
 
 
 def _check_type(path: Path | None) -> None:
     if path is not None and path.suffix not in (".png", ".pdf", ".svg"):
-        raise CadisError(f"The picture is written as PNG, PDF or SVG; call it {path.stem}.png.")
+        raise CadisError(f"The figure is a PNG, PDF or SVG file; name it {path.stem}.png.")
 
 
 def _make_writable(path: Path) -> Path:
-    """Create the folder of a figure; refuse a file that is not one of our figures."""
-    if path.is_file() and path.stat().st_size and not is_picture(path):
+    """Create the folder of a figure; refuse to replace a file that is not a figure of cadis."""
+    if path.is_file() and path.stat().st_size and not is_cadis_figure(path):
         raise CadisError(
-            f"{path} is there already, and not drawn by cadis; choose another name by --figure."
+            f"{path} exists and is not a figure of cadis; choose another file by --figure."
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,8 @@
-"""The frame of every command: whatever goes wrong is one sentence and an exit code.
+"""Errors and Ctrl-C: every command ends with one sentence and an exit code, without a traceback.
 
-Ctrl-C, too, from the first moment on: exit code 130, never a traceback. Where nothing has begun
-yet, the process ends on the spot: an exception would go through imports of compiled modules, which
-turn it into something else. Where work is under way, it is a ``KeyboardInterrupt``, so that what
-was begun is let go of.
+Ctrl-C gives the exit code 130. During the imports at the start, it ends the process immediately:
+an exception would pass through compiled modules, which replace it by other errors. Later, it raises
+``KeyboardInterrupt``, so that files and processes are closed.
 """
 
 import os
@@ -19,89 +18,89 @@ from typing import Any
 from cadis.errors import CadisError, RunError
 
 STOPPED = 130
-"""The exit code of a command that was stopped by Ctrl-C."""
-_LATER = 0.01
-"""Seconds."""
+"""Exit code of a command that was stopped by Ctrl-C."""
+_DELAY = 0.01
+"""Seconds until a lost Ctrl-C is sent again."""
 _LOADING = "Loading PyTorch ..."
 _PACKAGE = Path(__file__).parents[1]
 
 
-def guarded(work: Callable[..., int], /, *arguments: Any, **options: Any) -> int:
-    """Do the work and return its exit code: 2 for wrong input, 1 for what went wrong later.
+def run_with_exit_code(command: Callable[..., int], /, *arguments: Any, **options: Any) -> int:
+    """Call a command and return its exit code: 2 for wrong input, 1 for a later failure.
 
-    What is nobody's fault but ours keeps its traceback, so that it is reported.
+    Unexpected errors keep their traceback, so that users can report them.
     """
     try:
-        with interruptible():
-            return work(*arguments, **options)
+        with allow_interrupts():
+            return command(*arguments, **options)
     except KeyboardInterrupt:
-        return say("Stopped.", STOPPED)
+        return print_error("Stopped.", STOPPED)
     except Exception as error:
-        sentence = _sentence(error)
+        sentence = _describe_error(error)
         if sentence is None:
             raise
-        return say(sentence, 2 if isinstance(error, CadisError) else 1)
+        return print_error(sentence, 2 if isinstance(error, CadisError) else 1)
 
 
-def say(sentence: str, code: int) -> int:
-    """Tell the user, and return the exit code."""
+def print_error(sentence: str, code: int) -> int:
+    """Print an error message, and return the exit code."""
     print(f"cadis: {sentence}", file=sys.stderr)
     return code
 
 
-def _where(error: Exception) -> str:
-    """The place in a user's own code where an error came from, if it came from there."""
+def _locate_error(error: Exception) -> str:
+    """Return the file and line of the user's code in which an error was raised, or ""."""
     frames = [
         frame
         for note in getattr(error, "__notes__", [])
         for frame in re.findall(r'File "([^"]+)", line (\d+)', note)
     ]
-    own = [f for f in frames if not Path(f[0]).is_relative_to(_PACKAGE) and Path(f[0]).is_file()]
-    own = [frame for frame in own if "site-packages" not in frame[0]]
-    return f" ({own[-1][0]}, line {own[-1][1]})" if own else ""
+    frames = [f for f in frames if not Path(f[0]).is_relative_to(_PACKAGE) and Path(f[0]).is_file()]
+    frames = [frame for frame in frames if "site-packages" not in frame[0]]
+    return f" ({frames[-1][0]}, line {frames[-1][1]})" if frames else ""
 
 
-def _sentence(error: Exception) -> str | None:
-    """What to tell of an error; None of one that the user can do nothing about."""
+def _describe_error(error: Exception) -> str | None:
+    """Return an error message for the user, or None for an unexpected error."""
     if isinstance(error, CadisError | RunError):
-        return f"{error}{_where(error)}"
+        return f"{error}{_locate_error(error)}"
     if isinstance(error, BrokenPipeError):  # "cadis presets | head -1": click ends it silently
         return None
     if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename else ""
-        return f"{where}{error.strerror or error}."
+        path = f"{error.filename}: " if error.filename else ""
+        return f"{path}{error.strerror or error}."
     if isinstance(error, UnicodeError):
-        return f"There is text that is not UTF-8: {error}."
-    lacking = isinstance(error, RuntimeError) and "allocate memory" in str(error)  # torch's words
-    if isinstance(error, MemoryError) or lacking:
-        return "Out of memory; ask for fewer workers, fewer clients or a smaller model."
+        return f"A file or name is not in UTF-8: {error}."
+    is_torch_error = isinstance(error, RuntimeError) and "allocate memory" in str(error)
+    if isinstance(error, MemoryError) or is_torch_error:
+        return "Out of memory; use fewer workers, fewer clients or a smaller model."
     return None
 
 
-def end_at_once() -> None:
-    """From now on, Ctrl-C ends this process on the spot; if it is ignored, it remains so."""
-    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:  # as it is for what a script has started
-        mine = os.getpid()
-        signal.signal(signal.SIGINT, lambda *_: _end(mine))
+def exit_on_interrupt() -> None:
+    """Let Ctrl-C end this process immediately, unless Ctrl-C is ignored."""
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:  # background jobs of a script
+        process = os.getpid()
+        signal.signal(signal.SIGINT, lambda *_: _exit(process))
 
 
-def _end(told_by: int) -> None:
-    """End; a process that was forked says nothing."""
-    if os.getpid() == told_by:
+def _exit(main_process: int) -> None:
+    """Exit; only the main process prints a message, not its forks."""
+    if os.getpid() == main_process:
         _erase()
         os.write(2, b"cadis: Stopped.\n")
     os._exit(STOPPED)
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
-    """Within, Ctrl-C is an exception; afterwards it is what it was before."""
+def allow_interrupts() -> Iterator[None]:
+    """Let Ctrl-C raise KeyboardInterrupt within this context."""
     before, hook = signal.getsignal(signal.SIGINT), sys.unraisablehook
     if before == signal.SIG_IGN:
         yield
         return
     try:
-        sys.unraisablehook = lambda lost: _again(lost, hook)
+        sys.unraisablehook = lambda lost: _resend_interrupt(lost, hook)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         yield
     finally:
@@ -109,17 +108,19 @@ def interruptible() -> Iterator[None]:
         sys.unraisablehook = hook
 
 
-def _again(lost: "sys.UnraisableHookArgs", hook: Callable[["sys.UnraisableHookArgs"], Any]) -> None:
-    """Where Python loses an exception, as in the end of an object, Ctrl-C comes again later."""
+def _resend_interrupt(
+    lost: "sys.UnraisableHookArgs", hook: Callable[["sys.UnraisableHookArgs"], Any]
+) -> None:
+    """Send Ctrl-C again if Python ignored it, for example within ``__del__``."""
     if issubclass(lost.exc_type, KeyboardInterrupt):
-        threading.Timer(_LATER, os.kill, (os.getpid(), signal.SIGINT)).start()
+        threading.Timer(_DELAY, os.kill, (os.getpid(), signal.SIGINT)).start()
     else:
         hook(lost)
 
 
 @contextmanager
-def notice() -> Iterator[None]:
-    """Say on a terminal that PyTorch, which takes long, is imported; the words are then erased."""
+def show_import_message() -> Iterator[None]:
+    """Show on a terminal that PyTorch is being imported, and erase the message afterwards."""
     if "torch" in sys.modules or not _is_terminal():
         yield
         return
@@ -132,7 +133,7 @@ def notice() -> Iterator[None]:
 
 def _erase() -> None:
     if _is_terminal():
-        _write(f"\r{' ' * (len(_LOADING) + 2)}\r")  # and "^C", which the terminal adds
+        _write(f"\r{' ' * (len(_LOADING) + 2)}\r")  # and "^C" of the terminal
 
 
 def _is_terminal() -> bool:
@@ -140,6 +141,6 @@ def _is_terminal() -> bool:
 
 
 def _write(text: str) -> None:
-    """Write at once; a terminal that is gone is no matter."""
+    """Write immediately; ignore a closed terminal."""
     with suppress(OSError):
         os.write(2, text.encode())

@@ -1,4 +1,4 @@
-"""``cadis predict`` and ``cadis export``: using the model of a run."""
+"""``cadis predict`` and ``cadis export``: use the model of a run."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,92 +10,94 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cadis._io import shown
-from cadis.cli.guard import say
+from cadis._io import to_printable
+from cadis.cli.guard import print_error
 from cadis.data import TablePreprocessing
 from cadis.errors import CadisError
 from cadis.inference import (
-    COMPARED_INPUTS,
+    NUM_COMPARED_INPUTS,
     SUFFIXES,
     Prediction,
     Predictor,
-    check_free,
-    input_name,
+    check_output_path,
+    get_input_name,
     load,
     write_predictions,
 )
 from cadis.inference import export as export_model
-from cadis.report.terminal import loading, tell
+from cadis.report.terminal import print_line, show_loading
 
 
 def predict(
-    run: Path, inputs: Path, out: Path, overwrite: bool, label: str | None = None, **asked: Any
+    run: Path, inputs: Path, out: Path, overwrite: bool, label: str | None = None, **selection: Any
 ) -> int:
-    """Predict, write the file, and show what came out; return 1 if any input was left out.
+    """Write predictions to a file and show a summary; return 1 if an input could not be read.
 
-    Which model is ``asked`` for as of :func:`cadis.load`.
+    ``selection`` are arguments of :func:`cadis.load` that select the model.
     """
-    check_free(out, overwrite)
-    predictor, console = load(run, **asked), Console()
-    with loading(console) as callbacks:
-        left_out: list[str] = []
+    check_output_path(out, overwrite)
+    predictor, console = load(run, **selection), Console()
+    with show_loading(console) as callbacks:
+        messages: list[str] = []
 
-        def leave_out(sentence: str) -> None:
-            left_out.append(sentence)
+        def say(sentence: str) -> None:
+            messages.append(sentence)
             callbacks.say(sentence)
 
-        counting = replace(callbacks, say=leave_out)
-        found = list(predictor.predictions(inputs, counting, label))
-    if not found:
-        raise CadisError(f"Nothing in {shown(inputs)} can be read.")
-    told = predictor.description.inputs
-    rows = told is not None and isinstance(told.preprocessing, TablePreprocessing)
-    write_predictions(out, found, predictor.classes, "row" if rows else "file")
-    tell(console, repr(predictor))
-    console.print(_table(predictor, found))
-    tell(console, f"Predictions for {len(found)} inputs are in {shown(out)}.")
-    if left_out:
-        return say(f"Inputs that could not be read and were left out: {len(left_out)}.", 1)
+        counting = replace(callbacks, say=say)
+        predictions = list(predictor.iter_predictions(inputs, counting, label))
+    if not predictions:
+        raise CadisError(f"{to_printable(inputs)} contains nothing that can be read.")
+    model_inputs = predictor.description.inputs
+    is_table = model_inputs is not None and isinstance(
+        model_inputs.preprocessing, TablePreprocessing
+    )
+    write_predictions(out, predictions, predictor.classes, "row" if is_table else "file")
+    print_line(console, repr(predictor))
+    console.print(_make_table(predictor, predictions))
+    print_line(console, f"Predictions for {len(predictions)} inputs: {to_printable(out)}")
+    if messages:
+        return print_error(f"Number of inputs that could not be read: {len(messages)}.", 1)
     return 0
 
 
-def export(run: Path, to: str, overwrite: bool, out: Path | None = None, **asked: Any) -> int:
-    """Write the model for other programs, and say how it was checked."""
-    model = run if run.is_file() else run / ("best" if asked["which"] == "best" else "model")
-    name = f"-{asked['name']}" if asked.get("name") else ""
+def export(run: Path, to: str, overwrite: bool, out: Path | None = None, **selection: Any) -> int:
+    """Export the model, and print how the exported model was checked."""
+    model = run if run.is_file() else run / ("best" if selection["which"] == "best" else "model")
+    name = f"-{selection['name']}" if selection.get("name") else ""
     path = out or model.with_name(f"{model.stem}{name}{SUFFIXES[to]}")
-    check_free(path, overwrite)
-    predictor, console = load(run, **asked), Console()
+    check_output_path(path, overwrite)
+    predictor, console = load(run, **selection), Console()
     with console.status("Exporting ..."):
         difference = export_model(predictor, to, path, overwrite)
-    tell(console, f"{predictor!r} is now {shown(path)}.")
-    sentence = "It holds the numbers alone: load_state_dict(torch.load(FILE)) takes them."
+    print_line(console, f"Exported {predictor!r} to {to_printable(path)}.")
+    sentence = "The file has the parameters only; load them by load_state_dict(torch.load(FILE))."
     if to != "state-dict":
         sentence = (
-            f"It makes 'probabilities' of '{input_name(predictor)}', in batches of any size. "
-            f"Compared with the model on {COMPARED_INPUTS} inputs: the same classes; the largest "
-            f"difference of a probability is {difference:.1e}."
+            f"It maps '{get_input_name(predictor)}' to 'probabilities', for batches of any size. "
+            f"On {NUM_COMPARED_INPUTS} inputs it predicts the same classes as the model; the "
+            f"largest difference of a probability is {difference:.1e}."
         )
-    tell(console, sentence)
+    print_line(console, sentence)
     return 0
 
 
-def _table(predictor: Predictor, found: Sequence[Prediction]) -> Table:
-    """How many of which class; and how many of them rightly, where the truth is known."""
-    known = [each for each in found if each.truth is not None]
-    right = [each for each in known if each.truth == each.label]
+def _make_table(predictor: Predictor, predictions: Sequence[Prediction]) -> Table:
+    """Return the number of predictions per class, and of correct ones if the truth is known."""
+    known = [item for item in predictions if item.truth is not None]
+    correct = [item for item in known if item.truth == item.label]
     table = Table()
     table.add_column("class", overflow="fold")
-    columns: list[Counter[str | None]] = [Counter(each.label for each in found)]
+    columns: list[Counter[str | None]] = [Counter(item.label for item in predictions)]
     table.add_column("predicted", justify="right")
     if known:
-        columns += [Counter(each.truth for each in known), Counter(each.truth for each in right)]
-        table.add_column("truly", justify="right")
-        table.add_column("of these found", justify="right")
+        columns += [Counter(item.truth for item in known), Counter(item.truth for item in correct)]
+        table.add_column("true", justify="right")
+        table.add_column("correct", justify="right")
     for name in predictor.classes:
         if any(counts[name] for counts in columns):
             table.add_row(escape(name), *(str(counts[name]) for counts in columns))
     if known:
         table.add_section()
-        table.add_row("accuracy", "", str(len(known)), f"{len(right) / len(known):.3f}")
+        table.add_row("accuracy", "", str(len(known)), f"{len(correct) / len(known):.3f}")
     return table

@@ -1,4 +1,4 @@
-"""``cadis run``: one experiment, from options to pictures."""
+"""``cadis run``: run one experiment and draw its figures."""
 
 import re
 from contextlib import closing
@@ -11,21 +11,22 @@ from rich.console import Console
 from cadis import report
 from cadis._io import read_toml
 from cadis.analysis import read_results
-from cadis.cli.guard import STOPPED, say
+from cadis.cli.guard import STOPPED, print_error
 from cadis.errors import CadisError
 from cadis.experiment import (
     ExperimentConfig,
     Tracking,
-    call_each,
+    combine_callbacks,
+    drop_paper_table,
     read_preset,
     resolve,
     run_experiment,
-    without_paper,
 )
-from cadis.report.terminal import run_progress, summary_table, tell
-from cadis.store import RunFolder, check_named
+from cadis.report.terminal import make_summary_table, print_line, show_run_progress
+from cadis.store import RunFolder, check_part_names
 
-_LONGEST_NAME = 100
+_MAX_NAME = 100
+"""Maximum number of characters of a folder name, before a hash is added."""
 
 
 def run(
@@ -34,68 +35,68 @@ def run(
     preset: str | None = None,
     out: Path | None = None,
     track: str | None = None,
-    **given: Any,
+    **options: Any,
 ) -> int:
-    """Run an experiment, and show its results."""
+    """Run an experiment and show its results; ``options`` replace those of the file or preset."""
     if resume:
         if out is None or experiment is not None or preset is not None:
             raise CadisError(
-                "--resume wants the folder of the run by --out, and no file or preset."
+                "--resume needs the folder of the run as --out, and no file or preset."
             )
         file = RunFolder(out).read_config()
-        check_named(out, file, given)
+        check_part_names(out, file, options)
     else:
-        file = file_options(experiment, preset)
-    config = resolve(file, given)
-    name = preset or plain_name(config.method.name, config.settings.dataset)
-    folder = RunFolder(out or _free_folder(name))
+        file = read_file_options(experiment, preset)
+    config = resolve(file, options)
+    name = preset or make_run_name(config.method.name, config.settings.dataset)
+    folder = RunFolder(out or _find_free_folder(name))
     try:
         with closing(Tracking(track, folder)) as tracking:
             _run(config, folder, resume, tracking)
     except KeyboardInterrupt:
-        hint = f" Go on with: cadis run --resume --out {folder.path}" if folder.holds_run() else ""
-        return say(f"Stopped.{hint}", STOPPED)
+        hint = f" Continue with: cadis run --resume --out {folder.path}" if folder.has_run() else ""
+        return print_error(f"Stopped.{hint}", STOPPED)
     return 0
 
 
-def file_options(experiment: Path | None = None, preset: str | None = None) -> dict[str, Any]:
-    """Return the options in a file or a preset; none without either."""
+def read_file_options(experiment: Path | None = None, preset: str | None = None) -> dict[str, Any]:
+    """Return the options of a file or a preset, or {} without either."""
     if experiment is not None and preset is not None:
         raise CadisError("Give either a file or a preset, not both.")
     if preset is not None:
         return read_preset(preset)
-    return {} if experiment is None else without_paper(read_toml(experiment))
+    return {} if experiment is None else drop_paper_table(read_toml(experiment))
 
 
-def plain_name(*parts: str) -> str:
-    """What was asked for, such as a method and a dataset, as one name; of paths their last part."""
-    places = (re.sub(r"^(images|csv|parquet):", "", part) for part in parts)
-    names = (re.sub(r"\.(csv|tsv|parquet)$", "", Path(place).resolve().name) for place in places)
+def make_run_name(*parts: str) -> str:
+    """Join texts such as a method and a dataset to one name; of paths, use the last part."""
+    paths = (re.sub(r"^(images|csv|parquet):", "", part) for part in parts)
+    names = (re.sub(r"\.(csv|tsv|parquet)$", "", Path(path).resolve().name) for path in paths)
     return re.sub(r"[^\w.-]+", "-", "-".join(names))
 
 
-def short_name(name: str) -> str:
-    """A name that file systems take; of a long one the beginning, and what tells it from others."""
-    if len(name) <= _LONGEST_NAME:
+def shorten_name(name: str) -> str:
+    """Return a name that file systems accept: cut a long one, and add its hash."""
+    if len(name) <= _MAX_NAME:
         return name
-    return f"{name[:_LONGEST_NAME]}-{sha256(name.encode()).hexdigest()[:8]}"
+    return f"{name[:_MAX_NAME]}-{sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _run(config: ExperimentConfig, folder: RunFolder, resume: bool, tracking: Tracking) -> None:
     console = Console()
-    rounds, metric = config.settings.rounds, config.algorithm.task.headline
-    with run_progress(console, rounds, metric) as (on_round, callbacks):
-        heard = call_each(on_round, tracking.log_round)
-        result = run_experiment(config, folder.path, resume, heard, callbacks)
+    rounds, metric = config.settings.rounds, config.algorithm.task.main_metric
+    with show_run_progress(console, rounds, metric) as (on_round, callbacks):
+        on_each = combine_callbacks(on_round, tracking.log_round)
+        result = run_experiment(config, folder.path, resume, on_each, callbacks)
     figures = report.draw_figures(read_results([folder.path]), folder.figures, pdf=False)
     tracking.finish(figures)
     classes = folder.read_json("federation.json")["classes"]
-    console.print(summary_table(result.summary, classes))
-    tell(console, f"Everything is in {folder.path}, pictures in {folder.figures}.")
+    console.print(make_summary_table(result.summary, classes))
+    print_line(console, f"Results: {folder.path}    Figures: {folder.figures}")
 
 
-def _free_folder(name: str) -> Path:
-    """A new folder under ``runs``: the name, with a number if it is taken."""
+def _find_free_folder(name: str) -> Path:
+    """Return a new folder in ``runs``; add a number to the name if the folder exists."""
     path, number = Path("runs") / name, 1
     while path.exists():
         number += 1

@@ -1,38 +1,45 @@
-"""Datasets as tensors."""
+"""Datasets: loading, conversion to tensors, preprocessing and partitions."""
 
-from cadis.data.conversion import as_examples, single
-from cadis.data.dicom import PictureError
+from cadis.data.conversion import as_examples, to_float32
+from cadis.data.dicom import ImageError
 from cadis.data.digits import digits
-from cadis.data.examples import Dataset, Examples, Scaling, Subsets, broken_sentence, joined
-from cadis.data.image_folder import find_pictures
-from cadis.data.loading import DATASETS, OWN_PREFIXES, TABLES, is_dataset_name, load
-from cadis.data.picture import read_picture
-from cadis.data.picture_cache import cache_entries, cache_limit, clear
+from cadis.data.examples import (
+    Dataset,
+    Examples,
+    Scaling,
+    Subsets,
+    concatenate,
+    format_nonfinite_error,
+)
+from cadis.data.image_cache import clear_image_cache, get_cache_limit, list_cache_entries
+from cadis.data.image_folder import find_images
+from cadis.data.image_reading import read_image
+from cadis.data.loading import DATASETS, TABLE_PREFIXES, USER_DATA_PREFIXES, is_dataset_name, load
 from cadis.data.preprocessing import (
     CategoryColumn,
+    ImagePreprocessing,
     NumberColumn,
-    PicturePreprocessing,
     Preprocessing,
     TablePreprocessing,
     from_json,
     to_json,
 )
-from cadis.data.site_data import load_own
+from cadis.data.site_data import load_site_data
 from cadis.data.table_files import TABLE_SUFFIXES, read_table
 from cadis.data.tables import TableColumns
-from cadis.data.user_data import as_dataset, by_name
+from cadis.data.user_data import as_dataset, to_examples_by_client
 
 __all__ = [
     "DATASETS",
-    "OWN_PREFIXES",
-    "TABLES",
+    "TABLE_PREFIXES",
     "TABLE_SUFFIXES",
+    "USER_DATA_PREFIXES",
     "CategoryColumn",
     "Dataset",
     "Examples",
+    "ImageError",
+    "ImagePreprocessing",
     "NumberColumn",
-    "PictureError",
-    "PicturePreprocessing",
     "Preprocessing",
     "Scaling",
     "Subsets",
@@ -40,20 +47,20 @@ __all__ = [
     "TablePreprocessing",
     "as_dataset",
     "as_examples",
-    "broken_sentence",
-    "by_name",
-    "cache_entries",
-    "cache_limit",
-    "clear",
+    "clear_image_cache",
+    "concatenate",
     "digits",
-    "find_pictures",
+    "find_images",
+    "format_nonfinite_error",
     "from_json",
+    "get_cache_limit",
     "is_dataset_name",
-    "joined",
+    "list_cache_entries",
     "load",
-    "load_own",
-    "read_picture",
+    "load_site_data",
+    "read_image",
     "read_table",
-    "single",
+    "to_examples_by_client",
+    "to_float32",
     "to_json",
 ]

@@ -1,7 +1,7 @@
-"""The embedded dataset: scikit-learn's handwritten digits.
+"""The built-in dataset: handwritten digits of scikit-learn.
 
-scikit-learn takes as long to import as torch, so its file is read without it; where that is not
-the file that is known here, scikit-learn itself reads it.
+scikit-learn takes as long to import as torch, so its data file is read directly. If the file is
+not the expected one, scikit-learn loads it.
 """
 
 import gzip
@@ -15,47 +15,59 @@ import torch
 from numpy.typing import NDArray
 
 from cadis.data.examples import Dataset, Examples, Scaling
-from cadis.data.preprocessing import PicturePreprocessing
+from cadis.data.preprocessing import ImagePreprocessing
 
 _SHA256 = "6ebb3d2fee246a4e99363262ddf8a00a3c41bee6014c373ed9d9216ba7f651b8"
-"""Of what is in ``sklearn/datasets/data/digits.csv.gz``, unzipped."""
+"""Checksum of the decompressed content of ``sklearn/datasets/data/digits.csv.gz``."""
 
-_TESTED = 0.2
-"""The part that is for testing."""
+_TEST_SHARE = 0.2
 
-_Numbers = NDArray[np.int64]
+_Integers = NDArray[np.int64]
 
 
 def digits() -> Dataset:
     """Load 1,797 handwritten digits of 8 x 8 pixels.
 
-    Four fifths for training, one fifth for testing, the same split every time.
+    Four fifths are the training set and one fifth is the test set. The split is always the same.
+
+    Example:
+        >>> from cadis.data import digits
+        >>> dataset = digits()
+        >>> dataset.train.inputs.shape
+        torch.Size([1437, 1, 8, 8])
+        >>> len(dataset.test), dataset.num_classes
+        (360, 10)
     """
-    numbers = _read_file()
-    if numbers is None:  # scikit-learn keeps it otherwise
+    rows = _read_file()
+    if rows is None:  # another version of scikit-learn may store the data differently
         from sklearn.datasets import load_digits  # noqa: PLC0415
 
         bunch = load_digits()
-        numbers = np.column_stack([bunch.data, bunch.target]).astype(np.int64)
-    pixels = torch.tensor(numbers[:, :-1], dtype=torch.float32).view(-1, 1, 8, 8) / 16
-    labels = torch.tensor(numbers[:, -1], dtype=torch.int64)
-    train, test = map(torch.from_numpy, stratified_split(numbers[:, -1], _TESTED))
+        rows = np.column_stack([bunch.data, bunch.target]).astype(np.int64)
+    pixels = torch.tensor(rows[:, :-1], dtype=torch.float32).view(-1, 1, 8, 8) / 16
+    labels = torch.tensor(rows[:, -1], dtype=torch.int64)
+    train, test = map(torch.from_numpy, split_stratified(rows[:, -1], _TEST_SHARE))
     mean, deviation = pixels[train].mean(), pixels[train].std()
     examples = Examples((pixels - mean) / deviation, labels)
     names = tuple(map(str, range(10)))
-    scaling = Scaling((float(mean),), (float(deviation),))  # of other pictures: 255 is white
-    how = PicturePreprocessing(1, 8, 8, scaling)
-    return Dataset("digits", examples.take(train), examples.take(test), names, preprocessing=how)
+    scaling = Scaling((float(mean),), (float(deviation),))  # for new images, where 255 is white
+    return Dataset(
+        "digits",
+        examples.take(train),
+        examples.take(test),
+        names,
+        preprocessing=ImagePreprocessing(1, 8, 8, scaling),
+    )
 
 
-def _read_file() -> _Numbers | None:
-    """Return a row for each digit, 64 pixels and a label; None if it is not the file we know."""
+def _read_file() -> _Integers | None:
+    """Return one row per digit, 64 pixels and the label; None if it is not the expected file."""
     package = find_spec("sklearn")
     if package is None or package.origin is None:
         return None
     try:
-        content = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
-        text = gzip.decompress(content.read_bytes())
+        path = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
+        text = gzip.decompress(path.read_bytes())
     except (OSError, EOFError):
         return None
     if hashlib.sha256(text).hexdigest() != _SHA256:
@@ -63,33 +75,34 @@ def _read_file() -> _Numbers | None:
     return np.loadtxt(io.BytesIO(text), dtype=np.int64, delimiter=",")
 
 
-def stratified_split(labels: _Numbers, part: float) -> tuple[_Numbers, _Numbers]:
-    """Return shuffled positions for training and for testing.
+def split_stratified(labels: _Integers, share: float) -> tuple[_Integers, _Integers]:
+    """Return shuffled indices of the training set and of the test set.
 
-    As ``sklearn.model_selection.train_test_split`` with ``stratify`` and ``random_state=0``.
+    The result equals that of ``sklearn.model_selection.train_test_split`` with ``stratify`` and
+    ``random_state=0``.
     """
-    generator = np.random.RandomState(0)  # the generator that it has always been
+    generator = np.random.RandomState(0)  # the generator of scikit-learn
     counts = np.bincount(labels)
-    tested = int(np.ceil(part * len(labels)))
-    for_training = _shares(counts, len(labels) - tested, generator)
-    for_testing = _shares(counts - for_training, tested, generator)
-    train, test = list[_Numbers](), list[_Numbers]()
-    for label, (first, second) in enumerate(zip(for_training, for_testing, strict=True)):
-        own = generator.permutation(np.flatnonzero(labels == label))
-        train.append(own[:first])
-        test.append(own[first : first + second])
-    shuffled = [generator.permutation(np.concatenate(side)) for side in (train, test)]
+    num_test = int(np.ceil(share * len(labels)))
+    train_counts = _apportion(counts, len(labels) - num_test, generator)
+    test_counts = _apportion(counts - train_counts, num_test, generator)
+    train, test = list[_Integers](), list[_Integers]()
+    for label, (num_train, num_held_out) in enumerate(zip(train_counts, test_counts, strict=True)):
+        members = generator.permutation(np.flatnonzero(labels == label))
+        train.append(members[:num_train])
+        test.append(members[num_train : num_train + num_held_out])
+    shuffled = [generator.permutation(np.concatenate(part)) for part in (train, test)]
     return shuffled[0], shuffled[1]
 
 
-def _shares(counts: _Numbers, total: int, generator: np.random.RandomState) -> _Numbers:
-    """Return how many of each class, ``total`` together, as near to their shares as can be."""
-    wanted = counts / counts.sum() * total
-    shares: _Numbers = np.floor(wanted).astype(np.int64)
-    rest = wanted - shares
-    for value in np.unique(rest)[::-1]:
-        places = np.flatnonzero(rest == value)
-        if (missing := total - shares.sum()) > 0:
-            few = min(len(places), missing)
-            shares[generator.choice(places, size=few, replace=False)] += 1
-    return shares
+def _apportion(counts: _Integers, total: int, generator: np.random.RandomState) -> _Integers:
+    """Split a total in proportion to counts, by largest remainders with random ties, (classes,)."""
+    exact = counts / counts.sum() * total
+    numbers: _Integers = np.floor(exact).astype(np.int64)
+    remainders = exact - numbers
+    for value in np.unique(remainders)[::-1]:
+        ties = np.flatnonzero(remainders == value)
+        if (missing := total - numbers.sum()) > 0:
+            size = min(len(ties), missing)
+            numbers[generator.choice(ties, size=size, replace=False)] += 1
+    return numbers

@@ -1,4 +1,4 @@
-"""Examples as tensors: what a client owns, and what a model is tested on."""
+"""Examples as tensors: training data of clients, test sets, and datasets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,25 +17,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scaling:
-    """How pixels of 0 to 255 become numbers around 0: (pixel / 255 - mean) / deviation.
+    """Standardization of pixels from 0 to 255: (pixel / 255 - mean) / deviation.
 
     Attributes:
-        mean: of each channel, of pixels between 0 and 1.
-        deviation: of each channel.
+        mean: mean of each channel, for pixels between 0 and 1.
+        deviation: standard deviation of each channel, for pixels between 0 and 1.
+
+    Example:
+        >>> import torch
+        >>> from cadis.data import Scaling
+        >>> scaling = Scaling(mean=(0.5,), deviation=(0.5,))
+        >>> scaling(torch.tensor([[[[0, 255]]]], dtype=torch.uint8)).tolist()
+        [[[[-1.0, 1.0]]]]
     """
 
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
 
     def __call__(self, pixels: Tensor) -> Tensor:
-        """Scaled pixels, (n, channels, height, width), float32."""
-        factor, shift = _factor_and_shift(self, pixels.device)
+        """Return scaled pixels, float32, of the same shape (n, channels, height, width)."""
+        factor, shift = _compute_factor_and_shift(self, pixels.device)
         return pixels.float().mul_(factor).sub_(shift)
 
 
 @lru_cache
-def _factor_and_shift(scaling: Scaling, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The same scaling as pixel * factor - shift, (channels, 1, 1) each."""
+def _compute_factor_and_shift(scaling: Scaling, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the scaling as pixel * factor - shift, both (channels, 1, 1)."""
     deviation = torch.tensor(scaling.deviation, device=device)[:, None, None]
     mean = torch.tensor(scaling.mean, device=device)[:, None, None]
     return 1 / (255 * deviation), mean / deviation
@@ -46,9 +53,19 @@ class Examples:
     """Inputs and their labels.
 
     Attributes:
-        inputs: (n, ...); pictures may stay bytes, a quarter of the memory, if there is a scaling.
-        labels: class numbers, (n,), int64.
-        scaling: what makes floating numbers of bytes, batch by batch.
+        inputs: inputs, (n, ...). Images may be uint8 if there is a scaling; they then take a
+            quarter of the memory of float32.
+        labels: class numbers from 0, (n,), int64.
+        scaling: conversion of uint8 images to float32, applied batch by batch.
+
+    Example:
+        >>> import torch
+        >>> from cadis.data import Examples
+        >>> examples = Examples(torch.rand(5, 3), torch.tensor([0, 1, 0, 1, 1]))
+        >>> len(examples)
+        5
+        >>> examples.take(examples.labels == 1).inputs.shape
+        torch.Size([3, 3])
     """
 
     inputs: Tensor
@@ -61,106 +78,145 @@ class Examples:
         return len(self.labels)
 
     @property
-    def kind(self) -> str:
-        """Shape of one input, and type."""
+    def input_format(self) -> str:
+        """Shape of one input and data type, as text for error messages."""
         return f"shape {tuple(self.inputs.shape[1:])} and type {self.inputs.dtype}"
 
     @property
-    def scaled(self) -> Tensor:
-        """The inputs as a model wants them."""
+    def scaled_inputs(self) -> Tensor:
+        """Inputs for a model, scaled if there is a scaling, (n, ...)."""
         return self.inputs if self.scaling is None else self.scaling(self.inputs)
 
     def take(self, indices: Tensor | slice) -> "Examples":
-        """Some of the examples, in that order."""
+        """Return some of the examples.
+
+        Args:
+            indices: indices in the wanted order, (m,), int64; a mask, (n,), bool; or a slice.
+        """
         return Examples(self.inputs[indices], self.labels[indices], self.scaling)
 
     def to(self, device: torch.device) -> "Examples":
-        """The same examples on a device."""
+        """Return the examples on a device."""
         return Examples(self.inputs.to(device), self.labels.to(device), self.scaling)
 
-    def check(self, owner: str) -> None:
-        """Refuse what no model can be trained or tested on; ``owner`` says whose it is."""
-        self.check_form(owner)
-        self.check_finite(owner)
+    def check(self, subject: str) -> None:
+        """Raise an error if a model cannot be trained or tested on these examples.
 
-    def check_finite(self, owner: str) -> None:
-        """Refuse inputs that are infinite or not a number."""
-        if len(broken := self.broken()):
-            first = int(broken[0])
-            told = f"sample {first}", self.first_broken(first)
-            raise CadisError(broken_sentence(owner, len(broken), *told))
+        Args:
+            subject: subject of the error message, for example ``"Client 3"``.
+        """
+        self.check_format(subject)
+        self.check_finite(subject)
 
-    def first_broken(self, sample: int) -> str:
-        """Where in a sample, and what, the first input is that is infinite or not a number."""
-        numbers = self.inputs[sample]
-        place = tuple(numbers.isfinite().logical_not().nonzero()[0].tolist())
-        what = "not a number" if numbers[place].isnan() else "infinite"
-        return f"{what} at position {', '.join(map(str, place))}" if place else what
+    def check_finite(self, subject: str) -> None:
+        """Raise an error if an input is infinite or not a number."""
+        if len(samples := self.find_nonfinite()):
+            first = int(samples[0])
+            position = self.describe_nonfinite(first)
+            raise CadisError(
+                format_nonfinite_error(subject, len(samples), f"sample {first}", position)
+            )
 
-    def broken(self) -> Tensor:
-        """Positions of samples with an input that is infinite or not a number, (m,)."""
+    def describe_nonfinite(self, sample: int) -> str:
+        """Return kind and position of the first infinite or NaN input of a sample, as text."""
+        values = self.inputs[sample]
+        index = tuple(values.isfinite().logical_not().nonzero()[0].tolist())
+        problem = "not a number" if values[index].isnan() else "infinite"
+        return f"{problem} at position {', '.join(map(str, index))}" if index else problem
+
+    def find_nonfinite(self) -> Tensor:
+        """Return the indices of samples with an infinite or NaN input, (m,)."""
         if not self.inputs.is_floating_point() or self.inputs.sum().isfinite():
-            return torch.zeros(0, dtype=torch.int64)  # a sum is finite only if all numbers are
+            return torch.zeros(0, dtype=torch.int64)  # a finite sum has only finite terms
         finite = self.inputs.isfinite().reshape(len(self.inputs), -1).all(dim=1)
         return finite.logical_not().nonzero()[:, 0]
 
-    def check_form(self, owner: str) -> None:
-        """Refuse shapes, types and labels that no model can be trained or tested on."""
+    def check_format(self, subject: str) -> None:
+        """Raise an error if shapes, types or labels cannot be used for training or testing."""
         if not self.inputs.dim():
-            raise CadisError(f"{owner} has a single number for inputs; give one row for each.")
+            raise CadisError(f"{subject} has a single number as inputs; give one row per sample.")
         if self.labels.dim() and not len(self.labels):
-            raise CadisError(f"{owner} has no samples; leave it out or give it some.")
+            raise CadisError(f"{subject} has no samples; leave it out or give it some.")
         if self.labels.dim() != 1 or self.labels.dtype != torch.int64:
             raise CadisError(
-                f"{owner} has labels of shape {tuple(self.labels.shape)} and type "
+                f"{subject} has labels of shape {tuple(self.labels.shape)} and type "
                 f"{self.labels.dtype}; give class numbers as a vector of torch.int64."
             )
         if len(self.inputs) != len(self.labels):
             raise CadisError(
-                f"{owner} has {len(self.inputs)} inputs but {len(self.labels)} labels; "
+                f"{subject} has {len(self.inputs)} inputs but {len(self.labels)} labels; "
                 "give one label for each input."
             )
         if self.labels.min() < 0:
-            raise CadisError(f"{owner} has a negative label; classes are numbered from 0.")
+            raise CadisError(f"{subject} has a negative label; number the classes from 0.")
 
 
-def broken_sentence(owner: str, number: int, first: str, where: str) -> str:
-    """What to tell of samples that are infinite or not a number."""
-    if number == 1:
+def format_nonfinite_error(subject: str, count: int, first: str, position: str) -> str:
+    """Return the error message for samples with infinite or NaN inputs.
+
+    Args:
+        subject: subject of the sentence, for example ``"Client 3"``.
+        count: number of samples.
+        first: name of the first of these samples.
+        position: problem and position of the first of these inputs, as text.
+    """
+    if count == 1:
         return (
-            f"{owner} has 1 sample with inputs that are infinite or not a number, {first} "
-            f"({where}); repair it or leave it out."
+            f"{subject} has 1 sample with inputs that are infinite or not a number, {first} "
+            f"({position}); repair it or leave it out."
         )
     return (
-        f"{owner} has {number:,} samples with inputs that are infinite or not a number, {first} "
-        f"being the first ({where}); repair them or leave them out."
+        f"{subject} has {count:,} samples with inputs that are infinite or not a number; the first "
+        f"is {first} ({position}); repair them or leave them out."
     )
 
 
-def joined(parts: Sequence[Examples]) -> Examples:
-    """Examples of several owners, one after the other; all are scaled alike."""
+def concatenate(parts: Sequence[Examples]) -> Examples:
+    """Concatenate examples of the same scaling.
+
+    Example:
+        >>> import torch
+        >>> from cadis.data import Examples, concatenate
+        >>> examples = Examples(torch.rand(2, 3), torch.tensor([0, 1]))
+        >>> len(concatenate([examples, examples]))
+        4
+    """
     if len(parts) == 1:
         return parts[0]
     inputs, labels = ([getattr(part, name) for part in parts] for name in ("inputs", "labels"))
     return Examples(torch.cat(inputs), torch.cat(labels), parts[0].scaling)
 
 
-def positions_by_owner(owners: Sequence[str | None]) -> dict[str, Tensor]:
-    """Where each owner's examples are, in the order of the owners' first; nobody's are nowhere."""
-    found: dict[str, list[int]] = {}
-    for position, owner in enumerate(owners):
-        if owner is not None:
-            found.setdefault(owner, []).append(position)
-    return {owner: torch.tensor(positions) for owner, positions in found.items()}
+def group_indices_by_client(clients: Sequence[str | None]) -> dict[str, Tensor]:
+    """Return the indices of each client's examples, in the order in which clients first occur.
+
+    Args:
+        clients: client of each example; None for an example without a client.
+    """
+    groups: dict[str, list[int]] = {}
+    for index, client in enumerate(clients):
+        if client is not None:
+            groups.setdefault(client, []).append(index)
+    return {client: torch.tensor(indices) for client, indices in groups.items()}
 
 
 @dataclass(frozen=True, repr=False)
 class Subsets(Sequence[Examples]):
-    """Clients as index lists into one dataset: the data are in memory once.
+    """Clients as lists of indices into one dataset, which is in memory once.
 
     Attributes:
-        examples: the whole dataset.
-        indices: which examples each client owns.
+        examples: examples of all clients.
+        indices: indices of each client's examples, one tensor per client.
+
+    Example:
+        >>> import torch
+        >>> from cadis.data import Examples, Subsets
+        >>> examples = Examples(torch.rand(4, 3), torch.tensor([0, 1, 0, 1]))
+        >>> clients = Subsets(examples, (torch.tensor([0, 1, 2]), torch.tensor([3])))
+        >>> clients.sizes()
+        [3, 1]
+        >>> clients[1].labels.tolist()
+        [1]
     """
 
     examples: Examples
@@ -176,45 +232,55 @@ class Subsets(Sequence[Examples]):
     @overload
     def __getitem__(self, client: slice) -> "Subsets": ...
     def __getitem__(self, client: int | slice) -> "Examples | Subsets":
-        """A client's examples, gathered on demand; or some of the clients."""
+        """Return a copy of a client's examples, or the subsets of some of the clients."""
         if isinstance(client, slice):
             return Subsets(self.examples, self.indices[client])
         return self.examples.take(self.indices[client])
 
     def sizes(self) -> list[int]:
-        """How many examples each client owns, without gathering them."""
+        """Return the number of examples of each client without copying them."""
         return [len(indices) for indices in self.indices]
 
     def labels(self) -> list[Tensor]:
-        """Each client's labels, without gathering its inputs."""
+        """Return the labels of each client without copying its inputs."""
         return [self.examples.labels[indices] for indices in self.indices]
 
-    def pooled(self) -> "Subsets":
-        """Everything in the hands of a single client."""
+    def pool(self) -> "Subsets":
+        """Return one client with the examples of all clients."""
         return Subsets(self.examples, (torch.cat(self.indices),))
 
 
 @dataclass(frozen=True, repr=False)
 class Dataset:
-    """A dataset with its usual split.
+    """Training examples, a test set and the names of the classes.
 
     Attributes:
-        name: as the user types it.
-        train: examples to be given to clients.
-        test: examples that no client sees.
+        name: name of the dataset in the option ``--dataset``.
+        train: training examples, which a partition splits among clients.
+        test: test examples, which are not given to clients.
         classes: names of the classes, in the order of their numbers.
-        owners: who owns which training examples, where the data say so.
-        test_owners: from whom which test examples are, where the data say so.
-        preprocessing: what makes a model's inputs of a raw one, where that is known.
-        client_tests: clients' test examples that are not in the test set, by client.
+        client_indices: indices of each client's training examples; empty if the data do not
+            define clients.
+        client_test_indices: indices of each client's test examples in ``test``; empty if the
+            data do not define clients.
+        preprocessing: conversion of raw inputs to inputs of a model; None if unknown.
+        client_tests: test examples of clients that are not part of ``test``.
+
+    Example:
+        >>> import torch
+        >>> from cadis.data import Dataset, Examples
+        >>> examples = Examples(torch.rand(4, 3), torch.tensor([0, 1, 0, 1]))
+        >>> dataset = Dataset("mine", examples, examples.take(slice(0, 2)), ("no", "yes"))
+        >>> dataset.num_classes
+        2
     """
 
     name: str
     train: Examples
     test: Examples
     classes: tuple[str, ...]
-    owners: Mapping[str, Tensor] = field(default_factory=dict)
-    test_owners: Mapping[str, Tensor] = field(default_factory=dict)
+    client_indices: Mapping[str, Tensor] = field(default_factory=dict)
+    client_test_indices: Mapping[str, Tensor] = field(default_factory=dict)
     preprocessing: "Preprocessing | None" = None
     client_tests: Mapping[str, Examples] = field(default_factory=dict)
 
@@ -222,5 +288,5 @@ class Dataset:
 
     @property
     def num_classes(self) -> int:
-        """Classes are numbered from 0."""
+        """Number of classes."""
         return len(self.classes)

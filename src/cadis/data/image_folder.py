@@ -1,4 +1,4 @@
-"""A user's folder of pictures, in any layout: who owns which, and what they show."""
+"""Finding the images in a user's folder, with their classes and clients."""
 
 import json
 import os
@@ -7,193 +7,228 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any, NoReturn
 
-from cadis._io import is_folder, natural, read_object, shown
-from cadis.data.dicom import PICTURE_SUFFIXES, is_dicom
+from cadis._io import is_folder, natural_key, read_json_object, to_printable
+from cadis.data.dicom import IMAGE_SUFFIXES, is_dicom
 from cadis.errors import CadisError
 
-_MOST_CLASSES = 100_000
-"""A class with a higher number is a mistake: a model would have an output for each below it."""
+_MAX_CLASSES = 100_000
+"""Limit of class numbers, because a model has one output for each number up to the highest."""
 
 
 @dataclass(frozen=True)
-class Picture:
-    """One picture."""
+class ImageFile:
+    """An image with its class and its client."""
 
     path: Path
-    label: int  # number of its class
-    client: str | None = None  # who owns it; None if nobody is said to
+    label: int
+    client: str | None = None  # None if the folder does not define clients
 
 
 @dataclass
-class LeftOut:
-    """What is left out of a folder, to be told."""
+class SkippedFiles:
+    """Entries of a folder that are not used, to be reported to the user."""
 
-    links: list[Path] = field(default_factory=list)  # to folders; they may lead in circles
-    others: list[Path] = field(default_factory=list)  # files that are not named as pictures are
-    empty: list[Path] = field(default_factory=list)  # folders of clients or classes
+    links: list[Path] = field(default_factory=list)  # links to folders, which may form cycles
+    others: list[Path] = field(default_factory=list)  # files without the suffix of an image
+    empty: list[Path] = field(default_factory=list)  # folders of clients or classes without images
 
 
 @dataclass(frozen=True)
-class Album:
-    """Pictures to learn from."""
+class ImageFolder:
+    """Images of a dataset."""
 
-    train: list[Picture]  # to be given to clients
-    test: list[Picture]  # that no client sees; empty if the folder has no such part
+    train: list[ImageFile]
+    test: list[ImageFile]  # empty if the folder has no test set
     classes: tuple[str, ...]
-    left_out: LeftOut = field(default_factory=LeftOut)
+    skipped: SkippedFiles = field(default_factory=SkippedFiles)
 
-    def numbered_as(self, classes: Sequence[str], folder: Path) -> "Album":
-        """Number the classes as given; this folder may have only some of them."""
+    def renumber_classes(self, classes: Sequence[str], folder: Path) -> "ImageFolder":
+        """Return the images with labels that are indices into ``classes``.
+
+        Args:
+            classes: names of all classes; this folder may have only some of them.
+            folder: path of the folder, for error messages.
+        """
         numbers = {name: number for number, name in enumerate(classes)}
         for name in self.classes:
             if name not in numbers:
                 raise CadisError(
-                    f"{folder} has pictures of {name}, which is none of the classes: "
-                    f"{', '.join(classes)}."
+                    f"{folder} has images of {name}, which is not one of the classes: "
+                    f"{', '.join(classes)}; rename the folder, or add the class."
                 )
         train, test = (
-            [replace(picture, label=numbers[self.classes[picture.label]]) for picture in part]
+            [replace(image, label=numbers[self.classes[image.label]]) for image in part]
             for part in (self.train, self.test)
         )
         return replace(self, train=train, test=test, classes=tuple(classes))
 
 
-def read_album(folder: Path) -> Album:
-    """Find the pictures in a folder, in one of these layouts.
+def read_image_folder(folder: Path) -> ImageFolder:
+    """Find the images of a folder, in one of these layouts.
 
-    - ``<client>/<class>/<picture>``: who owns what is given;
-    - ``<class>/<picture>``: to be partitioned;
-    - either of them within ``train``, beside ``test/<class>/<picture>``;
-    - that of the paper's pill pictures, see :func:`_read_pills`.
+    - ``<client>/<class>/<image>``: the folder defines the clients;
+    - ``<class>/<image>``: a partition splits the images among clients;
+    - one of these within ``train``, beside ``test/<class>/<image>``;
+    - the layout of the paper's pill images, see :func:`_read_pills`.
     """
     if is_folder(folder / "client_dataset"):
         return _read_pills(folder)
     if not is_folder(folder):
         raise CadisError(
-            f"There is no folder {shown(folder)}; name that of your pictures by "
+            f"There is no folder {to_printable(folder)}; name the folder of your images by "
             "--dataset images:FOLDER."
         )
     _check_name(folder)
-    split = is_folder(folder / "train") and is_folder(folder / "test")
-    left_out = LeftOut()
-    parts = [_read_tree(folder / "train" if split else folder, left_out)]
-    parts.append(_read_tree(folder / "test", left_out) if split else [])
-    classes = sorted({label for part in parts for _, label, _ in part}, key=natural)
+    has_split = is_folder(folder / "train") and is_folder(folder / "test")
+    skipped = SkippedFiles()
+    parts = [_read_tree(folder / "train" if has_split else folder, skipped)]
+    parts.append(_read_tree(folder / "test", skipped) if has_split else [])
+    classes = sorted({label for part in parts for _, label, _ in part}, key=natural_key)
     numbers = {name: number for number, name in enumerate(classes)}
     train, test = (
-        [Picture(path, numbers[label], client) for path, label, client in part] for part in parts
+        [ImageFile(path, numbers[label], client) for path, label, client in part] for part in parts
     )
-    return Album(train, test, tuple(classes), left_out)
+    return ImageFolder(train, test, tuple(classes), skipped)
 
 
-def _read_tree(folder: Path, left_out: LeftOut) -> list[tuple[Path, str, str | None]]:
-    """Return path, class and client of each picture, as the folders that it is in say."""
-    paths = find_pictures(folder, left_out)
+def _read_tree(folder: Path, skipped: SkippedFiles) -> list[tuple[Path, str, str | None]]:
+    """Return the path, class and client of each image, as given by the names of its folders."""
+    paths = find_images(folder, skipped)
     if not paths:
         raise CadisError(
-            f"There are no pictures in {folder}; put them into one folder for each class, which "
-            "is not a link."
+            f"There are no images in {folder}; put them into one folder per class. Links to "
+            "folders are not followed."
         )
-    found = [(path, path.relative_to(folder).parts) for path in paths]
-    path, parts = found[0]
-    if len(parts) not in (2, 3):
-        raise CadisError(
-            f"{shown(path)} is neither in a folder of its class, as {folder}/<class>/<picture>, "
-            f"nor of its client and class, as {folder}/<client>/<class>/<picture>; move it there."
-        )
-    for other, others in found:
-        if len(others) != len(parts):
-            raise CadisError(
-                f"{shown(path)} and {shown(other)} are in folders of different depth; put all "
-                "pictures into <class>/<picture>, or all into <client>/<class>/<picture>."
-            )
-    for place in {path.parent for path in paths}:
-        _check_name(place)
-    filled = {names[0] for _, names in found}
+    names = [path.relative_to(folder).parts for path in paths]
+    _check_depth(folder, paths, names)
+    for parent in {path.parent for path in paths}:
+        _check_name(parent)
+    filled = {parts[0] for parts in names}
     folders = [path for path in folder.iterdir() if path.is_dir() and path.name[0] != "."]
-    empty = [path for path in folders if path.name not in filled and path not in left_out.links]
-    left_out.empty += sorted(empty, key=lambda path: natural(path.name))
-    return [(path, parts[-2], parts[0] if len(parts) == 3 else None) for path, parts in found]
+    empty = [path for path in folders if path.name not in filled and path not in skipped.links]
+    skipped.empty += sorted(empty, key=lambda path: natural_key(path.name))
+    return [
+        (path, parts[-2], parts[0] if len(parts) == 3 else None)
+        for path, parts in zip(paths, names, strict=True)
+    ]
 
 
-def find_pictures(folder: Path, left_out: LeftOut | None = None) -> list[Path]:
-    """Return all pictures in a folder and the folders within, but hidden ones; 2 before 10."""
-    found: list[Path] = []
-    left_out = left_out or LeftOut()
-    for place, folders, files in os.walk(folder, onerror=_refuse):
+def _check_depth(folder: Path, paths: Sequence[Path], names: Sequence[Sequence[str]]) -> None:
+    """Raise an error unless all images are in <class>, or all in <client>/<class>."""
+    depth = len(names[0])
+    if depth not in (2, 3):
+        raise CadisError(
+            f"{to_printable(paths[0])} is neither in {folder}/<class>/<image> nor in "
+            f"{folder}/<client>/<class>/<image>; move it there."
+        )
+    for path, parts in zip(paths, names, strict=True):
+        if len(parts) != depth:
+            raise CadisError(
+                f"{to_printable(paths[0])} and {to_printable(path)} are in folders of different "
+                "depth; put all images into <class>/<image>, or all into "
+                "<client>/<class>/<image>."
+            )
+
+
+def find_images(folder: Path, skipped: SkippedFiles | None = None) -> list[Path]:
+    """Find the images in a folder and its subfolders, except hidden ones.
+
+    Args:
+        folder: folder to search.
+        skipped: filled with links and files that are not images.
+
+    Returns:
+        Paths in natural order: 2 before 10.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from cadis.data import find_images
+        >>> with TemporaryDirectory() as folder:
+        ...     for name in ("10.png", "2.png", "notes.txt"):
+        ...         Path(folder, name).touch()
+        ...     [path.name for path in find_images(Path(folder))]
+        ['2.png', '10.png']
+    """
+    images: list[Path] = []
+    skipped = skipped or SkippedFiles()
+    for parent, folders, files in os.walk(folder, onerror=_raise_unreadable):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        left_out.links += [Path(place, name) for name in folders if Path(place, name).is_symlink()]
-        for path in (Path(place, name) for name in files if not name.startswith(".")):
-            is_picture = path.suffix.lower() in PICTURE_SUFFIXES or is_dicom(path)
-            (found if is_picture else left_out.others).append(path)
-    return sorted(found, key=lambda path: natural(str(path)))
+        skipped.links += [Path(parent, name) for name in folders if Path(parent, name).is_symlink()]
+        for path in (Path(parent, name) for name in files if not name.startswith(".")):
+            is_image = path.suffix.lower() in IMAGE_SUFFIXES or is_dicom(path)
+            (images if is_image else skipped.others).append(path)
+    return sorted(images, key=lambda path: natural_key(str(path)))
 
 
-def _refuse(error: OSError) -> NoReturn:
-    """Refuse a folder that cannot be read: its pictures would be missing in silence."""
+def _raise_unreadable(error: OSError) -> NoReturn:
+    """Raise an error for an unreadable folder; ``os.walk`` would ignore its images."""
     raise CadisError(
-        f"The folder {shown(error.filename)} cannot be read: {error.strerror}; let it be read, or "
-        "move it elsewhere."
+        f"The folder {to_printable(error.filename)} cannot be read: {error.strerror}; allow "
+        "reading, or move it elsewhere."
     ) from None
 
 
 def _check_name(folder: Path) -> None:
-    """Refuse names of clients and classes that are no text, as they are written and shown."""
-    if shown(folder) != str(folder):
-        raise CadisError(f"The name of the folder {shown(folder)} is not valid UTF-8; rename it.")
+    """Raise an error if a path is not valid text: names of clients and classes are written."""
+    if to_printable(folder) != str(folder):
+        raise CadisError(
+            f"The name of the folder {to_printable(folder)} is not valid UTF-8; rename it."
+        )
 
 
-def _read_pills(folder: Path) -> Album:
-    """Find the paper's pill pictures.
+def _read_pills(folder: Path) -> ImageFolder:
+    """Find the paper's pill images.
 
-    In ``client_dataset`` and ``server_dataset`` (the test set): ``user_group_img.json`` tells
-    the pictures of each client, ``img_label_dict.json`` the label of each picture, and
-    ``label_hash.json`` the number of each label. The pictures are in ``pill_cropped``, there or
-    beside the two folders.
+    The folders ``client_dataset`` and ``server_dataset`` (the test set) have three files:
+    ``user_group_img.json`` lists the images of each client, ``img_label_dict.json`` gives the
+    label of each image, and ``label_hash.json`` gives the number of each label. The images are in
+    ``pill_cropped``, either within these folders or beside them.
     """
     _check_name(folder)
     path = folder / "client_dataset" / "label_hash.json"
-    numbers = read_object(path)
+    numbers = read_json_object(path)
     for name, number in numbers.items():
-        if type(number) is not int or not 0 <= number < _MOST_CLASSES:
+        if type(number) is not int or not 0 <= number < _MAX_CLASSES:
             raise CadisError(
                 f"In {path}, the class {name} has the number {json.dumps(number)[:40]}; number "
-                f"classes from 0, below {_MOST_CLASSES:,}."
+                f"classes from 0, below {_MAX_CLASSES:,}."
             )
     names = {number: name for name, number in numbers.items()}
     classes = tuple(names.get(number, "-") for number in range(max(names) + 1))
     test = []
     if is_folder(folder / "server_dataset"):
-        found = _read_side(folder / "server_dataset", numbers)
-        test = [replace(picture, client=None) for picture in found]  # the server's, not client 0's
-    return Album(_read_side(folder / "client_dataset", numbers), test, classes)
+        images = _read_pill_part(folder / "server_dataset", numbers)
+        test = [replace(image, client=None) for image in images]  # they belong to the server
+    return ImageFolder(_read_pill_part(folder / "client_dataset", numbers), test, classes)
 
 
-def _read_side(side: Path, numbers: dict[str, int]) -> list[Picture]:
-    labels = read_object(side / "img_label_dict.json")
-    own = side / "pill_cropped"
-    pictures = own if is_folder(own) else side.parent / "pill_cropped"
-    found = []
-    for client, images in read_object(side / "user_group_img.json").items():
-        _check_images(client, images, side)
-        for image in images:
-            label = labels.get(image)
+def _read_pill_part(folder: Path, numbers: dict[str, int]) -> list[ImageFile]:
+    """Return the images of ``client_dataset`` or ``server_dataset``."""
+    labels = read_json_object(folder / "img_label_dict.json")
+    inner = folder / "pill_cropped"
+    image_folder = inner if is_folder(inner) else folder.parent / "pill_cropped"
+    images = []
+    for client, names in read_json_object(folder / "user_group_img.json").items():
+        _check_image_names(client, names, folder)
+        for name in names:
+            label = labels.get(name)
             if not isinstance(label, str) or label not in numbers:
                 raise CadisError(
-                    f"The picture {image} of client {client} in {side} has no label in "
-                    "img_label_dict.json that label_hash.json has a number for; add it."
+                    f"The image {name} of client {client} in {folder} has no label in "
+                    "img_label_dict.json with a number in label_hash.json; add it."
                 )
-            found.append(Picture(pictures / image, numbers[label], client))
-    return found
+            images.append(ImageFile(image_folder / name, numbers[label], client))
+    return images
 
 
-def _check_images(client: str, images: Any, side: Path) -> None:
-    where = f"client {client} in {side / 'user_group_img.json'}"
-    if not isinstance(images, list) or not all(isinstance(image, str) for image in images):
-        raise CadisError(f"The {where} must have a list of names of pictures; correct it.")
-    for image in images:
-        if PurePath(image).is_absolute() or ".." in PurePath(image).parts:
+def _check_image_names(client: str, names: Any, folder: Path) -> None:
+    subject = f"Client {client} in {folder / 'user_group_img.json'}"
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise CadisError(f"{subject} must have a list of image names; correct it.")
+    for name in names:
+        if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
             raise CadisError(
-                f"The {where} has the picture {image}, which is not within pill_cropped; put it "
-                "there, and name it by its path from there."
+                f"{subject} has the image {name}, which is not within pill_cropped; put it there, "
+                "and name it by its path from there."
             )

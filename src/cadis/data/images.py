@@ -1,4 +1,4 @@
-"""``images:FOLDER``: a user's own pictures as a dataset."""
+"""``images:FOLDER``: a user's folder of images as a dataset."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,115 +6,132 @@ from pathlib import Path
 
 import torch
 
-from cadis._io import Callbacks, shown
+from cadis._io import Callbacks, to_printable
 from cadis.data.dicom import check_dicom_extra, is_dicom
-from cadis.data.examples import Dataset, Examples, Scaling, positions_by_owner
-from cadis.data.holding_out import held_out_tenth
-from cadis.data.image_folder import LeftOut, Picture, read_album
-from cadis.data.picture_cache import decode
-from cadis.data.preprocessing import PicturePreprocessing
+from cadis.data.examples import Dataset, Examples, Scaling, group_indices_by_client
+from cadis.data.holdout import hold_out_tenth_per_class
+from cadis.data.image_cache import decode
+from cadis.data.image_folder import ImageFile, ImageFolder, SkippedFiles, read_image_folder
+from cadis.data.preprocessing import ImagePreprocessing
 from cadis.errors import CadisError
 
 _IMAGENET = Scaling((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-_NAMED = 10
-_KINDS_NAMED = 3
+_MAX_FILES_LISTED = 10
+_MAX_SUFFIXES_LISTED = 3
 
 
 def load_images(
     folder: Path, size: int, cache: Path | None, callbacks: Callbacks, classes: Sequence[str] = ()
 ) -> Dataset:
-    """Load the pictures in a folder, as :func:`read_album` finds them.
+    """Load the images of a folder, see :func:`read_image_folder`.
 
-    Without a test set of its own, a tenth of the pictures of each class is set apart. Pictures
-    are resized to ``size`` pixels a side, and kept in the cache, if there is one. ``classes`` are
-    the names of all classes that there are, if others have more of them.
+    Without a test set, a tenth of the images of each class is held out.
+
+    Args:
+        folder: folder of images.
+        size: width and height in pixels to which images are resized.
+        cache: folder of the cache of decoded images; None for no cache.
+        callbacks: called with the progress and with warnings.
+        classes: names of all classes, if other clients have more classes than this folder.
     """
-    album = read_album(folder)
-    _tell_left_out(album.left_out, callbacks)
-    if classes:
-        album = album.numbered_as(classes, folder)
-    train, test = album.train, album.test
-    if not test:
-        apart = held_out_tenth([p.label for p in train], [p.client for p in train]).tolist()
-        train = [picture for picture, held in zip(album.train, apart, strict=True) if not held]
-        test = [picture for picture, held in zip(album.train, apart, strict=True) if held]
-    pictures = [*train, *test]
-    if any(is_dicom(picture.path) for picture in pictures):
+    images = read_image_folder(folder)
+    _report_skipped(images.skipped, callbacks)
+    images = images.renumber_classes(classes, folder) if classes else images
+    train, test = _split(images)
+    files = [*train, *test]
+    if any(is_dicom(file.path) for file in files):
         check_dicom_extra()
-    decoded = decode([picture.path for picture in pictures], size, cache, callbacks, str(folder))
-    _tell_broken(pictures, decoded.broken, callbacks)
-    _tell_animated([pictures[number] for number in decoded.animated], callbacks)
+    decoded = decode([file.path for file in files], size, cache, callbacks, str(folder))
+    _report_unreadable(files, decoded.errors, callbacks)
+    _report_animated([files[index] for index in decoded.animated], callbacks)
     train, test = (
-        [picture for n, picture in enumerate(part, start) if n not in decoded.broken]
+        [file for index, file in enumerate(part, start) if index not in decoded.errors]
         for part, start in ((train, 0), (test, len(train)))
     )
-    left = {picture.client for picture in train}
-    for client in dict.fromkeys(picture.client for picture in album.train):
-        if client not in left:
-            callbacks.say(f"Left out {client}, which has no picture to train on that can be read.")
-    for label in sorted({picture.label for picture in train} - {p.label for p in test}):
-        callbacks.say(f"No picture of {album.classes[label]} is left for testing; add some.")
+    _report_missing(images, train, test, callbacks)
     if not train or not test:
-        raise CadisError(f"{folder} has too few pictures that can be read; add some.")
-    # Pillow's rows of pixels are torch's pictures with the channels last.
+        raise CadisError(f"{folder} has too few images that can be read; add some.")
     pixels = torch.from_numpy(decoded.pixels).permute(0, 3, 1, 2)  # (n, 3, size, size)
-    labels = torch.tensor([picture.label for picture in [*train, *test]])
-    everything = Examples(pixels, labels, _IMAGENET)
+    labels = torch.tensor([file.label for file in [*train, *test]])
+    examples = Examples(pixels, labels, _IMAGENET)
     return Dataset(
         f"images:{folder}",
-        everything.take(slice(0, len(train))),
-        everything.take(slice(len(train), None)),
-        album.classes,
-        positions_by_owner([picture.client for picture in train]),
-        positions_by_owner([picture.client for picture in test]),
-        preprocessing=PicturePreprocessing(3, size, size, _IMAGENET),
+        examples.take(slice(0, len(train))),
+        examples.take(slice(len(train), None)),
+        images.classes,
+        group_indices_by_client([file.client for file in train]),
+        group_indices_by_client([file.client for file in test]),
+        preprocessing=ImagePreprocessing(3, size, size, _IMAGENET),
     )
 
 
-def _tell_left_out(left_out: LeftOut, callbacks: Callbacks) -> None:
-    for link in left_out.links:
+def _split(images: ImageFolder) -> tuple[list[ImageFile], list[ImageFile]]:
+    """Return the training set and the test set; hold out a tenth if there is no test set."""
+    if images.test:
+        return images.train, images.test
+    labels = [file.label for file in images.train]
+    is_test = hold_out_tenth_per_class(labels, [file.client for file in images.train]).tolist()
+    train = [file for file, test in zip(images.train, is_test, strict=True) if not test]
+    return train, [file for file, test in zip(images.train, is_test, strict=True) if test]
+
+
+def _report_missing(
+    images: ImageFolder, train: list[ImageFile], test: list[ImageFile], callbacks: Callbacks
+) -> None:
+    """Report clients without readable training images and classes without test images."""
+    clients = {file.client for file in train}
+    for client in dict.fromkeys(file.client for file in images.train):
+        if client not in clients:
+            callbacks.say(f"Left out {client}: none of its training images can be read.")
+    for label in sorted({file.label for file in train} - {file.label for file in test}):
+        callbacks.say(f"The test set has no image of {images.classes[label]}; add some.")
+
+
+def _report_skipped(skipped: SkippedFiles, callbacks: Callbacks) -> None:
+    for link in skipped.links:
+        callbacks.say(f"Skipped {to_printable(link)}: links to folders are not followed.")
+    for folder in skipped.empty:
+        callbacks.say(f"Left out {to_printable(folder)}: there is no image in it.")
+    if files := skipped.others:
         callbacks.say(
-            f"Skipped {shown(link)}: it is a link to a folder, and these are not followed."
-        )
-    for folder in left_out.empty:
-        callbacks.say(f"Left out {shown(folder)}: there is no picture in it.")
-    if others := left_out.others:
-        callbacks.say(
-            f"Files left out, as they are no pictures: {len(others):,}, such as "
-            f"{shown(others[0])}{_kinds(others)}."
+            f"Skipped files that are not images: {len(files):,}, such as "
+            f"{to_printable(files[0])}{_format_suffixes(files)}."
         )
 
 
-def _kinds(files: Sequence[Path]) -> str:
-    """Return how many files of the most frequent kinds there are, if they are of several."""
-    times = Counter(map(_kind, files))
-    if len(times) == 1:
+def _format_suffixes(files: Sequence[Path]) -> str:
+    """Return the number of files of the most frequent suffixes; "" if there is only one suffix."""
+    counts = Counter(map(_get_suffix, files))
+    if len(counts) == 1:
         return ""
-    named = times.most_common(_KINDS_NAMED)
-    told = [f"{number:,} {shown(kind)}" for kind, number in named]
-    if more := len(files) - sum(number for _, number in named):
-        told.append(f"{more:,} more")
-    return f" ({', '.join(told)})"
+    frequent = counts.most_common(_MAX_SUFFIXES_LISTED)
+    texts = [f"{number:,} {to_printable(suffix)}" for suffix, number in frequent]
+    if others := len(files) - sum(number for _, number in frequent):
+        texts.append(f"{others:,} more")
+    return f" ({', '.join(texts)})"
 
 
-def _kind(file: Path) -> str:
-    """Return how a file's name ends, both parts of .nii.gz; all of a name without an ending."""
-    ends = file.suffixes[-2:] if file.suffix.lower() == ".gz" else file.suffixes[-1:]
-    return "".join(ends).lower() or file.name
+def _get_suffix(file: Path) -> str:
+    """Return the suffix, with both parts of .nii.gz; the name of a file without a suffix."""
+    suffixes = file.suffixes[-2:] if file.suffix.lower() == ".gz" else file.suffixes[-1:]
+    return "".join(suffixes).lower() or file.name
 
 
-def _tell_broken(pictures: Sequence[Picture], broken: dict[int, str], callbacks: Callbacks) -> None:
-    for number in list(broken)[:_NAMED]:
-        callbacks.say(f"Skipped {shown(pictures[number].path)}: {broken[number]}.")
-    if len(broken) > _NAMED:
-        callbacks.say(f"Skipped {len(broken) - _NAMED} more pictures that cannot be read.")
+def _report_unreadable(
+    files: Sequence[ImageFile], errors: dict[int, str], callbacks: Callbacks
+) -> None:
+    for index in list(errors)[:_MAX_FILES_LISTED]:
+        callbacks.say(f"Skipped {to_printable(files[index].path)}: {errors[index]}.")
+    if len(errors) > _MAX_FILES_LISTED:
+        more = len(errors) - _MAX_FILES_LISTED
+        callbacks.say(f"Skipped {more} more images that cannot be read.")
 
 
-def _tell_animated(pictures: Sequence[Picture], callbacks: Callbacks) -> None:
-    if pictures:
-        several = f"{len(pictures)} pictures have" if len(pictures) > 1 else "One picture has"
+def _report_animated(files: Sequence[ImageFile], callbacks: Callbacks) -> None:
+    if files:
+        subject = f"{len(files)} images have" if len(files) > 1 else "One image has"
         callbacks.say(
-            f"{several} several frames, of which only the first is used: "
-            f"{', '.join(shown(picture.path) for picture in pictures[:_NAMED])}"
-            f"{', ...' if len(pictures) > _NAMED else '.'}"
+            f"{subject} several frames; only the first is used: "
+            f"{', '.join(to_printable(file.path) for file in files[:_MAX_FILES_LISTED])}"
+            f"{', ...' if len(files) > _MAX_FILES_LISTED else '.'}"
         )

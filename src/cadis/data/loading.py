@@ -1,41 +1,41 @@
-"""Datasets by name: the embedded digits, published ones, and a user's own."""
+"""Loading datasets by name: the built-in digits, published datasets, and users' own data."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from cadis._io import NO_CALLBACKS, Callbacks, at_home
+from cadis._io import NO_CALLBACKS, Callbacks, expand_home
 from cadis.data.digits import digits
 from cadis.data.examples import Dataset
 from cadis.data.images import load_images
 from cadis.data.published import (
     CATALOGUE,
+    describe_missing_files,
     fetch,
-    find,
+    find_dataset,
+    get_image_cache_folder,
+    list_data_folders,
     load_published,
-    missing_files,
-    picture_cache,
-    roots,
 )
 from cadis.data.tables import TableColumns, load_table
 from cadis.data.user_data import load_user_data
 from cadis.errors import CadisError
 
-DATASETS = ("digits", *CATALOGUE, "images:FOLDER", "csv:PLACE", "parquet:PLACE", "FILE.py:FUNCTION")
-"""Names of datasets, as a user types them."""
+DATASETS = ("digits", *CATALOGUE, "images:FOLDER", "csv:PATH", "parquet:PATH", "FILE.py:FUNCTION")
+"""Names of datasets; words in capitals stand for paths and names of the user."""
 
-TABLES = ("csv:", "parquet:")
-OWN_PREFIXES = ("images:", *TABLES)
-"""What stands before the place of a user's own files."""
+TABLE_PREFIXES = ("csv:", "parquet:")
+USER_DATA_PREFIXES = ("images:", *TABLE_PREFIXES)
+"""Prefixes of the path of a user's own files."""
 
-_NAMED = 10
-_LARGE = 1000.0
-_FEW = 30
-"""Of fewer test samples, accuracy says little."""
+_MAX_CLIENTS_LISTED = 10
+_LARGE_INPUT = 1000.0
+_FEW_SAMPLES = 30
+"""Number of test samples below which accuracy is imprecise."""
 
 
 def is_dataset_name(name: str) -> bool:
-    """Return whether a dataset may be called so: one of ours, a place, or a user's function."""
-    return name in ("digits", *CATALOGUE) or name.startswith(OWN_PREFIXES) or _is_code(name)
+    """Return whether a name has the form of one of :data:`DATASETS`."""
+    return name in ("digits", *CATALOGUE) or name.startswith(USER_DATA_PREFIXES) or _is_code(name)
 
 
 def load(
@@ -50,118 +50,132 @@ def load(
     """Load a dataset by name.
 
     Args:
-        name: one of :data:`DATASETS`, with the place of your own pictures or tables, or a
-            function of yours.
-        data_dir: where to look for files first, and where to download them to.
-        offline: never download.
-        image_size: to which pictures of ``images:`` are resized.
-        callbacks: called as it goes on.
-        columns: what the columns of tables are.
-        cache: whether decoded pictures are kept in the user's cache.
+        name: one of :data:`DATASETS`, with the path of your images or tables, or the file and
+            name of your function.
+        data_dir: folder of datasets that is searched first, and to which files are downloaded.
+        offline: whether downloads are forbidden.
+        image_size: width and height in pixels to which images of ``images:`` are resized.
+        callbacks: called with the progress and with warnings.
+        columns: use of the columns of tables.
+        cache: whether decoded images are kept in the user's cache.
+
+    Example:
+        >>> from cadis.data import load
+        >>> dataset = load("digits")
+        >>> len(dataset.train), len(dataset.test)
+        (1437, 360)
     """
     if name == "digits":
         return digits()
     if name in CATALOGUE:
-        return _published(name, data_dir, offline, callbacks)
-    prefix, _, place = name.partition(":")
-    if name.startswith(OWN_PREFIXES) and not place:
-        raise CadisError(f"Name the place of your data, as in {prefix}:FOLDER.")
-    if name.startswith(TABLES):
-        dataset = load_table(name, at_home(place), columns or TableColumns(), callbacks)
-    elif name.startswith(OWN_PREFIXES):
-        dataset = load_images(at_home(place), image_size, picture_cache(cache), callbacks)
+        return _load_published(name, data_dir, offline, callbacks)
+    prefix, _, path = name.partition(":")
+    if name.startswith(USER_DATA_PREFIXES) and not path:
+        raise CadisError(f"Give the path of your data after {prefix}:, as in {prefix}:FOLDER.")
+    if name.startswith(TABLE_PREFIXES):
+        dataset = load_table(name, expand_home(path), columns or TableColumns(), callbacks)
+    elif name.startswith(USER_DATA_PREFIXES):
+        cache_folder = get_image_cache_folder() if cache else None
+        dataset = load_images(expand_home(path), image_size, cache_folder, callbacks)
     elif _is_code(name):
         dataset = load_user_data(name, callbacks)
     else:
-        raise CadisError(f"There is no dataset '{name}'; there are: {', '.join(DATASETS)}.")
-    tell_amounts(dataset, callbacks)
+        raise CadisError(f"There is no dataset '{name}'; choose one of: {', '.join(DATASETS)}.")
+    report_sizes(dataset, callbacks)
     return dataset
 
 
 def _is_code(name: str) -> bool:
-    """Return whether it names a user's function: in a file, or in a module of a package."""
-    place, colon, _ = name.rpartition(":")
-    return bool(colon) and "." in place and not name.startswith(OWN_PREFIXES)
+    """Return whether a name is that of a function in a file, or in a module of a package."""
+    source, colon, _ = name.rpartition(":")
+    return bool(colon) and "." in source and not name.startswith(USER_DATA_PREFIXES)
 
 
-def _published(
+def _load_published(
     name: str, data_dir: Path | str | None, offline: bool, callbacks: Callbacks
 ) -> Dataset:
-    published, places = CATALOGUE[name], roots(at_home(data_dir) if data_dir else None)
-    found = find(published, places)
-    if found is None:
+    published = CATALOGUE[name]
+    folders = list_data_folders(expand_home(data_dir) if data_dir else None)
+    files = find_dataset(published, folders)
+    if files is None:
         if offline:
-            lack = missing_files(published, places)
-            where = lack or f"it is not in {', '.join(map(str, places))}"
+            problem = describe_missing_files(published, folders)
+            problem = problem or f"it is not in {', '.join(map(str, folders))}"
             raise CadisError(
-                f"{name} is missing: {where}; fetch it without --offline, or name the folder that "
-                "has its files by --data-dir."
+                f"{name} is missing: {problem}; fetch it without --offline, or name the folder "
+                "that has its files by --data-dir."
             )
-        fetch(published, places[0], callbacks)
-        found = find(published, places[:1])
-        assert found is not None
-    return load_published(published, found)
+        fetch(published, folders[0], callbacks)
+        files = find_dataset(published, folders[:1])
+        assert files is not None
+    return load_published(published, files)
 
 
-def tell_amounts(dataset: Dataset, callbacks: Callbacks) -> None:
-    """Say how much every client trains and is tested on, and what is too little or too large."""
-    if len(dataset.test) < _FEW:
+def report_sizes(dataset: Dataset, callbacks: Callbacks) -> None:
+    """Report the number of samples per client, and warn of small test sets and large inputs."""
+    if len(dataset.test) < _FEW_SAMPLES:
         step = f"{1 / len(dataset.test):.2g}"
         callbacks.say(
-            f"The test set has {len(dataset.test)} samples: accuracy moves in steps of {step}."
+            f"The test set has {len(dataset.test)} samples: accuracy changes in steps of {step}."
         )
     if dataset.train.inputs.is_floating_point():
-        lowest, highest = dataset.train.inputs.aminmax()  # without a copy of all
+        lowest, highest = dataset.train.inputs.aminmax()  # abs() would copy all inputs
         largest = max(-float(lowest), float(highest))
-        if _LARGE < largest < float("inf"):
+        if _LARGE_INPUT < largest < float("inf"):
             callbacks.say(
-                f"Inputs are as large as {largest:,.0f}, at which training may diverge; scale them "
-                "to around 1."
+                f"The largest input is {largest:,.0f}, so training may diverge; scale inputs to "
+                "around 1."
             )
-    if dataset.owners:
-        trained = {client: len(own) for client, own in dataset.owners.items()}
-        tested = {client: len(own) for client, own in dataset.test_owners.items()}
-        tested |= {client: len(own) for client, own in dataset.client_tests.items()}
-        _tell_of_clients(trained, tested, callbacks)
+    if dataset.client_indices:
+        train_sizes = {client: len(part) for client, part in dataset.client_indices.items()}
+        test_sizes = {client: len(part) for client, part in dataset.client_test_indices.items()}
+        test_sizes |= {client: len(part) for client, part in dataset.client_tests.items()}
+        _report_client_sizes(train_sizes, test_sizes, callbacks)
 
 
-def _tell_of_clients(
-    trained: Mapping[str, int], tested: Mapping[str, int], callbacks: Callbacks
+def _report_client_sizes(
+    train_sizes: Mapping[str, int], test_sizes: Mapping[str, int], callbacks: Callbacks
 ) -> None:
-    tests = {client: tested.get(client, 0) for client in trained}
-    if len(trained) > _NAMED:
-        fewest, most = min(tests.values()), max(tests.values())
-        apart = f", and {fewest:,} to {most:,} to test on" if tested else ""
+    sizes = {client: (size, test_sizes.get(client, 0)) for client, size in train_sizes.items()}
+    callbacks.say(_format_client_sizes(sizes, has_tests=bool(test_sizes)))
+    if only_tested := [client for client in test_sizes if client not in train_sizes]:
         callbacks.say(
-            f"{len(trained)} clients have {min(trained.values()):,} to {max(trained.values()):,} "
-            f"samples to train on{apart}."
+            f"{_list_clients(only_tested)} only test samples, and no part in training; add "
+            "training samples if this is not intended."
         )
-    else:
-        apart = " + to test on" if tested else ""
-        each = [
-            f"{client} {number:,}{f' + {tests[client]:,}' if tested else ''}"
-            for client, number in trained.items()
-        ]
-        callbacks.say(f"Samples to train on{apart}: {', '.join(each)}.")
-    if strangers := [client for client in tested if client not in trained]:
+    untested = [client for client, (_, test) in sizes.items() if not test]
+    if test_sizes and untested:
         callbacks.say(
-            f"{_some(strangers)} only test samples, and so no part in training: give them some to "
-            "train on, or take them as they are."
+            f"{_list_clients(untested)} no test samples; no accuracy is computed for them."
         )
-    none = [client for client, number in tests.items() if not number]
-    if tested and none:
-        callbacks.say(f"{_some(none)} no test samples, so that nothing is known of them.")
-    few = {client: number for client, number in tests.items() if 0 < number < _FEW}
+    few = {client: test for client, (_, test) in sizes.items() if 0 < test < _FEW_SAMPLES}
     if few:
         client = min(few, key=lambda name: few[name])
         callbacks.say(
-            f"{len(few)} of {len(tests)} clients have fewer than {_FEW} test samples of their "
-            f"own; {client} has {few[client]}, so that its accuracy moves in steps of "
+            f"{len(few)} of {len(sizes)} clients have fewer than {_FEW_SAMPLES} test samples; "
+            f"{client} has {few[client]}, so its accuracy changes in steps of "
             f"{1 / few[client]:.2g}."
         )
 
 
-def _some(names: list[str]) -> str:
-    listed = ", ".join(names[:_NAMED])
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{listed}{more} {'has' if len(names) == 1 else 'have'}"
+def _format_client_sizes(sizes: Mapping[str, tuple[int, int]], has_tests: bool) -> str:
+    """Return a sentence with the number of training and test samples of each client."""
+    if len(sizes) > _MAX_CLIENTS_LISTED:
+        train, test = zip(*sizes.values(), strict=True)
+        tests = f", and {min(test):,} to {max(test):,} test samples" if has_tests else ""
+        return (
+            f"{len(sizes)} clients have {min(train):,} to {max(train):,} training samples{tests}."
+        )
+    texts = [
+        f"{client} {train:,}{f' + {test:,}' if has_tests else ''}"
+        for client, (train, test) in sizes.items()
+    ]
+    return f"Training{' + test' if has_tests else ''} samples: {', '.join(texts)}."
+
+
+def _list_clients(names: list[str]) -> str:
+    """Return the names of the first clients, followed by has or have."""
+    text = ", ".join(names[:_MAX_CLIENTS_LISTED])
+    more = len(names) - _MAX_CLIENTS_LISTED
+    rest = f" and {more} more" if more > 0 else ""
+    return f"{text}{rest} {'has' if len(names) == 1 else 'have'}"

@@ -1,214 +1,271 @@
-"""From a raw input to what a model takes: kept with a model, so that it can be used elsewhere.
+"""Preprocessing of raw inputs, which is stored with a model for its use elsewhere.
 
-What a table's columns are is found in the rows that are trained on and in no others.
+The preprocessing of a table is fitted to the training rows only.
 """
 
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from cadis._io import natural
+from cadis._io import natural_key
 from cadis.data.examples import Scaling
+from cadis.data.table_files import format_location
 from cadis.errors import CadisError
 
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
 _MISSING = frozenset({"", "na", "n/a", "nan", "-nan", "+nan", "null", "none", "?"})
-"""What stands in a table for a value that is not there, in small letters."""
+"""Cells that stand for a missing value, in lower case."""
 
-_MOST_CATEGORIES = 1000
-"""A column of more words is a mistake: a model would have an input for each of them."""
+_MAX_CATEGORIES = 1000
+"""Limit of the categories of a column, because each is one input of the model."""
 
-_MOSTLY, _HANDFUL = 0.9, 5
-"""Where this share of a column are numbers, and so many, any word in it is taken for a mistake."""
+_MOST_SHARE, _MOST_COUNT = 0.9, 5
+"""Text is an error in a column if at least this share and this number of its values are numbers."""
 
 
 @dataclass(frozen=True)
-class PicturePreprocessing:
-    """Upright pictures resized to one size, whose pixels of 0 to 255 are scaled."""
+class ImagePreprocessing:
+    """Preprocessing of images: resize upright images to one size, and scale their pixels.
+
+    Example:
+        >>> import torch
+        >>> from cadis.data import ImagePreprocessing, Scaling
+        >>> preprocessing = ImagePreprocessing(1, 8, 8, Scaling((0.5,), (0.5,)))
+        >>> preprocessing(torch.zeros(2, 1, 8, 8, dtype=torch.uint8)).shape
+        torch.Size([2, 1, 8, 8])
+    """
 
     kind: ClassVar[str] = "pictures"
-    channels: int  # 3 for red, green and blue, 1 for grey
+    channels: int  # 3 for RGB, 1 for grayscale
     height: int
     width: int
     scaling: Scaling
 
     def __call__(self, pixels: Tensor) -> Tensor:
-        """Return a model's inputs of pixels, (n, channels, height, width)."""
+        """Return inputs of a model, float32, of the same shape (n, channels, height, width).
+
+        Args:
+            pixels: values from 0 to 255, (n, channels, height, width).
+        """
         return self.scaling(pixels)
 
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """A column of numbers: standardised, and the mean takes the place of one that is missing."""
+    """A column of numbers: standardized, and missing values are replaced by the mean.
+
+    Example:
+        >>> from cadis.data import NumberColumn
+        >>> column = NumberColumn("age", mean=50.0, deviation=10.0, may_lack=False)
+        >>> column.encode(["60", "40"]).tolist()
+        [[1.0], [-1.0]]
+    """
 
     name: str
-    mean: float  # over the rows trained on that have it
-    deviation: float  # likewise; 1 if all are equal
-    may_lack: bool  # rows trained on lack it; a further input then says where it is missing
+    mean: float  # of the training rows with a value
+    deviation: float  # standard deviation of the training rows with a value; 1 if it is 0
+    may_lack: bool  # whether a second input is 1 for a missing value, because training rows lack it
 
-    def encode(self, values: Sequence[str]) -> Tensor:
-        """Return the column as inputs, (n, 1) or (n, 2)."""
-        numbers = torch.tensor([self._number(v) for v in values], dtype=torch.float64)
-        lacking = numbers.isnan()
-        scaled = ((numbers - self.mean) / self.deviation).masked_fill(lacking, 0.0)
-        parts = [scaled, lacking.double()] if self.may_lack else [scaled]
-        return torch.stack(parts, dim=1).float()
-
-    def _number(self, value: str) -> float:
-        number = math.nan if is_missing(value) else number_in(value)
-        if number is None:
-            raise CadisError(f"The column {self.name} has {value!r} where a number belongs.")
-        if math.isinf(number):
-            raise CadisError(f"The column {self.name} has {value!r}, which is infinite.")
-        return number
+    def encode(self, cells: Sequence[str]) -> Tensor:
+        """Return the inputs of a model, (n, 1), or (n, 2) if values may be missing."""
+        numbers, missing = parse_cells(cells)
+        for index in np.flatnonzero(~(np.isfinite(numbers) | missing)):
+            problem = "is infinite" if np.isinf(numbers[index]) else "is not a number"
+            raise CadisError(f"The column {self.name} has {[*cells][index]!r}, which {problem}.")
+        scaled = np.where(missing, 0.0, (numbers - self.mean) / self.deviation)
+        parts = [scaled, missing] if self.may_lack else [scaled]
+        return torch.from_numpy(np.stack(parts, axis=1)).float()
 
 
 @dataclass(frozen=True)
 class CategoryColumn:
-    """A column of words: one input for each of them, all 0 for one that was never trained on."""
+    """A column of categories: one-hot encoded, with only zeros for an unknown category.
+
+    Example:
+        >>> from cadis.data import CategoryColumn
+        >>> column = CategoryColumn("sex", ("f", "m"))
+        >>> column.encode(["m", "x"]).tolist()
+        [[0.0, 1.0], [0.0, 0.0]]
+    """
 
     name: str
-    categories: tuple[str, ...]  # words in the rows trained on; "" is a value that is missing
+    categories: tuple[str, ...]  # values of the training rows; "" stands for a missing value
 
-    def encode(self, values: Sequence[str]) -> Tensor:
-        """Return the column as inputs, (n, categories)."""
-        numbers = {category: number for number, category in enumerate(self.categories)}
-        words = ["" if is_missing(value) else value.strip() for value in values]
-        inputs = torch.zeros(len(words), len(self.categories))
-        known = [(row, numbers[word]) for row, word in enumerate(words) if word in numbers]
-        rows, places = torch.tensor(known, dtype=torch.int64).view(-1, 2).unbind(dim=1)
-        inputs[rows, places] = 1.0
-        return inputs
+    def encode(self, cells: Sequence[str]) -> Tensor:
+        """Return the inputs of a model, (n, categories)."""
+        indices = {category: index for index, category in enumerate(self.categories)}
+        words = np.where(is_missing(cells), "", np.array(cells, dtype=object))
+        codes = torch.tensor([indices.get(word.strip(), -1) for word in words], dtype=torch.int64)
+        return (codes[:, None] == torch.arange(len(self.categories))).float()
 
 
 @dataclass(frozen=True)
 class TablePreprocessing:
-    """Rows of a table: numbers standardised, words as one input for each that there is."""
+    """Preprocessing of tables: standardize numbers, and one-hot encode categories.
+
+    Example:
+        >>> from cadis.data import CategoryColumn, NumberColumn, TablePreprocessing
+        >>> age = NumberColumn("age", mean=50.0, deviation=10.0, may_lack=False)
+        >>> preprocessing = TablePreprocessing((age, CategoryColumn("sex", ("f", "m"))))
+        >>> preprocessing.encode({"age": ["60"], "sex": ["f"]}).tolist()
+        [[1.0, 1.0, 0.0]]
+    """
 
     kind: ClassVar[str] = "table"
     columns: tuple[NumberColumn | CategoryColumn, ...]  # in the order of the model's inputs
 
     def encode(self, table: Mapping[str, Sequence[str]]) -> Tensor:
-        """Return a model's inputs of a table's columns by title, (n, inputs)."""
+        """Return the inputs of a model, (n, inputs).
+
+        Args:
+            table: cells as strings, a data frame or a dict of columns by title.
+        """
         for column in self.columns:
             if column.name not in table:
                 raise CadisError(
-                    f"The table has no column {column.name}; it has: {', '.join(table)}."
+                    f"The table has no column {column.name}, only {', '.join(table)}; add it."
                 )
         return torch.cat([column.encode(table[column.name]) for column in self.columns], dim=1)
 
 
-Preprocessing: TypeAlias = PicturePreprocessing | TablePreprocessing
+Preprocessing: TypeAlias = ImagePreprocessing | TablePreprocessing
 
 
-def is_missing(value: str) -> bool:
-    """Return whether a cell of a table says that there is no value."""
-    return value.strip().lower() in _MISSING
+def is_missing(cells: Collection[str]) -> NDArray[np.bool_]:
+    """Return the mask of cells that stand for a missing value, (n,), bool."""
+    return np.array([cell.strip().lower() in _MISSING for cell in cells], dtype=bool)
 
 
-def number_in(value: str) -> float | None:
-    """Return the number that a cell of a table says, if it is one; 1_000 is none."""
+def parse_cells(cells: Collection[str]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the number in each cell, NaN for text, and the mask of missing values, both (n,)."""
+    array = np.array(cells, dtype=object)
+    numbers = _parse_numbers(array)
+    missing = np.isnan(numbers)
+    missing[missing] = is_missing(array[missing])
+    return numbers, missing
+
+
+def _parse_numbers(cells: NDArray[np.object_]) -> NDArray[np.float64]:
     try:
-        return None if "_" in value else float(value)
+        if "_" not in "".join(cells):  # Python accepts 1_000 as a number
+            return cells.astype(np.float64)
     except ValueError:
-        return None
+        pass  # some cells are not numbers
+    numbers = {cell: _parse_number(cell) for cell in set(cells)}
+    return np.array([numbers[cell] for cell in cells], dtype=np.float64)
 
 
-def fit_table(
-    columns: Mapping[str, Sequence[str]],
-    places: Sequence[str],
-    as_categories: Collection[str] = (),
-) -> TablePreprocessing:
-    """Return how rows become a model's inputs.
+def _parse_number(cell: str) -> float:
+    try:
+        return math.nan if "_" in cell else float(cell)
+    except ValueError:
+        return math.nan
 
-    A column is one of numbers if all its values are; else it is one of categories, unless nearly
-    all are numbers, when it is refused. A column without a single value is no input. The columns
-    have the cells of the rows trained on; ``places`` name the rows.
+
+def fit_table(cells: "DataFrame", as_categories: Collection[str] = ()) -> TablePreprocessing:
+    """Fit the preprocessing of a table.
+
+    A column is numeric if all its values are numbers. Otherwise it is categorical, but it is an
+    error if nearly all values are numbers. A column without values is left out.
+
+    Args:
+        cells: cells of the training rows, as strings.
+        as_categories: titles of columns that are categorical even if all values are numbers.
     """
-    fitted: list[NumberColumn | CategoryColumn] = []
-    for title, cells in columns.items():
-        present = {n: cell for n, cell in enumerate(cells) if not is_missing(cell)}
-        may_lack = len(present) < len(cells)
-        if present and (title in as_categories or not _are_numbers(title, present, places)):
-            fitted.append(_fit_categories(title, present, places, may_lack))
-        elif present:
-            fitted.append(_fit_numbers(title, present, places, may_lack))
-    return TablePreprocessing(tuple(fitted))
+    columns = (_fit_column(cells[title], title in as_categories) for title in cells)
+    return TablePreprocessing(tuple(column for column in columns if column))
 
 
-def _fit_categories(
-    title: str, present: Mapping[int, str], places: Sequence[str], may_lack: bool
-) -> CategoryColumn:
-    words = sorted(set(present.values()), key=natural)
-    if len(words) > _MOST_CATEGORIES:
-        first = next(iter(present))
-        raise CadisError(
-            f"The column {title} has {len(words):,} different words such as {present[first]!r} "
-            f"({places[first]}); if it is a name or a number of its own for each row, leave it out "
-            f"by --ignore-columns {title}."
-        )
-    return CategoryColumn(title, (*words, *([""] if may_lack else [])))
-
-
-def _fit_numbers(
-    title: str, present: Mapping[int, str], places: Sequence[str], may_lack: bool
-) -> NumberColumn:
-    found = {n: float(cell) for n, cell in present.items()}
-    values = torch.tensor([*found.values()], dtype=torch.float64)
+def _fit_column(cells: "Series", as_category: bool) -> NumberColumn | CategoryColumn | None:
+    numbers, missing = parse_cells(cells)
+    present, numbers = cells[~missing], numbers[~missing]
+    may_lack = bool(missing.any())
+    if present.empty:
+        return None
+    if as_category or not _are_numbers(present, numbers):
+        return _fit_categories(present, may_lack)
+    values = torch.from_numpy(numbers)
     deviation = float(values.std(correction=0)) or 1.0
     if not math.isfinite(deviation):
-        largest = max(found, key=lambda n: abs(found[n]))
+        largest = int(np.abs(numbers).argmax())
         raise CadisError(
-            f"The column {title} has numbers that are too large, such as {found[largest]:g} "
-            f"({places[largest]}); scale it down."
+            f"The column {cells.name} has numbers that are too large, such as "
+            f"{numbers[largest]:g} ({format_location(present, largest)}); scale it down."
         )
-    return NumberColumn(title, float(values.mean()), deviation, may_lack)
+    return NumberColumn(cells.name, float(values.mean()), deviation, may_lack)
 
 
-def _are_numbers(title: str, present: Mapping[int, str], places: Sequence[str]) -> bool:
-    """Return whether all cells are numbers; refuse what is meant so, but written otherwise."""
-    exact = [number_in(cell) for cell in present.values()]
-    if all(number is not None and math.isfinite(number) for number in exact):
+def _fit_categories(present: "Series", may_lack: bool) -> CategoryColumn:
+    categories = sorted(present.unique(), key=natural_key)
+    if len(categories) > _MAX_CATEGORIES:
+        raise CadisError(
+            f"The column {present.name} has {len(categories):,} different values such as "
+            f"{present.iloc[0]!r} ({format_location(present)}); if it identifies a row, ignore it "
+            f"by --ignore-columns {present.name}."
+        )
+    return CategoryColumn(present.name, (*categories, *([""] if may_lack else [])))
+
+
+def _are_numbers(present: "Series", numbers: NDArray[np.float64]) -> bool:
+    """Return whether all cells are finite numbers.
+
+    Raises:
+        CadisError: if the column is probably meant to be numeric, but has some text, decimal
+            commas or infinite numbers.
+    """
+    if np.isfinite(numbers).all():
         return True
-    numbers = {n: number_in(cell.replace(",", ".")) for n, cell in present.items()}
-    words = [n for n, number in numbers.items() if number is None]
+    numbers, _ = parse_cells(present.str.replace(",", ".", regex=False))
+    words = present[np.isnan(numbers)]
     count = len(present) - len(words)
-    if words and (count < _HANDFUL or count < _MOSTLY * len(present)):
+    if len(words) and (count < _MOST_COUNT or count < _MOST_SHARE * len(present)):
         return False
-    commas = [n for n, number in numbers.items() if number is not None and "," in present[n]]
-    infinite = [n for n, number in numbers.items() if number is not None and math.isinf(number)]
-    first = (commas or infinite or words)[0]
-    sentence = f"The column {title} has {present[first]!r} ({places[first]}), "
-    if commas:
-        sentence += "a number with a comma; write a decimal point, and nothing between thousands."
-    elif infinite:
-        sentence += "which is infinite; write what was measured, or leave the cell empty."
+    commas = present[~np.isnan(numbers) & present.str.contains(",", regex=False)]
+    infinite = present[np.isinf(numbers)]
+    first = next(cells for cells in (commas, infinite, words) if len(cells))
+    sentence = f"The column {present.name} has {first.iloc[0]!r} ({format_location(first)}), "
+    if first is commas:
+        sentence += "a number with a comma; use a decimal point, and no thousands separator."
+    elif first is infinite:
+        sentence += "which is infinite; enter the measured value, or leave the cell empty."
     else:
         sentence += (
             f"but {count:,} of {len(present):,} values are numbers; leave such cells empty, or "
-            f"name the column by --category-columns {title} if its values are words."
+            f"name the column by --category-columns {present.name} if its values are categories."
         )
     raise CadisError(sentence)
 
 
 def to_json(preprocessing: Preprocessing) -> dict[str, Any]:
-    """Return an object of plain values, with its kind."""
+    """Return a dict of plain values, for JSON.
+
+    Example:
+        >>> from cadis.data import ImagePreprocessing, Scaling, from_json, to_json
+        >>> preprocessing = ImagePreprocessing(1, 8, 8, Scaling((0.5,), (0.5,)))
+        >>> from_json(to_json(preprocessing)) == preprocessing
+        True
+    """
     return {"kind": preprocessing.kind, **asdict(preprocessing)}
 
 
 def from_json(content: Mapping[str, Any]) -> Preprocessing:
-    """Return what :func:`to_json` was given."""
-    if content["kind"] == PicturePreprocessing.kind:
-        scaling = Scaling(**{name: tuple(each) for name, each in content["scaling"].items()})
+    """Return the preprocessing of a dict that :func:`to_json` returned."""
+    if content["kind"] == ImagePreprocessing.kind:
+        scaling = Scaling(**{name: tuple(values) for name, values in content["scaling"].items()})
         height, width = content["height"], content["width"]
-        return PicturePreprocessing(content["channels"], height, width, scaling)
+        return ImagePreprocessing(content["channels"], height, width, scaling)
     columns = (
-        CategoryColumn(each["name"], tuple(each["categories"]))
-        if "categories" in each
-        else NumberColumn(**each)
-        for each in content["columns"]
+        CategoryColumn(column["name"], tuple(column["categories"]))
+        if "categories" in column
+        else NumberColumn(**column)
+        for column in content["columns"]
     )
     return TablePreprocessing(tuple(columns))

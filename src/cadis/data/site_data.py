@@ -1,4 +1,4 @@
-"""One owner's data where they are: a folder of pictures, or a file of tensors."""
+"""Data of one Flower site: a folder of images, or a file of tensors."""
 
 import stat
 import zipfile
@@ -10,69 +10,80 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from cadis._io import NO_CALLBACKS, Callbacks, at_home, is_folder, shown
+from cadis._io import NO_CALLBACKS, Callbacks, expand_home, is_folder, to_printable
 from cadis.data.examples import Dataset, Examples, Scaling
-from cadis.data.holding_out import held_out_tenth
+from cadis.data.holdout import hold_out_tenth_per_class
 from cadis.data.images import load_images
-from cadis.data.published import picture_cache
+from cadis.data.published import get_image_cache_folder
 from cadis.data.table_files import TABLE_SUFFIXES
 from cadis.errors import CadisError
 
 _WHITE = {torch.uint8: 255, torch.uint16: 65535}
-"""The highest number of types in which pictures are kept."""
+"""Value of white in the unsigned integer types of images."""
 
 
-def load_own(
-    place: Path,
+def load_site_data(
+    path: Path,
     classes: Sequence[str],
     image_size: int = 224,
     callbacks: Callbacks = NO_CALLBACKS,
     cache: bool = True,
 ) -> Dataset:
-    """Load an owner's data; no more than the names of the classes is known elsewhere.
+    """Load the data of one site, which other sites do not see.
 
-    A tenth of each class is set apart for testing, if the owner has not done so.
+    Without test data, a tenth of each class is held out.
 
     Args:
-        place: a folder of pictures as :func:`cadis.data.image_folder.read_album` has them; or a
-            file ``.safetensors`` or ``.npz`` of ``inputs`` (n, ...) and ``labels`` (n,), perhaps
-            with ``test_inputs`` and ``test_labels``. Numbers of 8 bits without a sign are divided
-            by 255 and those of 16 bits by 65,535; others are taken as they are.
-        classes: names of all classes, in the order of their numbers.
-        image_size: pixels a side to which pictures are resized.
-        callbacks: called as it goes on.
-        cache: whether decoded pictures are kept in the user's cache.
+        path: folder of images, see :func:`cadis.data.image_folder.read_image_folder`; or a file
+            ``.safetensors`` or ``.npz`` with ``inputs`` (n, ...) and ``labels`` (n,), and
+            optionally ``test_inputs`` and ``test_labels``. Inputs of type uint8 are divided by
+            255, and those of type uint16 by 65,535. Other inputs are converted to float32.
+        classes: names of the classes of all sites, in the order of their numbers.
+        image_size: width and height in pixels to which images are resized.
+        callbacks: called with the progress and with warnings.
+        cache: whether decoded images are kept in the user's cache.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> import numpy as np
+        >>> from cadis.data import load_site_data
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "site.npz")
+        ...     np.savez(path, inputs=np.zeros((20, 3)), labels=np.arange(20) % 2)
+        ...     dataset = load_site_data(path, classes=("no", "yes"))
+        >>> len(dataset.train), len(dataset.test)
+        (18, 2)
     """
-    place = at_home(place)
-    if is_folder(place):
-        return load_images(place, image_size, picture_cache(cache), callbacks, classes)
-    tensors = _read(place)
-    everything = _examples(tensors, "", shown(place), len(classes))
+    path = expand_home(path)
+    if is_folder(path):
+        cache_folder = get_image_cache_folder() if cache else None
+        return load_images(path, image_size, cache_folder, callbacks, classes)
+    name, tensors = to_printable(path), _read_tensors(path)
+    train = _to_examples(tensors, "", name, len(classes))
     if "test_inputs" in tensors or "test_labels" in tensors:
-        train, test = everything, _examples(tensors, "test_", shown(place), len(classes))
+        test = _to_examples(tensors, "test_", name, len(classes))
     else:
-        apart = held_out_tenth(everything.labels.tolist(), [None] * len(everything))
-        train, test = everything.take(~apart), everything.take(apart)
-    return Dataset(shown(place), train, test, tuple(classes))
+        is_test = hold_out_tenth_per_class(train.labels.tolist(), [None] * len(train))
+        train, test = train.take(~is_test), train.take(is_test)
+    return Dataset(name, train, test, tuple(classes))
 
 
-def _examples(tensors: dict[str, Tensor], prefix: str, place: str, num_classes: int) -> Examples:
-    """One set, each of whose labels is the number of a class."""
+def _to_examples(tensors: dict[str, Tensor], prefix: str, path: str, num_classes: int) -> Examples:
+    """Convert tensors of a file to examples.
+
+    Args:
+        tensors: tensors of the file by name.
+        prefix: prefix of the names, "" or "test_".
+        path: path of the file, for error messages.
+        num_classes: number of classes.
+    """
     names = [f"{prefix}inputs", f"{prefix}labels"]
-    if missing := [name for name in names if name not in tensors]:
-        raise CadisError(f"{place} has no tensor '{missing[0]}'; it has: {', '.join(tensors)}.")
-    for name in names:
-        if tensors[name].is_complex() or not tensors[name].dim():
-            raise CadisError(
-                f"{place} has '{name}' of shape {tuple(tensors[name].shape)} and type "
-                f"{tensors[name].dtype}; give one row of real numbers for each sample."
-            )
+    _check_tensors(tensors, names, path)
     inputs, labels = (tensors[name] for name in names)
-    if labels.is_floating_point() and (labels.double() % 1 != 0).any():  # NaN is not whole either
-        raise CadisError(f"{place} has '{names[1]}' that are not whole; give numbers of classes.")
     scaling = None
     if inputs.dtype == torch.uint8 and inputs.dim() > 2:
-        # Pictures stay bytes, a quarter of the memory, and are scaled when they are used.
+        # Images stay uint8, a quarter of the memory, and are scaled batch by batch.
         channels = inputs.shape[1] if inputs.dim() == 4 else 1
         scaling = Scaling((0.0,) * channels, (1.0,) * channels)
     elif inputs.dtype in _WHITE:
@@ -80,37 +91,57 @@ def _examples(tensors: dict[str, Tensor], prefix: str, place: str, num_classes: 
     else:
         inputs = inputs.float()
     examples = Examples(inputs, labels.long(), scaling)
-    examples.check(f"The test set in {place}" if prefix else place)
+    examples.check(f"The test set in {path}" if prefix else path)
     highest = int(examples.labels.max())
     if highest >= num_classes:
         raise CadisError(
-            f"{place} has label {highest}, but there are {num_classes} classes, numbered from 0."
+            f"{path} has the label {highest}, but there are {num_classes} classes; number them "
+            "from 0."
         )
     return examples
 
 
-def _read(place: Path) -> dict[str, Tensor]:
-    """Named tensors, without running anything that a file may contain."""
-    if place.suffix in TABLE_SUFFIXES:
+def _check_tensors(tensors: dict[str, Tensor], names: Sequence[str], path: str) -> None:
+    """Raise an error if inputs or labels are missing or have the wrong type."""
+    if missing := [name for name in names if name not in tensors]:
         raise CadisError(
-            f"{shown(place)} is a table, which every site would scale otherwise; make tensors of "
-            "all sites' tables in one way, and save them as .safetensors or .npz."
+            f"{path} has no tensor '{missing[0]}'; it has: {', '.join(tensors)}. Rename or add it."
         )
-    if place.suffix not in (".npz", ".safetensors"):
+    for name in names:
+        if tensors[name].is_complex() or not tensors[name].dim():
+            raise CadisError(
+                f"{path} has '{name}' of shape {tuple(tensors[name].shape)} and type "
+                f"{tensors[name].dtype}; give one row of real numbers for each sample."
+            )
+    labels = tensors[names[1]]
+    if labels.is_floating_point() and (labels.double() % 1 != 0).any():  # also true for NaN
+        raise CadisError(f"{path} has '{names[1]}' that are not integers; give class numbers.")
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read tensors by name; code in the file is never run."""
+    name = to_printable(path)
+    if path.suffix in TABLE_SUFFIXES:
         raise CadisError(
-            f"{shown(place)} is neither a folder of pictures nor a .safetensors or .npz file."
+            f"{name} is a table, which each site would scale differently; convert the tables of "
+            "all sites to tensors in the same way, and save them as .safetensors or .npz."
+        )
+    if path.suffix not in (".npz", ".safetensors"):
+        raise CadisError(
+            f"{name} is neither a folder of images nor a .safetensors or .npz file; name one of "
+            "these."
         )
     try:
-        if not stat.S_ISREG(place.stat().st_mode):  # reading a pipe might never end
-            raise ValueError("it is not an ordinary file")
-        if place.suffix == ".safetensors":
-            return load_file(place)
-        with zipfile.ZipFile(place):  # numpy would read other kinds of files too
+        if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe might never end
+            raise ValueError("it is not a regular file")
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        with zipfile.ZipFile(path):  # np.load would accept other file types too
             pass
-        with np.load(place, allow_pickle=False) as arrays:
+        with np.load(path, allow_pickle=False) as arrays:
             return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
-    except Exception as error:  # whatever a damaged file may raise
-        why = " ".join(str(error).split()).removesuffix(".") or type(error).__name__
+    except Exception as error:  # a damaged file may raise any exception
+        reason = " ".join(str(error).split()).removesuffix(".") or type(error).__name__
         raise CadisError(
-            f"{shown(place)} cannot be read: {shown(why)}; save arrays of numbers there again."
+            f"{name} cannot be read: {to_printable(reason)}; save the arrays again."
         ) from None

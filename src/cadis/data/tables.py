@@ -1,195 +1,228 @@
-"""``csv:PLACE``: a user's tables as a dataset: a file, or a folder of one for each client."""
+"""``csv:PATH`` and ``parquet:PATH``: a user's tables as a dataset."""
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from cadis._io import Callbacks, natural
-from cadis.data.examples import Dataset, Examples, positions_by_owner
-from cadis.data.holding_out import held_out_tenth
+from cadis._io import Callbacks, natural_key
+from cadis.data.examples import Dataset, Examples, group_indices_by_client
+from cadis.data.holdout import hold_out_tenth_per_class
 from cadis.data.preprocessing import (
     NumberColumn,
     TablePreprocessing,
     fit_table,
     is_missing,
-    number_in,
+    parse_cells,
 )
-from cadis.data.table_files import TEST, TRAIN, Table, read_tables
+from cadis.data.table_files import TEST, TRAIN, format_location, read_tables
 from cadis.errors import CadisError
 
+if TYPE_CHECKING:
+    from pandas import DataFrame, Index, Series
+
 _LABEL, _SPLIT = "label", "split"
-"""What the columns are called that say the class, if no other is named, and what is for testing."""
+"""Default title of the label column, and title of the column with train or test."""
 
-_MOST_CLASSES = 1000
+_MAX_CLASSES = 1000
 _FEW_ROWS = 20
-"""In so few, words may well be different."""
+"""Number of rows up to which words may all differ without a warning."""
 
-_ALSO_A_CLASS = "none"
-"""Stands for a missing value elsewhere, but an outcome may be called so."""
+_NONE = "none"
+"""A missing value in other columns, but possibly the name of a class in the label column."""
 
 
 @dataclass(frozen=True)
 class TableColumns:
-    """What the columns of a table are, by their titles."""
+    """Use of the columns of a table, by their titles.
 
-    client: str = ""  # whose a row is; "" if files say so, or nobody
-    label: str = ""  # the class; "" is ``label``
-    ignored: tuple[str, ...] = ()  # those that are no inputs
-    categories: tuple[str, ...] = ()  # those that are categories even if they look like numbers
+    Attributes:
+        client: column with the client of each row; "" if each file is one client, or if a
+            partition splits the rows among clients.
+        label: column with the class of each row; "" is ``label``.
+        ignored: columns that are not inputs.
+        categories: columns whose values are categories even if they are numbers.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from cadis.data import TableColumns, load
+        >>> rows = [f"{age},{'ill' if age > 60 else 'well'},{age % 2}" for age in range(40, 80)]
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "patients.csv")
+        ...     _ = path.write_text(chr(10).join(["age,diagnosis,site", *rows]))
+        ...     columns = TableColumns(client="site", label="diagnosis")
+        ...     dataset = load(f"csv:{path}", columns=columns)
+        >>> dataset.classes, list(dataset.client_indices)
+        (('ill', 'well'), ['0', '1'])
+    """
+
+    client: str = ""
+    label: str = ""
+    ignored: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
 
 
-def load_table(name: str, place: Path, columns: TableColumns, callbacks: Callbacks) -> Dataset:
+def load_table(name: str, path: Path, columns: TableColumns, callbacks: Callbacks) -> Dataset:
     """Load the rows of a table, or of all tables in a folder.
 
-    What the columns are (means, deviations, categories) is found in the rows trained on alone. A
-    folder has a file for each client, perhaps in ``train`` beside ``test``, or beside a file
-    ``test`` that is nobody's.
+    A folder has one file per client. The test set is in a folder ``test`` beside a folder
+    ``train``, in a file named ``test``, or in the rows whose column ``split`` says so. Otherwise a
+    tenth of each class is held out. The preprocessing is fitted to the training rows only.
     """
     columns = replace(columns, label=columns.label or _LABEL)
-    rows = _complete(read_tables(place, callbacks), columns, callbacks)
-    names = _class_names(rows, columns.label)
-    classes = tuple(sorted(set(names), key=natural))
-    if not 2 <= len(classes) <= _MOST_CLASSES:
-        raise CadisError(
-            f"The column {columns.label} has {len(classes):,} classes; name a column "
-            f"with 2 to {_MOST_CLASSES:,} of them by --label-column."
-        )
-    numbers = {each: number for number, each in enumerate(classes)}
-    labels = [numbers[each] for each in names]
-    train, test = _split(rows, labels, classes, callbacks)
-    how = _fit(rows, train, columns, callbacks)
-    everything = Examples(how.encode(rows.columns), torch.tensor(labels))
+    cells = _drop_incomplete(read_tables(path, callbacks), columns, callbacks)
+    is_test = _read_split(cells, columns)
+    classes, labels = _read_labels(cells[columns.label])
+    clients = cells[columns.client] if columns.client else cells.index.get_level_values("client")
+    if not is_test.any():
+        is_test = hold_out_tenth_per_class(labels.tolist(), [*clients])
+    if is_test.all() or not is_test.any():
+        raise CadisError("There are too few rows to train on and to test on; add some.")
+    for label in sorted({*labels[~is_test].tolist()} - {*labels[is_test].tolist()}):
+        callbacks.say(f"The test set has no row of the class {classes[label]}; add some.")
+    preprocessing = _fit_preprocessing(cells, is_test.numpy(), columns, callbacks)
+    examples = Examples(preprocessing.encode(cells), labels)
     return Dataset(
         name,
-        everything.take(torch.tensor(train)),
-        everything.take(torch.tensor(test)),
+        examples.take(~is_test),
+        examples.take(is_test),
         classes,
-        _owners(rows, train),
-        _owners(rows, test),
-        how,
+        _group_by_client(clients, ~is_test),
+        _group_by_client(clients, is_test),
+        preprocessing,
     )
 
 
-def _complete(rows: Table, columns: TableColumns, callbacks: Callbacks) -> Table:
-    """Leave out rows that do not say their class or whose they are, and say which those are."""
-    if columns.client:
-        rows.clients = [*rows.column(columns.client, "--client-column")]
-    labels = rows.column(columns.label, "--label-column")
-    lacking = {
-        n for n, cell in enumerate(labels) if is_missing(cell) and cell.lower() != _ALSO_A_CLASS
-    }
-    _tell_lacking(rows, lacking, columns.label, callbacks)
-    if columns.client:
-        clients = rows.columns[columns.client]
-        ownerless = {n for n, cell in enumerate(clients) if is_missing(cell)}
-        _tell_lacking(rows, ownerless, columns.client, callbacks)
-        lacking |= ownerless
-    kept = rows.take([n for n in range(len(labels)) if n not in lacking])
-    if _SPLIT in rows.columns and _SPLIT not in (*columns.ignored, columns.label, columns.client):
-        kept.parts = _parts(kept)
-    return kept
+def _drop_incomplete(
+    cells: "DataFrame", columns: TableColumns, callbacks: Callbacks
+) -> "DataFrame":
+    """Return the rows that have a class and a client; report the others."""
+    clients = _get_column(cells, columns.client, "--client-column") if columns.client else None
+    labels = _get_column(cells, columns.label, "--label-column")
+    is_complete = ~is_missing(labels) | (labels.str.lower() == _NONE)
+    _report_dropped(labels, is_complete, callbacks)
+    if clients is not None:
+        has_client = ~is_missing(clients)
+        _report_dropped(clients, has_client, callbacks)
+        is_complete &= has_client
+    return cells[is_complete]
 
 
-def _tell_lacking(rows: Table, lacking: set[int], title: str, callbacks: Callbacks) -> None:
-    if lacking:
-        number = f"{len(lacking):,} of {len(rows.places):,} rows"
-        first = rows.places[min(lacking)]
-        callbacks.say(f"Left out {number} that have nothing in the column {title}: {first}, first.")
+def _get_column(cells: "DataFrame", title: str, option: str) -> "Series":
+    """Return a column that the user named by an option."""
+    if title not in cells:
+        raise CadisError(
+            f"There is no column {title}; name one of these by {option}: {', '.join(cells)}."
+        )
+    return cells[title]
 
 
-def _parts(rows: Table) -> list[str | None]:
-    """Return what the column ``split`` says."""
-    for cell, place in zip(rows.columns[_SPLIT], rows.places, strict=True):
-        if cell.lower() not in (TRAIN, TEST):
-            raise CadisError(
-                f"The column split has {cell!r} ({place}), but says train or test; correct it, "
-                "or leave it out by --ignore-columns split."
-            )
-    return [cell.lower() for cell in rows.columns[_SPLIT]]
-
-
-def _class_names(rows: Table, title: str) -> list[str]:
-    """Return the class of each row: a word, or a whole number, of which 1.0 is one too."""
-    numbers = [number_in(cell) for cell in rows.columns[title]]
-    if any(number is None for number in numbers):
-        return rows.columns[title]
-    for number, place in zip(numbers, rows.places, strict=True):
-        if number is not None and not number.is_integer():
-            raise CadisError(
-                f"The column {title} has {number:g} ({place}); classes are words or whole numbers."
-            )
-    return [str(int(number)) for number in numbers if number is not None]
-
-
-def _split(
-    rows: Table, labels: list[int], classes: Sequence[str], callbacks: Callbacks
-) -> tuple[list[int], list[int]]:
-    """Return rows to train and to test on: as the data say, else a tenth of each class."""
-    apart = torch.tensor([part == TEST for part in rows.parts])
-    if not apart.any():
-        apart = held_out_tenth(labels, rows.clients)
-    train, test = (rows_of.nonzero().flatten().tolist() for rows_of in (~apart, apart))
-    if not train or not test:
-        raise CadisError("There are too few rows to train on and to test on; add some.")
-    for label in sorted({labels[n] for n in train} - {labels[n] for n in test}):
-        callbacks.say(f"No row of the class {classes[label]} is left for testing; add some.")
-    return train, test
-
-
-def _fit(
-    rows: Table, train: Sequence[int], columns: TableColumns, callbacks: Callbacks
-) -> TablePreprocessing:
-    """Return how rows become inputs, found in those trained on; it must apply to all rows."""
-    for title in columns.ignored:
-        rows.column(title, "--ignore-columns")
-    for title in columns.categories:
-        rows.column(title, "--category-columns")
-    no_inputs = {columns.client, columns.label, _SPLIT, *columns.ignored}
-    trained = rows.take(train)
-    inputs = {title: cells for title, cells in trained.columns.items() if title not in no_inputs}
-    how = fit_table(inputs, trained.places, columns.categories)
-    fitted = [column.name for column in how.columns]
-    if empty := [title for title in inputs if title not in fitted]:
-        callbacks.say(f"Columns without any value to train on are left out: {', '.join(empty)}.")
-    if not fitted:
-        raise CadisError("There is no column left to learn from; give the table some.")
-    for column in how.columns:
-        if isinstance(column, NumberColumn):
-            _check_numbers(rows, column.name)
-        elif column.name not in columns.categories:
-            _tell_names(column.name, inputs[column.name], callbacks)
-    return how
-
-
-def _tell_names(title: str, cells: Sequence[str], callbacks: Callbacks) -> None:
-    """Say it if a column of words looks like a name of its own for each row."""
-    times = Counter(cell for cell in cells if not is_missing(cell))
-    single = [cell for cell, number in times.items() if number == 1]
-    if len(cells) > _FEW_ROWS and 2 * len(single) > len(cells):
+def _report_dropped(cells: "Series", is_complete: "Series", callbacks: Callbacks) -> None:
+    if len(dropped := cells[~is_complete]):
+        number = f"{len(dropped):,} of {len(cells):,} rows"
         callbacks.say(
-            f"The column {title} has a word of its own in {len(single):,} of {len(cells):,} rows, "
-            f"such as {single[0]!r}, and an input for each; if these are names or numbers of "
-            f"patients, leave it out by --ignore-columns {title}."
+            f"Left out {number} without a value in the column {cells.name}; the first is "
+            f"{format_location(dropped)}."
         )
 
 
-def _check_numbers(rows: Table, title: str) -> None:
-    """Refuse rows tested on with a word or an infinite number, where those trained on have none."""
-    for cell, place in zip(rows.columns[title], rows.places, strict=True):
-        number = 0.0 if is_missing(cell) else number_in(cell)
-        if number is None or number in (float("inf"), float("-inf")):
+def _read_split(cells: "DataFrame", columns: TableColumns) -> Tensor:
+    """Return the mask of test rows by the column ``split`` or by their files, (n,), bool."""
+    parts = cells.index.get_level_values("part")
+    if _SPLIT in cells and _SPLIT not in (*columns.ignored, columns.label, columns.client):
+        parts = cells[_SPLIT].str.lower()
+        if len(wrong := cells[_SPLIT][~parts.isin([TRAIN, TEST])]):
             raise CadisError(
-                f"The column {title} has {cell!r} ({place}), where all rows trained on have "
-                "numbers; leave the cell empty, or name the column by --category-columns "
-                f"{title} if its values are words."
+                f"The column split has {wrong.iloc[0]!r} ({format_location(wrong)}), but "
+                "must have train or test; correct it, or ignore the column by --ignore-columns "
+                "split."
             )
+    return torch.tensor([part == TEST for part in parts])
 
 
-def _owners(rows: Table, chosen: Sequence[int]) -> dict[str, Tensor]:
-    """Return positions of each client's rows among the chosen ones, in order of their names."""
-    found = positions_by_owner([rows.clients[row] for row in chosen])
-    return {client: found[client] for client in sorted(found, key=natural)}
+def _read_labels(cells: "Series") -> tuple[tuple[str, ...], Tensor]:
+    """Return the names of the classes, and the labels, (n,)."""
+    names = _name_classes(cells)
+    classes = tuple(sorted(names.unique(), key=natural_key))
+    if not 2 <= len(classes) <= _MAX_CLASSES:
+        raise CadisError(
+            f"The column {cells.name} has {len(classes):,} classes; name a column "
+            f"with 2 to {_MAX_CLASSES:,} classes by --label-column."
+        )
+    numbers = {name: number for number, name in enumerate(classes)}
+    return classes, torch.tensor([numbers[name] for name in names])
+
+
+def _name_classes(cells: "Series") -> "Series":
+    """Return the name of the class of each row: text, or an integer, also written as 1.0."""
+    numbers, _ = parse_cells(cells)
+    if np.isnan(numbers).any():
+        return cells
+    for row in np.flatnonzero(np.isinf(numbers) | (numbers != np.trunc(numbers))).tolist():
+        raise CadisError(
+            f"The column {cells.name} has {numbers[row]:g} ({format_location(cells, row)}); "
+            "classes must be text or integers."
+        )
+    return cells.map(lambda cell: str(int(float(cell))))
+
+
+def _fit_preprocessing(
+    cells: "DataFrame", is_test: NDArray[np.bool_], columns: TableColumns, callbacks: Callbacks
+) -> TablePreprocessing:
+    """Fit the preprocessing to the training rows, and check that it applies to the test rows."""
+    for title in columns.ignored:
+        _get_column(cells, title, "--ignore-columns")
+    for title in columns.categories:
+        _get_column(cells, title, "--category-columns")
+    not_inputs = {columns.client, columns.label, _SPLIT, *columns.ignored}
+    inputs = cells.loc[~is_test, [title for title in cells if title not in not_inputs]]
+    preprocessing = fit_table(inputs, columns.categories)
+    titles = [column.name for column in preprocessing.columns]
+    if empty := [title for title in inputs if title not in titles]:
+        callbacks.say(f"Left out columns without a value in training rows: {', '.join(empty)}.")
+    if not titles:
+        raise CadisError("The table has no column with inputs; add at least one.")
+    for column in preprocessing.columns:
+        if isinstance(column, NumberColumn):
+            _check_numbers(cells.loc[is_test, column.name])
+        elif column.name not in columns.categories:
+            _warn_about_identifiers(inputs[column.name], callbacks)
+    return preprocessing
+
+
+def _warn_about_identifiers(cells: "Series", callbacks: Callbacks) -> None:
+    """Warn about a text column whose values differ in most rows, such as names of patients."""
+    unique = cells[~(is_missing(cells) | cells.duplicated(keep=False))]
+    if len(cells) > _FEW_ROWS and 2 * len(unique) > len(cells):
+        callbacks.say(
+            f"The column {cells.name} has a different value in {len(unique):,} of {len(cells):,} "
+            f"rows, such as {unique.iloc[0]!r}, and becomes one input for each; if these are names "
+            f"or numbers of patients, ignore it by --ignore-columns {cells.name}."
+        )
+
+
+def _check_numbers(cells: "Series") -> None:
+    """Raise an error if a test row has text or an infinite number in a column of numbers."""
+    numbers, missing = parse_cells(cells)
+    if len(wrong := cells[~(np.isfinite(numbers) | missing)]):
+        raise CadisError(
+            f"The column {cells.name} has {wrong.iloc[0]!r} ({format_location(wrong)}), but all "
+            "training rows have numbers; leave the cell empty, or name the column by "
+            f"--category-columns {cells.name} if its values are categories."
+        )
+
+
+def _group_by_client(clients: "Index | Series", rows: Tensor) -> dict[str, Tensor]:
+    """Return the indices of each client among selected rows, in natural order of the clients.
+
+    Args:
+        clients: client of each row, "" for none.
+        rows: mask of the selected rows, (n,), bool.
+    """
+    groups = group_indices_by_client([client or None for client in clients[rows.numpy()]])
+    return {client: groups[client] for client in sorted(groups, key=natural_key)}

@@ -7,147 +7,166 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cadis._io import Callbacks, load_user_code, one_line
-from cadis.data.conversion import as_examples, class_names, single
-from cadis.data.examples import Dataset, Examples, joined, positions_by_owner
-from cadis.data.holding_out import held_out_tenth
+from cadis._io import NO_CALLBACKS, Callbacks, format_error, load_user_code
+from cadis.data.conversion import as_examples, get_class_names, to_float32
+from cadis.data.examples import Dataset, Examples, concatenate, group_indices_by_client
+from cadis.data.holdout import hold_out_tenth_per_class
 from cadis.errors import CadisError
 
 _KEYS = ("clients", "test", "client_tests", "classes")
-_FORM = (
+_FORMAT = (
     '{"clients": {name: data}, "test": data}, where data are inputs and labels, or a '
     "torch.utils.data.Dataset"
 )
 
 
 def load_user_data(name: str, callbacks: Callbacks) -> Dataset:
-    """Load what a user's function ``FILE.py:FUNCTION`` returns, as :func:`as_dataset` takes it."""
+    """Load a dataset by calling a user's function ``FILE.py:FUNCTION``, see :func:`as_dataset`."""
     function = load_user_code(name)
     if not callable(function):
-        raise CadisError(f"{name} is no function that returns data.")
+        raise CadisError(f"{name} is not a function; name one that returns data.")
     try:
-        given = function()
+        data = function()
     except (KeyboardInterrupt, CadisError):
         raise
-    except BaseException as error:  # whatever a user's code may raise, SystemExit too
-        raise CadisError(f"{name} could not load its data: {one_line(error)}.") from error
-    return as_dataset(given, name, callbacks)
+    except BaseException as error:  # the user's code may raise any exception, also SystemExit
+        raise CadisError(f"{name} could not load its data: {format_error(error)}.") from error
+    return as_dataset(data, name, callbacks)
 
 
-def as_dataset(given: object, name: str, callbacks: Callbacks) -> Dataset:
-    """Make a dataset of what a user has.
+def as_dataset(data: object, name: str, callbacks: Callbacks = NO_CALLBACKS) -> Dataset:
+    """Convert a user's data to a dataset.
 
     Args:
-        given: a dataset; a pair of clients and test data; or a dict of ``clients``, and perhaps
-            ``test``, ``client_tests`` and ``classes``. Clients are a dict by name, or a list;
-            whatever :func:`as_examples` takes is data of one. Without test data, a tenth of each
-            class is set apart.
-        name: what the user calls it.
-        callbacks: called as it goes on.
+        data: one of: a :class:`Dataset`; a pair of clients and test data; or a dict with
+            ``clients`` and optionally ``test``, ``client_tests`` and ``classes``. Clients are a
+            dict by name, or a list; the data of a client are anything that :func:`as_examples`
+            accepts. Without test data, a tenth of each class is held out.
+        name: name of the dataset.
+        callbacks: called with warnings.
+
+    Example:
+        >>> import torch
+        >>> from cadis.data import as_dataset
+        >>> def make_data(n):
+        ...     return torch.rand(n, 3), torch.arange(n) % 2
+        >>> clients = {"ann": make_data(20), "bob": make_data(30)}
+        >>> dataset = as_dataset({"clients": clients, "test": make_data(10)}, "mine")
+        >>> len(dataset.train), len(dataset.test), list(dataset.client_indices)
+        (50, 10, ['ann', 'bob'])
     """
-    if isinstance(given, Dataset):
-        return replace(given, name=name)
-    if isinstance(given, tuple | list) and len(given) == 2:
-        given = dict(zip(_KEYS[:2], given, strict=True))
-    if not isinstance(given, Mapping) or "clients" not in given or not {*given} <= {*_KEYS}:
-        raise CadisError(f"{name} returned neither a cadis.data.Dataset nor {_FORM}.")
-    clients = by_name(given["clients"], "Client")
-    for client in [client for client, own in clients.items() if not len(own)]:
+    if isinstance(data, Dataset):
+        return replace(data, name=name)
+    if isinstance(data, tuple | list) and len(data) == 2:
+        data = dict(zip(_KEYS[:2], data, strict=True))
+    if not isinstance(data, Mapping) or "clients" not in data or not {*data} <= {*_KEYS}:
+        raise CadisError(f"{name} must return a cadis.data.Dataset or {_FORMAT}.")
+    clients = to_examples_by_client(data["clients"], "Client")
+    for client in [client for client, examples in clients.items() if not len(examples)]:
         callbacks.say(f"Client {client} has no samples; it is left out.")
         del clients[client]
     if not clients:
-        raise CadisError(f"{name} returned no client that has any samples.")
-    names = given.get("classes") or class_names(_first(given["clients"]))
-    owned = {client: single(own) for client, own in clients.items()}
-    _check_alike(owned)
-    for client, own in owned.items():  # while samples have the numbers that the user knows
-        own.check_finite(f"Client {client}")
-    train = joined([*owned.values()])
-    whole = _with_tests(Dataset(name, train, train, (), _spans(owned)), given)
-    return _named(whole, tuple(map(str, names)))
+        raise CadisError(f"{name} returned no client with samples; return at least one.")
+    classes = data.get("classes") or get_class_names(_get_first(data["clients"]))
+    clients = {client: to_float32(examples) for client, examples in clients.items()}
+    _check_same_format(clients)
+    for client, examples in clients.items():  # before indices differ from those of the user
+        examples.check_finite(f"Client {client}")
+    train = concatenate([*clients.values()])
+    dataset = Dataset(name, train, train, (), _list_ranges(clients))
+    return _add_classes(_add_tests(dataset, data), tuple(map(str, classes)))
 
 
-def by_name(data: Any, what: str) -> dict[str, Examples]:
-    """Return everybody's examples by name, of a dict, or of a list by position."""
+def to_examples_by_client(data: Any, subject: str) -> dict[str, Examples]:
+    """Convert the data of clients to examples by name.
+
+    Args:
+        data: a dict by name, or an iterable, whose clients are named 0, 1, 2, ...
+        subject: word before the client's name in error messages, for example ``"Client"``.
+    """
     if isinstance(data, Mapping):
-        pairs = [(str(name), each) for name, each in data.items()]
+        pairs = [(str(name), client) for name, client in data.items()]
     elif isinstance(data, Iterable):
-        pairs = [(str(number), each) for number, each in enumerate(data)]
+        pairs = [(str(index), client) for index, client in enumerate(data)]
     else:
         raise CadisError(f"The clients must be a dict or a list, not a {type(data).__name__}.")
-    return {name: as_examples(each, f"{what} {name}") for name, each in pairs}
+    return {name: as_examples(client, f"{subject} {name}") for name, client in pairs}
 
 
-def _first(data: Any) -> object:
-    """Any client's data, which may know the names of the classes."""
-    if isinstance(data, Mapping):
-        return next(iter(data.values()), None)
-    return data[0] if isinstance(data, list | tuple) and data else None
+def _get_first(clients: Any) -> object:
+    """Return the data of one client, which may have the names of the classes."""
+    if isinstance(clients, Mapping):
+        return next(iter(clients.values()), None)
+    return clients[0] if isinstance(clients, list | tuple) and clients else None
 
 
-def _with_tests(whole: Dataset, given: Mapping[str, Any]) -> Dataset:
-    """Add what is tested on, and whose that is."""
-    own = {
-        client: single(each)
-        for client, each in by_name(given.get("client_tests") or {}, "The test data of").items()
-        if len(each)
-    }
-    if strange := own.keys() - whole.owners.keys():
-        raise CadisError(f"There are test data of {min(strange)}, which is no client.")
-    trained = {next(iter(whole.owners)): whole.train}
-    if given.get("test") is not None:
-        test = single(as_examples(given["test"], "The test set"))
-        _check_alike({**trained, "The test set": test, **own})
-        return replace(whole, test=test, client_tests=own)
-    if own:
-        _check_alike({**trained, **own})
-        for client, each in own.items():
-            each.check_finite(f"The test data of client {client}")
-        return replace(whole, test=joined([*own.values()]), test_owners=_spans(own))
-    return _held_apart(whole)
+def _add_tests(dataset: Dataset, data: Mapping[str, Any]) -> Dataset:
+    """Add the test set, and the test data of each client."""
+    tests = to_examples_by_client(data.get("client_tests") or {}, "The test data of")
+    client_tests = {client: to_float32(test) for client, test in tests.items() if len(test)}
+    if unknown := client_tests.keys() - dataset.client_indices.keys():
+        raise CadisError(
+            f"client_tests has test data of {min(unknown)}, which is not a client; add it to "
+            "clients, or remove its test data."
+        )
+    first = {next(iter(dataset.client_indices)): dataset.train}
+    if data.get("test") is not None:
+        test = to_float32(as_examples(data["test"], "The test set"))
+        _check_same_format({**first, "The test set": test, **client_tests})
+        return replace(dataset, test=test, client_tests=client_tests)
+    if client_tests:
+        _check_same_format({**first, **client_tests})
+        for client, examples in client_tests.items():
+            examples.check_finite(f"The test data of client {client}")
+        test = concatenate([*client_tests.values()])
+        return replace(dataset, test=test, client_test_indices=_list_ranges(client_tests))
+    return _hold_out_test(dataset)
 
 
-def _held_apart(whole: Dataset) -> Dataset:
-    """Set a tenth of each class apart, which stays that of its owner."""
-    owners = [client for client, own in whole.owners.items() for _ in own]
-    apart = held_out_tenth(whole.train.labels.tolist(), owners)
-    if not apart.any():
-        raise CadisError("There are too few samples to set some apart; return test data as well.")
-    train_owners, test_owners = (
-        [owner for owner, held in zip(owners, apart.tolist(), strict=True) if held is side]
+def _hold_out_test(dataset: Dataset) -> Dataset:
+    """Move a tenth of each class to the test set; the samples keep their client."""
+    clients = [client for client, indices in dataset.client_indices.items() for _ in indices]
+    is_test = hold_out_tenth_per_class(dataset.train.labels.tolist(), clients)
+    if not is_test.any():
+        raise CadisError("There are too few samples to hold some out; return test data as well.")
+    train_clients, test_clients = (
+        [client for client, test in zip(clients, is_test.tolist(), strict=True) if test is side]
         for side in (False, True)
     )
     return replace(
-        whole,
-        train=whole.train.take(~apart),
-        test=whole.train.take(apart),
-        owners=positions_by_owner(train_owners),
-        test_owners=positions_by_owner(test_owners),
+        dataset,
+        train=dataset.train.take(~is_test),
+        test=dataset.train.take(is_test),
+        client_indices=group_indices_by_client(train_clients),
+        client_test_indices=group_indices_by_client(test_clients),
     )
 
 
-def _named(whole: Dataset, names: tuple[str, ...]) -> Dataset:
-    """Add names of the classes; by default their numbers."""
-    tests = [whole.test, *whole.client_tests.values()]
-    highest = max(int(part.labels.max()) for part in (whole.train, *tests) if len(part))
+def _add_classes(dataset: Dataset, names: tuple[str, ...]) -> Dataset:
+    """Add the names of the classes; by default their numbers."""
+    parts = (dataset.train, dataset.test, *dataset.client_tests.values())
+    highest = max(int(part.labels.max()) for part in parts if len(part))
     if names and highest >= len(names):
-        raise CadisError(f"There is a label {highest}, but {len(names)} classes have names.")
-    return replace(whole, classes=names or tuple(map(str, range(highest + 1))))
+        raise CadisError(
+            f"There is a label {highest}, but only {len(names)} classes have names; name all "
+            "classes, numbered from 0."
+        )
+    return replace(dataset, classes=names or tuple(map(str, range(highest + 1))))
 
 
-def _check_alike(parts: Mapping[str, Examples]) -> None:
-    """Refuse what cannot be one dataset; the federation checks the rest."""
-    first, like = next(iter(parts.items()))
+def _check_same_format(parts: Mapping[str, Examples]) -> None:
+    """Raise an error if inputs differ in shape, type or scaling; the federation checks the rest."""
+    first_name, first = next(iter(parts.items()))
     for name, examples in parts.items():
-        examples.check_form(name)
-        if (examples.kind, examples.scaling) != (like.kind, like.scaling):
+        examples.check_format(name)
+        if (examples.input_format, examples.scaling) != (first.input_format, first.scaling):
             raise CadisError(
-                f"{name} has inputs of {examples.kind}, but {first} has inputs of {like.kind}; "
-                "make them alike."
+                f"{name} has inputs of {examples.input_format}, but {first_name} has inputs of "
+                f"{first.input_format}; use the same shape, type and scaling for all."
             )
 
 
-def _spans(parts: Mapping[str, Examples]) -> dict[str, Tensor]:
-    """Return the positions of each one's examples, one after the other."""
+def _list_ranges(parts: Mapping[str, Examples]) -> dict[str, Tensor]:
+    """Return the indices of each part in the concatenation of all parts."""
     sizes = [len(part) for part in parts.values()]
     return dict(zip(parts, torch.arange(sum(sizes)).split(sizes), strict=True))

@@ -1,5 +1,8 @@
-"""The embedded engine: the round loop and worker processes on one machine."""
+"""The embedded engine: runs a federation on this machine, in worker processes.
+
+:mod:`cadis.experiment` calls it; :mod:`cadis.flower` is the other way to run the same server.
+"""
 
 from cadis.engine.engine import Engine
-from cadis.engine.federation import EngineSettings, Federation, labels_of, sizes_of
-from cadis.engine.speeds import check_speeds, speeds_by_client
+from cadis.engine.federation import EngineSettings, Federation, count_examples, get_labels
+from cadis.engine.speeds import check_speeds, select_speeds

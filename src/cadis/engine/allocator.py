@@ -1,7 +1,8 @@
-"""Memory that a worker keeps: what one step frees, the next one takes, page for page.
+"""Settings of glibc's ``malloc`` that let a worker reuse freed memory.
 
-A step allocates the same tensors as the step before. The C library gives large ones back to the
-system when they are freed, and the system then clears and maps their pages anew for every step.
+Every training step allocates the same tensors as the step before. By default, glibc returns large
+blocks to the system when they are freed, and the system clears and maps new pages in each step.
+Worker processes call :func:`keep_freed_memory` when they start.
 """
 
 import ctypes
@@ -9,47 +10,47 @@ import sys
 from contextlib import suppress
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""Names of settings in glibc's ``malloc.h``."""
+"""``M_TRIM_THRESHOLD`` and ``M_MMAP_THRESHOLD`` in glibc's ``malloc.h``."""
 
 _ADVICE_HUGE_PAGES = 14
 """``MADV_HUGEPAGE`` of Linux."""
 
-_LARGEST = 32 << 20
-"""The largest block, in bytes, that glibc can be told to keep; larger ones are always returned."""
+_MAX_BLOCK = 32 << 20
+"""Size in bytes of the largest block that glibc can keep; it always returns larger ones."""
 
-_KEPT = 1 << 30
-"""So many free bytes at the end of the heap are kept."""
+_MAX_FREE = 1 << 30
+"""Number of free bytes at the end of the heap that are kept."""
 
 _BLOCKS = 8
-"""Blocks of the largest size for which huge pages are asked; they are taken when they are used."""
+"""Number of largest blocks for which huge pages are requested; they use memory only when used."""
 
 _PAGE = 4096
 
 
 def keep_freed_memory() -> None:
-    """Let this process keep the memory that it frees, in large pages, where the system knows how.
+    """Make this process keep the memory that it frees, in huge pages, on Linux with glibc.
 
-    It changes speed alone. It is for worker processes: they live as long as there is work, and do
-    nothing else.
+    This only changes speed. Call it in worker processes only, since memory is not returned to the
+    system before the process ends.
     """
     if not sys.platform.startswith("linux"):
         return
-    with suppress(OSError, AttributeError):  # another C library has other settings, or none
+    with suppress(OSError, AttributeError):  # another C library may not have these settings
         library = ctypes.CDLL(None)
-        library.mallopt(_MMAP_THRESHOLD, _LARGEST)
-        library.mallopt(_TRIM_THRESHOLD, _KEPT)
-        _ask_for_huge_pages(library)
+        library.mallopt(_MMAP_THRESHOLD, _MAX_BLOCK)
+        library.mallopt(_TRIM_THRESHOLD, _MAX_FREE)
+        _request_huge_pages(library)
 
 
-def _ask_for_huge_pages(library: ctypes.CDLL) -> None:
-    """Advise huge pages for the end of the heap, which is allocated, and freed again, for that."""
+def _request_huge_pages(library: ctypes.CDLL) -> None:
+    """Advise huge pages for the end of the heap, by allocating and freeing blocks there."""
     library.malloc.restype = ctypes.c_void_p
     library.malloc.argtypes = [ctypes.c_size_t]
     library.free.argtypes = [ctypes.c_void_p]
     library.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    size = _LARGEST - _PAGE
+    size = _MAX_BLOCK - _PAGE
     blocks = sorted(block for _ in range(_BLOCKS) if (block := library.malloc(size)))
-    if blocks and blocks[-1] - blocks[0] < _BLOCKS * _LARGEST:  # one after the other
+    if blocks and blocks[-1] - blocks[0] < _BLOCKS * _MAX_BLOCK:  # adjacent
         start = -(-blocks[0] // _PAGE) * _PAGE
         library.madvise(start, blocks[-1] + size - _PAGE - start, _ADVICE_HUGE_PAGES)
     for block in blocks:

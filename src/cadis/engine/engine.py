@@ -1,4 +1,7 @@
-"""The embedded engine: a federation on this machine."""
+"""The engine: prepares the server and the workers of a federation on this machine.
+
+:mod:`cadis.experiment` creates an :class:`Engine` for every run.
+"""
 
 from collections.abc import Generator
 from contextlib import closing
@@ -9,44 +12,44 @@ from pathlib import Path
 from torch import nn
 
 from cadis._io import NO_CALLBACKS, Callbacks
-from cadis.algorithm import Algorithm, SecondsOf
+from cadis.algorithm import Algorithm, EstimateSeconds
 from cadis.data import Examples
 from cadis.engine.federation import EngineSettings, Federation
-from cadis.engine.speeds import client_speeds, seconds_by_speed
+from cadis.engine.speeds import make_time_estimator, resolve_speeds
 from cadis.engine.transport import PoolTransport
 from cadis.engine.worker import WorkerContext
 from cadis.errors import CadisError, RunError
 from cadis.models import FlatModel
-from cadis.rng import one_thread
-from cadis.server import DivergedError, RoundResult, RunState, Server, together
+from cadis.rng import use_one_thread
+from cadis.server import DivergedError, RoundResult, RunState, Server, combine_evaluations
 from cadis.training import (
     Evaluation,
-    check_augmented,
-    check_fit,
+    can_stack,
+    check_augmentations,
+    check_model,
     choose_device,
     evaluate,
-    found_head,
-    may_stack,
-    outputs_of,
+    find_head_and_outputs,
+    forward_in_batches,
 )
 from cadis.types import ModelState
 
-_CLIENTS, _SAMPLES = 20, 64
-"""Who is looked at when models diverge, and how much of what they have: enough to tell."""
+_MAX_CLIENTS, _MAX_SAMPLES = 20, 64
+"""Number of clients, and of samples of each, that are checked when a model diverges."""
 
-_LARGE = 100.0
-"""Inputs that networks are made for are around 1."""
+_LARGE_INPUT = 100.0
+"""Inputs above this are a likely cause of divergence; networks expect inputs of about 1."""
 
 
 class Engine:
     """Runs a federation on this machine, round by round.
 
     Attributes:
-        given: the federation as it was given, with what clients hold out apart.
-        algorithm: how it learns.
-        layout: what is where in a model's vectors.
-        num_classes: what the model tells apart.
-        start: the state before the first round.
+        federation: the federation, with held-out data split from the training data.
+        algorithm: the method, sampler and other parts.
+        layout: positions of the layers in a model's flat vectors.
+        num_classes: number of classes that the model predicts.
+        start: state before the first round.
     """
 
     def __init__(
@@ -58,134 +61,147 @@ class Engine:
         client_folder: Path,
         head: str | None = None,
     ) -> None:
-        """Check that all fits together; nothing is trained yet.
+        """Check that model, data and algorithm fit together; training starts with :meth:`rounds`.
 
         Args:
             module: the initial global model, which is copied.
-            federation: who takes part.
-            algorithm: how to learn.
-            settings: how to run.
-            client_folder: where the clients' memories are kept, for methods that have any.
-            head: name of the model's classifier layer; by default the one that is found.
+            federation: clients with their data, and the test set.
+            algorithm: the method, sampler and other parts.
+            settings: settings of the run.
+            client_folder: folder for the clients' states, for methods that keep any.
+            head: name of the model's classifier layer; by default it is found automatically.
         """
-        found, num_outputs = found_head(module, federation.test)
-        model = FlatModel(deepcopy(module), head or found, num_outputs)
+        default_head, num_outputs = find_head_and_outputs(module, federation.test)
+        head = head or default_head
+        model = FlatModel(deepcopy(module), head, num_outputs)
         self.algorithm, self.layout = algorithm, model.layout
         self._client_folder = client_folder
         self.num_classes = algorithm.task.num_classes(model.num_outputs)
         federation.check(self.num_classes)
-        self.given = federation = federation.split(settings.client_test, settings.seed)
-        check_fit(model, federation.test, algorithm)
-        check_augmented(federation.test.inputs, settings.local.augment)
-        if not model.state().is_finite():
-            raise CadisError("The initial model has a number that is infinite or not a number.")
+        self.federation = federation = federation.hold_out(settings.client_test, settings.seed)
+        check_model(model, federation.test, algorithm)
+        check_augmentations(federation.test.inputs, settings.local.augment)
+        if not model.copy_state().is_finite():
+            raise CadisError(
+                "The initial model has a parameter that is infinite or not a number; check its "
+                "initialization."
+            )
         pools = algorithm.method.pools_clients
-        taking_part = federation.pooled() if pools else federation
+        train_federation = federation.pool() if pools else federation
         self._server = Server(
             algorithm,
             model.layout.head_slices,
             settings.seed,
-            taking_part.true_clusters_by_id(),
+            train_federation.true_clusters_by_id(),
             model.layout.num_outputs,
-            seconds_of=None if pools else _seconds_of(federation, settings),
+            estimate_seconds=None if pools else _make_estimate_seconds(federation, settings),
         )
-        self.start = self._server.start(model.state())
+        self.start = self._server.start(model.copy_state())
         device = choose_device(settings.device)
-        self._per_round = _check_per_round(None if pools else settings.per_round, taking_part)
-        on_cpu = device.type == "cpu"
-        self._job = WorkerContext(
+        per_round = None if pools else settings.per_round
+        self._per_round = _resolve_per_round(per_round, len(train_federation.clients))
+        is_cpu = device.type == "cpu"
+        self._context = WorkerContext(
             module=deepcopy(module),
-            head=head or found,
+            head=head,
             num_outputs=num_outputs,
             algorithm=algorithm,
-            federation=taking_part,
-            owned=federation.tested_on(),
+            federation=train_federation,
+            test_sets=federation.client_test_sets(),
             settings=settings,
             device=device,
-            stacks=settings.stack and on_cpu and may_stack(model, algorithm, settings.local),
+            allow_stacks=settings.stack and is_cpu and can_stack(model, algorithm, settings.local),
         )
 
     def rounds(
         self, state: RunState, callbacks: Callbacks = NO_CALLBACKS
     ) -> Generator[RoundResult, None, None]:
-        """Run the rounds that follow ``state``, up to the number in the settings."""
+        """Run the rounds after ``state``, up to the number in the settings; yield each result."""
         transport = PoolTransport(
-            self._job, self.given.client_ids, self._per_round, self._client_folder, callbacks
+            self._context,
+            self.federation.client_ids,
+            self._per_round,
+            self._client_folder,
+            callbacks,
         )
-        with one_thread(), closing(transport):
+        with use_one_thread(), closing(transport):
             try:
-                yield from self._server.rounds(state, transport, self._job.settings.rounds)
+                yield from self._server.rounds(state, transport, self._context.settings.rounds)
             except DivergedError as error:
-                raise RunError(f"{error.happened}; {self._cause(error.state)}") from None
+                raise RunError(
+                    f"{error.problem}; {self._explain_divergence(error.state)}"
+                ) from None
 
-    def model_of(self, state: ModelState) -> nn.Module:
-        """A model with these numbers."""
-        return self._loaded(state).module
+    def build_model(self, state: ModelState) -> nn.Module:
+        """Return a copy of the module with the parameters and buffers of ``state``."""
+        return self._load_model(state).module
 
     def test(self, state: RunState) -> Evaluation | None:
-        """Test the global models on the whole test set, in this process, as clients get them."""
-        with one_thread():
-            found = {
-                name: evaluate(self._loaded(model), self.given.test, self.algorithm.task)
+        """Test the global models on the whole test set in this process.
+
+        Returns:
+            The evaluation over all clients, each with the model that it uses.
+        """
+        with use_one_thread():
+            evaluations = {
+                name: evaluate(self._load_model(model), self.federation.test, self.algorithm.task)
                 for name, model in state.server.models.items()
             }
-        return together(found, self._server.users(state, self.given.client_ids))
+        client_models = self._server.list_client_models(state, self.federation.client_ids)
+        return combine_evaluations(evaluations, client_models)
 
-    def _loaded(self, state: ModelState) -> FlatModel:
-        model = FlatModel(deepcopy(self._job.module), self._job.head, self._job.num_outputs)
+    def _load_model(self, state: ModelState) -> FlatModel:
+        context = self._context
+        model = FlatModel(deepcopy(context.module), context.head, context.num_outputs)
         model.load(state)
         return model
 
-    def _cause(self, state: RunState) -> str:
-        """Say why models diverge in the round that begins with a state, and what to do.
+    def _explain_divergence(self, state: RunState) -> str:
+        """Return the likely cause of divergence in the round after ``state``, and what to do.
 
-        It is the end of a sentence: the model, the loss, the inputs, or the steps. The data are
-        known to be finite.
+        The cause is the inputs, the model, the loss or the learning rate. The data are finite,
+        since they were checked before. The result is the end of a sentence.
         """
-        federation, task, lr = (
-            self._job.federation,
-            self.algorithm.task,
-            self._job.settings.local.lr,
-        )
-        smaller, losses = f"try a smaller learning rate than {lr:g}, such as {lr / 10:g}", []
-        for place, client in enumerate(federation.client_ids[:_CLIENTS]):
-            examples = federation.clients[place].take(slice(0, _SAMPLES))
-            if (largest := _largest(examples)) > _LARGE:
-                whose = f"inputs of client {client} are as large as {largest:.3g}"
-                return f"{whose}: bring them to about 1, or {smaller}."
-            whose = f"for the data of client {client}, before any training in this round"
+        context, task = self._context, self.algorithm.task
+        lr, federation = context.settings.local.lr, context.federation
+        advice, losses = f"try a smaller learning rate than {lr:g}, such as {lr / 10:g}", []
+        for index, client in enumerate(federation.client_ids[:_MAX_CLIENTS]):
+            examples = federation.clients[index].take(slice(0, _MAX_SAMPLES))
+            if (largest := _find_largest_input(examples)) > _LARGE_INPUT:
+                cause = f"inputs of client {client} are as large as {largest:.3g}"
+                return f"{cause}: scale them to about 1, or {advice}."
+            where = f"for the data of client {client}, before any training in this round"
             name = self._server.model_name_for(state.server, client)
-            outputs = outputs_of(self._loaded(state.server.models[name]), examples)[0]
+            model = self._load_model(state.server.models[name])
+            outputs = forward_in_batches(model, examples)[0]
             if not outputs.isfinite().all():
-                look = "the data are finite: look at the model."
-                return f"its outputs were so already {whose}; {look}"
+                return f"its outputs were not finite {where}; the data are finite: check the model."
             losses.append(float(task.loss(outputs, examples.labels, "mean")))
             if not isfinite(losses[-1]):
-                look = f"the outputs are finite: look at the loss of the task '{task.name}'."
-                return f"the loss was so already {whose}; {look}"
+                check = f"the outputs are finite: check the loss of the task '{task.name}'."
+                return f"the loss was not finite {where}; {check}"
         mean = f"{sum(losses) / len(losses):.3g}"
-        return f"data and outputs are finite, and the loss was {mean} at first: {smaller}."
+        return f"data and outputs are finite, and the loss before the round was {mean}: {advice}."
 
 
-def _largest(examples: Examples) -> float:
-    """The largest input; numbers of words and the like are no amounts."""
-    inputs = examples.scaled
+def _find_largest_input(examples: Examples) -> float:
+    """Return the largest absolute input; 0 for integers, such as indices of words."""
+    inputs = examples.scaled_inputs
     return float(inputs.abs().max()) if inputs.is_floating_point() else 0.0
 
 
-def _seconds_of(federation: Federation, settings: EngineSettings) -> SecondsOf:
-    """How long clients take for a round."""
+def _make_estimate_seconds(federation: Federation, settings: EngineSettings) -> EstimateSeconds:
+    """Return the function that estimates the simulated time of clients."""
     ids = federation.client_ids
-    speeds = client_speeds(settings.speeds, ids, settings.seed)
-    return seconds_by_speed(ids, federation.sizes(), settings.local.epochs, speeds)
+    speeds = resolve_speeds(settings.speeds, ids, settings.seed)
+    return make_time_estimator(ids, federation.sizes(), settings.local.epochs, speeds)
 
 
-def _check_per_round(asked: int | None, federation: Federation) -> int:
-    """How many take part in a round, k; None for all."""
-    number = len(federation.clients)
-    if asked is not None and asked > number:
+def _resolve_per_round(per_round: int | None, num_clients: int) -> int:
+    """Return the number of participants in a round; None means all clients."""
+    if per_round is not None and per_round > num_clients:
         raise CadisError(
-            f"{asked} clients cannot take part in a round of a federation of {number}; "
-            f"ask for at most {number}."
+            f"{per_round} clients cannot take part in a round of a federation of {num_clients}; "
+            f"set per_round to at most {num_clients}."
         )
-    return number if asked is None else asked
+    return num_clients if per_round is None else per_round

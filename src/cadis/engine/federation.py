@@ -1,4 +1,7 @@
-"""A federation: clients with their data, what the global model is tested on, and how it is run."""
+"""A federation (clients with their data, and the test set) and the settings of the engine.
+
+:mod:`cadis.experiment` creates both; :class:`~cadis.engine.Engine` runs them.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -10,29 +13,29 @@ from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
 from cadis._io import short_repr
-from cadis.data import Examples, Preprocessing, Subsets, broken_sentence, joined
-from cadis.data.partition import held_out
+from cadis.data import Examples, Preprocessing, Subsets, concatenate, format_nonfinite_error
+from cadis.data.partition import hold_out
 from cadis.engine.speeds import Speeds
 from cadis.errors import CadisError
 from cadis.options import Device
-from cadis.rng import generator_for
+from cadis.rng import derive_generator
 from cadis.training import LocalSettings, check_labels
-from cadis.types import ClientId, checked_client_id
+from cadis.types import ClientId, validate_client_id
 
 
 @dataclass(frozen=True, repr=False)
 class Federation:
-    """Who takes part.
+    """Clients with their data, and the test set.
 
     Attributes:
-        clients: each client's own examples, which it trains on.
-        test: examples that no client has.
-        client_ids: names of the clients; by default their positions.
-        true_clusters: the true clusters, where there are any, (n,).
-        classes: names of the classes, where they have any.
-        client_tests: each client's own examples that it is tested on and never trains on, none
-            for those that have too few; empty if clients are tested on what they train on.
-        preprocessing: what makes a model's inputs of a raw one, where that is known.
+        clients: training examples of each client.
+        test: test set of the global model; no client trains on it.
+        client_ids: ids of the clients; by default their indices.
+        true_clusters: true cluster of each client, if known, (n,).
+        classes: names of the classes, if known.
+        client_tests: held-out examples of each client, on which it never trains; a client with few
+            examples has none. Empty if clients are tested on their training data.
+        preprocessing: converts raw inputs to inputs of the model, if known.
     """
 
     clients: Sequence[Examples]
@@ -47,79 +50,87 @@ class Federation:
 
     def __post_init__(self) -> None:
         ids = self.client_ids or range(len(self.clients))
-        object.__setattr__(self, "client_ids", tuple(map(checked_client_id, ids)))
+        object.__setattr__(self, "client_ids", tuple(map(validate_client_id, ids)))
 
     def sizes(self) -> list[int]:
-        """How many examples each client trains on."""
-        return sizes_of(self.clients)
+        """Return the number of training examples of each client."""
+        return count_examples(self.clients)
 
     def labels(self) -> list[Tensor]:
-        """The labels that each client trains on."""
-        return labels_of(self.clients)
+        """Return the training labels of each client."""
+        return get_labels(self.clients)
 
-    def tested_on(self) -> Sequence[Examples]:
-        """What each client is tested on: what it has held out, else what it trains on."""
+    def client_test_sets(self) -> Sequence[Examples]:
+        """Return the test data of each client: its held-out data, else its training data."""
         return self.client_tests if len(self.client_tests) else self.clients
 
     def check(self, num_classes: int) -> None:
-        """Refuse a federation that cannot be trained, in one sentence."""
+        """Raise an error if the federation cannot be trained.
+
+        Args:
+            num_classes: number of classes that the model predicts.
+        """
         if not len(self.clients):
             raise CadisError("A federation needs at least one client.")
         if len(self.client_ids) != len(self.clients):
             raise CadisError(
                 f"{len(self.client_ids)} ids are given for {len(self.clients)} clients; give one "
-                "for each."
+                "id per client."
             )
-        for client_id, times in Counter(map(str, self.client_ids)).items():
-            if times > 1:  # 1 and "1" are the same to whoever reads them
+        for client_id, count in Counter(map(str, self.client_ids)).items():
+            if count > 1:  # compared as text: 1 and "1" look the same in reports
                 raise CadisError(
-                    f"Every client needs an id of its own, but {times} are called {client_id}."
+                    f"{count} clients have the id {client_id}; give every client its own id."
                 )
         if self.classes and len(self.classes) != num_classes:
             raise CadisError(
-                f"The model tells {num_classes} classes apart, but the data have "
-                f"{len(self.classes)}; make its classifier layer as wide."
+                f"The model predicts {num_classes} classes, but the data have {len(self.classes)}; "
+                "change the number of outputs of its classifier layer."
             )
         truth = self.true_clusters
         if truth is not None and len(truth) != len(self.clients):
             raise CadisError(
                 f"True clusters are given for {len(truth)} clients, but there are "
-                f"{len(self.clients)}; give one for each."
+                f"{len(self.clients)}; give one per client."
             )
-        for owner, examples in self._parts():
-            examples.check_form(owner)
+        for name, examples in self._iter_parts():
+            examples.check_format(name)
             if examples.scaling != self.test.scaling:
-                raise CadisError(f"{owner} and the test set are scaled differently.")
-            if examples.kind != self.test.kind:
                 raise CadisError(
-                    f"{owner} has inputs of {examples.kind}, but the test set has inputs of "
-                    f"{self.test.kind}; make them alike."
+                    f"{name} and the test set are scaled differently; scale both the same way."
                 )
-            check_labels(examples.labels, num_classes, owner)
+            if examples.input_format != self.test.input_format:
+                raise CadisError(
+                    f"{name} has inputs of {examples.input_format}, but the test set has inputs of "
+                    f"{self.test.input_format}; use the same type for both."
+                )
+            check_labels(examples.labels, num_classes, name)
         self._check_finite()
 
     def _check_finite(self) -> None:
-        """Refuse inputs that are infinite or not a number, and say whose they are.
-
-        Their form is as it should be.
-        """
+        """Raise an error that names the client if inputs are infinite or not a number."""
         self.test.check_finite("The test set")
-        for client_id, tests in self._own_tests():
-            tests.check_finite(f"The test data of client {client_id}")
+        for client_id, test_set in self._separate_client_tests():
+            test_set.check_finite(f"The test data of client {client_id}")
         if not isinstance(self.clients, Subsets):
             for client_id, client in zip(self.client_ids, self.clients, strict=True):
                 client.check_finite(f"Client {client_id}")
             return
-        broken = self.clients.examples.broken()
+        nonfinite = self.clients.examples.find_nonfinite()
         for client_id, indices in zip(self.client_ids, self.clients.indices, strict=True):
-            found = indices[torch.isin(indices, broken)] if len(broken) else broken
-            if len(found):
-                first = f"sample {int(found[0])} of the training set"
-                where = self.clients.examples.first_broken(int(found[0]))
-                raise CadisError(broken_sentence(f"Client {client_id}", len(found), first, where))
+            client_nonfinite = (
+                indices[torch.isin(indices, nonfinite)] if len(nonfinite) else nonfinite
+            )
+            if len(client_nonfinite):
+                first, count = int(client_nonfinite[0]), len(client_nonfinite)
+                sample = f"sample {first} of the training set"
+                where = self.clients.examples.describe_nonfinite(first)
+                raise CadisError(
+                    format_nonfinite_error(f"Client {client_id}", count, sample, where)
+                )
 
-    def _parts(self) -> Iterator[tuple[str, Examples]]:
-        """Everybody's examples with a name; those that share one dataset as a whole."""
+    def _iter_parts(self) -> Iterator[tuple[str, Examples]]:
+        """Yield all examples with a name for error messages; a shared dataset is yielded once."""
         if isinstance(self.clients, Subsets):
             for client_id, indices in zip(self.client_ids, self.clients.indices, strict=True):
                 if not len(indices):
@@ -128,79 +139,84 @@ class Federation:
         else:
             for client_id, client in zip(self.client_ids, self.clients, strict=True):
                 yield f"Client {client_id}", client
-        for client_id, own in self._own_tests():
-            yield f"The test data of client {client_id}", own
+        for client_id, test_set in self._separate_client_tests():
+            yield f"The test data of client {client_id}", test_set
         yield "The test set", self.test
 
-    def _own_tests(self) -> list[tuple[ClientId, Examples]]:
-        """What clients are tested on, where there is any that is not in the test set."""
+    def _separate_client_tests(self) -> list[tuple[ClientId, Examples]]:
+        """Return clients' test data that are not a subset of another dataset."""
         if isinstance(self.client_tests, Subsets):
             return []
         pairs = zip(self.client_ids, self.client_tests, strict=False)
-        return [(client_id, own) for client_id, own in pairs if len(own)]
+        return [(client_id, test_set) for client_id, test_set in pairs if len(test_set)]
 
     def true_clusters_by_id(self) -> dict[ClientId, int] | None:
-        """The true cluster of each client, if they are known."""
+        """Return the true cluster of each client; None if they are unknown."""
         if self.true_clusters is None:
             return None
         return dict(zip(self.client_ids, self.true_clusters.tolist(), strict=True))
 
-    def split(self, share: float, seed: int) -> "Federation":
-        """With a share of each client's examples held out, to test it on.
+    def hold_out(self, share: float, seed: int) -> "Federation":
+        """Return a federation in which a share of each client's examples is held out for tests.
 
-        What is held out depends on the seed, the client's id and its labels, and on nothing else.
-        Clients that share one dataset go on sharing it.
+        The held-out examples depend only on the seed, the client's id and its labels. Clients with
+        a common dataset still share it.
+
+        Args:
+            share: share of each client's examples, from 0 to 1; 0 returns the federation unchanged.
+            seed: seed of the draw.
         """
         if not share:
             return self
-        self._check_apart()
-        tested = [
-            held_out(labels, share, generator_for(seed, "client-test", client_id))
+        self._check_disjoint()
+        masks = [
+            hold_out(labels, share, derive_generator(seed, "client-test", client_id))
             for client_id, labels in zip(self.client_ids, self.labels(), strict=True)
         ]
         return replace(
             self,
-            clients=_parts_of(self.clients, [~own for own in tested]),
-            client_tests=_parts_of(self.clients, tested),
+            clients=_select_examples(self.clients, [~mask for mask in masks]),
+            client_tests=_select_examples(self.clients, masks),
         )
 
-    def _check_apart(self) -> None:
-        """Refuse samples that several have: what one holds out, another would train on."""
+    def _check_disjoint(self) -> None:
+        """Raise an error if clients share samples: one could train on a test sample of another."""
         if isinstance(self.clients, Subsets):
-            everything = torch.cat(self.clients.indices)
-            if len(everything.unique()) < len(everything):
+            indices = torch.cat(self.clients.indices)
+            if len(indices.unique()) < len(indices):
                 raise CadisError(
                     "Some samples belong to several clients, or twice to one, so they cannot be "
-                    "held out; deal each sample once, or leave client_test out."
+                    "held out; assign each sample to one client, or do not set client_test."
                 )
 
-    def pooled(self) -> "Federation":
-        """The data that clients train on in the hands of a single one."""
+    def pool(self) -> "Federation":
+        """Return a federation of a single client with the training data of all clients."""
         if isinstance(self.clients, Subsets):
-            return Federation(self.clients.pooled(), self.test, ("everyone",))
-        return Federation([joined(self.clients)], self.test, ("everyone",))
+            return Federation(self.clients.pool(), self.test, ("everyone",))
+        return Federation([concatenate(self.clients)], self.test, ("everyone",))
 
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """How a federation is run.
+    """Settings of the engine.
 
     Attributes:
-        rounds: how many rounds.
-        per_round: k, clients that take part in a round; None for all.
-        seed: of everything random.
-        workers: processes that train clients; "auto" takes one for each core.
-        device: where models are trained; "auto" takes an accelerator if there is one.
-        local: how a client trains.
-        test_clients: after how many rounds, and the last, the global model is tested on clients'
-            own data, of many clients on a sample of them; 0 is never.
-        eval_every: after how many rounds, and the last, the global model is tested on the test set.
-        stack: whether several clients are trained at once where the model is small; the results
-            are the same but for rounding.
-        client_test: what share of each client's examples is held out: the client never trains on
-            them, and is tested on them instead of on its training data.
-        speeds: how many samples a second clients handle, for the simulated clock: "LOW:HIGH" to be
-            drawn from, a file, or a number for each client; if empty, one per unit of time.
+        rounds: number of rounds.
+        per_round: k, number of clients that take part in a round; None for all.
+        seed: seed of all random numbers.
+        workers: number of processes that train clients; "auto" is one per CPU core.
+        device: device of the models; "auto" uses an accelerator if there is one.
+        local: settings of the clients' training.
+        test_clients: number of rounds between tests on clients' own data, which also follow the
+            last round; of many clients a sample is tested. 0 means never.
+        eval_every: number of rounds between tests on the test set, which also follow the last
+            round.
+        stack: whether small models of several clients are trained at once; results are the same
+            except for rounding.
+        client_test: share of each client's examples that is held out: the client does not train on
+            them, and is tested on them instead of its training data.
+        speeds: samples per second of clients, for the simulated clock: "LOW:HIGH" to draw them, a
+            file, or one number per client; if empty, 1 for all clients.
     """
 
     rounds: Annotated[int, Gt(0)]
@@ -216,19 +232,19 @@ class EngineSettings:
     speeds: Speeds = ""
 
 
-def sizes_of(clients: Sequence[Examples]) -> list[int]:
-    """How many examples each has."""
-    return clients.sizes() if isinstance(clients, Subsets) else [len(own) for own in clients]
+def count_examples(clients: Sequence[Examples]) -> list[int]:
+    """Return the number of examples of each client."""
+    return clients.sizes() if isinstance(clients, Subsets) else [len(part) for part in clients]
 
 
-def labels_of(clients: Sequence[Examples]) -> list[Tensor]:
-    """The labels of each one's examples."""
-    return clients.labels() if isinstance(clients, Subsets) else [own.labels for own in clients]
+def get_labels(clients: Sequence[Examples]) -> list[Tensor]:
+    """Return the labels of each client's examples."""
+    return clients.labels() if isinstance(clients, Subsets) else [part.labels for part in clients]
 
 
-def _parts_of(clients: Sequence[Examples], chosen: Sequence[Tensor]) -> Sequence[Examples]:
-    """Of each one's examples those that are chosen, (n,) of truth values each."""
+def _select_examples(clients: Sequence[Examples], masks: Sequence[Tensor]) -> Sequence[Examples]:
+    """Return the examples of each client that its boolean mask selects."""
     if not isinstance(clients, Subsets):
-        return [own.take(mask) for own, mask in zip(clients, chosen, strict=True)]
-    pairs = zip(clients.indices, chosen, strict=True)
-    return Subsets(clients.examples, tuple(own[mask] for own, mask in pairs))
+        return [part.take(mask) for part, mask in zip(clients, masks, strict=True)]
+    pairs = zip(clients.indices, masks, strict=True)
+    return Subsets(clients.examples, tuple(indices[mask] for indices, mask in pairs))

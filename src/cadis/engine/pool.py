@@ -1,4 +1,7 @@
-"""Doing tasks: in this process, or in worker processes with one torch thread each."""
+"""Pools of workers: one worker in this process, or processes with one torch thread each.
+
+The engine's transport opens a pool and gives it work items.
+"""
 
 import multiprocessing
 import os
@@ -14,7 +17,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import torch
 
 from cadis.engine.allocator import keep_freed_memory
-from cadis.engine.shared_memory import Context, Mailbox
+from cadis.engine.shared_memory import Mailbox, MpContext
 from cadis.engine.worker import Worker, WorkerContext
 from cadis.errors import RunError
 
@@ -22,64 +25,74 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 OnDone: TypeAlias = Callable[[int], None]
-"""Called with the number of tasks that are done."""
+"""A function that is called with the number of finished work items."""
 
 
 def choose_workers(workers: int | Literal["auto"], device: torch.device, per_round: int) -> int:
-    """One process for each core, no more than clients in a round; an accelerator is not shared."""
+    """Return the number of workers: at most one per participant, and one on an accelerator.
+
+    Args:
+        workers: number of workers, or "auto" for one per CPU core.
+        device: device of the models.
+        per_round: number of participants in a round.
+    """
     if device.type != "cpu":
         return 1
     if workers == "auto":
-        affinity = hasattr(os, "sched_getaffinity")
-        workers = len(os.sched_getaffinity(0)) if affinity else (os.cpu_count() or 1)
+        has_affinity = hasattr(os, "sched_getaffinity")
+        workers = len(os.sched_getaffinity(0)) if has_affinity else (os.cpu_count() or 1)
     return min(workers, per_round)
 
 
-def open_pool(job: WorkerContext, mailbox: Mailbox, workers: int, context: Context) -> "Pool":
-    """As many workers as asked for; a single one is this very process."""
-    return InProcess(job, mailbox) if workers == 1 else Processes(job, mailbox, workers, context)
+def create_pool(
+    context: WorkerContext, mailbox: Mailbox, workers: int, mp_context: MpContext
+) -> "Pool":
+    """Create a pool; a single worker runs in this process."""
+    if workers == 1:
+        return InProcessPool(context, mailbox)
+    return ProcessPool(context, mailbox, workers, mp_context)
 
 
-class InProcess:
-    """The plain pool: everything in this process, easy to debug."""
+class InProcessPool:
+    """A pool with one worker in this process, which is easy to debug."""
 
-    def __init__(self, job: WorkerContext, mailbox: Mailbox) -> None:
-        self._worker = Worker(job, mailbox)
+    def __init__(self, context: WorkerContext, mailbox: Mailbox) -> None:
+        self._worker = Worker(context, mailbox)
 
     def run(
-        self, work: Callable[[Worker, _T], _R], tasks: Sequence[_T], on_done: OnDone
+        self, work: Callable[[Worker, _T], _R], items: Sequence[_T], on_done: OnDone
     ) -> list[_R]:
-        """Do all tasks by a method of the worker, one after the other."""
+        """Call a method of the worker with each item; return the results."""
         results: list[_R] = []
-        for task in tasks:
-            results.append(self._worker.do(work, task))
+        for item in items:
+            results.append(self._worker.run(work, item))
             on_done(len(results))
         return results
 
     def close(self) -> None:
-        """There are no workers to end."""
+        """Do nothing, since there are no processes."""
 
 
-class Processes:
-    """Worker processes. Pipes carry only names of tasks; data and models lie in shared memory.
+class ProcessPool:
+    """A pool of worker processes. Pipes carry small objects; tensors are in shared memory.
 
-    All workers take tasks from one pipe, a few of which lie ready there, so that nobody waits
-    for the server to wake up.
+    All workers read items from one pipe. The pool keeps a few items there in advance, so that no
+    worker waits for the server.
     """
 
     def __init__(
-        self, job: WorkerContext, mailbox: Mailbox, workers: int, context: Context
+        self, context: WorkerContext, mailbox: Mailbox, workers: int, mp_context: MpContext
     ) -> None:
-        reader, self._tasks = context.Pipe(duplex=False)
-        self._turn = context.Lock()  # kept: processes that are started anew look for it later
-        inherited = self._tasks if context.get_start_method() == "fork" else None
+        reader, self._items = mp_context.Pipe(duplex=False)
+        self._lock = mp_context.Lock()  # keep a reference: spawned processes open it by name later
+        inherited = self._items if mp_context.get_start_method() == "fork" else None
         self._processes: list[BaseProcess] = []
         self._results: list[Connection] = []
         for _ in range(workers):
-            ours, theirs = context.Pipe(duplex=False)
-            arguments = (job, mailbox, reader, self._turn, theirs, inherited)
-            process = context.Process(target=_serve, args=arguments, daemon=True)
-            with _without_interrupts():
+            ours, theirs = mp_context.Pipe(duplex=False)
+            arguments = (context, mailbox, reader, self._lock, theirs, inherited)
+            process = mp_context.Process(target=_serve, args=arguments, daemon=True)
+            with _block_interrupts():
                 process.start()
             theirs.close()
             self._results.append(ours)
@@ -87,49 +100,49 @@ class Processes:
         reader.close()
 
     def run(
-        self, work: Callable[[Worker, _T], _R], tasks: Sequence[_T], on_done: OnDone
+        self, work: Callable[[Worker, _T], _R], items: Sequence[_T], on_done: OnDone
     ) -> list[_R]:
-        """Hand out tasks in order, each to whoever is free; results are in that order, too."""
+        """Call a method of the worker with each item; return the results in the same order."""
         results: dict[int, _R] = {}
-        todo = deque(enumerate(tasks))
-        under_way = 0
-        while todo or under_way:
-            while todo and under_way < 2 * len(self._processes):
-                self._tasks.send((work, *todo.popleft()))
-                under_way += 1
+        pending = deque(enumerate(items))
+        num_running = 0
+        while pending or num_running:
+            while pending and num_running < 2 * len(self._processes):
+                self._items.send((work, *pending.popleft()))
+                num_running += 1
             for pipe in wait(self._results):
-                number, result = _receive(pipe)  # type: ignore[arg-type]
-                results[number] = result
-                under_way -= 1
+                index, result = _receive(pipe)  # type: ignore[arg-type]
+                results[index] = result
+                num_running -= 1
                 on_done(len(results))
-        return [results[number] for number in range(len(tasks))]
+        return [results[index] for index in range(len(items))]
 
     def close(self) -> None:
-        """End the workers, whatever they are doing."""
+        """Terminate the workers, even if they are working."""
         for pipe, process in zip(self._results, self._processes, strict=True):
             process.terminate()
             process.join()
             process.close()
             pipe.close()
-        self._tasks.close()
+        self._items.close()
 
 
-Pool: TypeAlias = InProcess | Processes
+Pool: TypeAlias = InProcessPool | ProcessPool
 
 
 def _receive(pipe: Connection) -> tuple[int, Any]:
     try:
-        number, result = pipe.recv()
+        index, result = pipe.recv()
     except EOFError:
         raise RunError("A worker process died; was it killed, or out of memory?") from None
     if isinstance(result, RunError):
         raise result
-    return number, result
+    return index, result
 
 
 @contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Within, Ctrl-C waits; a process that is started never hears of it, not even at first."""
+def _block_interrupts() -> Iterator[None]:
+    """Block Ctrl-C, so that a process started in this context never receives it."""
     if not hasattr(signal, "pthread_sigmask"):  # on Windows
         yield
         return
@@ -141,36 +154,36 @@ def _without_interrupts() -> Iterator[None]:
 
 
 def _serve(
-    job: WorkerContext,
+    context: WorkerContext,
     mailbox: Mailbox,
-    tasks: Connection,
-    turn: AbstractContextManager[bool],
+    items: Connection,
+    lock: AbstractContextManager[bool],
     results: Connection,
     inherited: Connection | None,
 ) -> None:
-    """A worker process: do tasks until there will be no more, as when the server has ended."""
-    if inherited is not None:  # the server's end; if it stayed open here, the pipe never ended
+    """Run work items in a worker process until the server closes the pipe."""
+    if inherited is not None:  # the server's end; the pipe would never close if it stayed open
         inherited.close()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server to handle
-    threading.Thread(target=_end_with_server, daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server handles Ctrl-C
+    threading.Thread(target=_exit_with_server, daemon=True).start()
     torch.set_num_threads(1)
     keep_freed_memory()
-    worker = Worker(job, mailbox)
+    worker = Worker(context, mailbox)
     while True:
         try:
-            with turn:
-                work, number, task = tasks.recv()
+            with lock:
+                work, index, item = items.recv()
             try:
-                result = worker.do(work, task)
-            except RunError as error:  # the server must hear of it
+                result = worker.run(work, item)
+            except RunError as error:  # the server raises it
                 result = error
-            results.send((number, result))
+            results.send((index, result))
         except (EOFError, BrokenPipeError):
             return
 
 
-def _end_with_server() -> None:
-    """End this process when the server's has ended, also in the middle of a long training."""
+def _exit_with_server() -> None:
+    """Exit this process when the server has ended, even during training."""
     server = multiprocessing.parent_process()
     if server is not None:
         wait([server.sentinel])

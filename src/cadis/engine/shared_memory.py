@@ -1,4 +1,7 @@
-"""Memory that worker processes share, so that models are never sent through pipes."""
+"""Memory that the server and its worker processes share.
+
+The engine's transport writes messages there, so that no tensors go through pipes.
+"""
 
 import mmap
 import multiprocessing
@@ -15,17 +18,17 @@ from cadis.types import Message
 if TYPE_CHECKING:
     from multiprocessing.context import ForkContext, SpawnContext
 
-Context: TypeAlias = "ForkContext | SpawnContext"
+MpContext: TypeAlias = "ForkContext | SpawnContext"
 
-_ALIGNED = 64
-"""Bytes that tensors begin at multiples of: a line of the cache."""
+_ALIGNMENT = 64
+"""Alignment of tensors in bytes: the size of a cache line."""
 
 
-def process_context() -> Context:
-    """How workers are started: forked on Linux, where they inherit models, data and closures.
+def get_mp_context() -> MpContext:
+    """Return the multiprocessing context: "fork" on Linux, else "spawn".
 
-    Elsewhere forking is not safe, and workers are started anew; there the model's class must be
-    importable, and a script needs the usual ``if __name__ == "__main__":``.
+    Forked workers inherit models, data and closures. Fork is not safe on other systems; there the
+    model's class must be importable, and a script needs ``if __name__ == "__main__":``.
     """
     linux = sys.platform == "linux"
     return multiprocessing.get_context("fork") if linux else multiprocessing.get_context("spawn")
@@ -33,7 +36,7 @@ def process_context() -> Context:
 
 @dataclass(frozen=True)
 class TensorRef:
-    """Where a tensor lies in shared memory."""
+    """Position, shape and dtype of a tensor in shared memory."""
 
     offset: int
     shape: torch.Size
@@ -42,77 +45,84 @@ class TensorRef:
 
 @dataclass(frozen=True)
 class SharedMessage:
-    """A message whose tensors lie in shared memory: all of it that goes through a pipe."""
+    """A message whose tensors are in shared memory; it is small enough for a pipe.
 
-    places: Mapping[str, TensorRef]
+    Attributes:
+        refs: position of each tensor, by its path in the message.
+        scalars: scalars of the message.
+    """
+
+    refs: Mapping[str, TensorRef]
     scalars: Mapping[str, float]
 
 
 class SharedMemory:
-    """Bytes that all workers started afterwards read and write."""
+    """A buffer that all workers started afterwards can read and write."""
 
-    def __init__(self, size: int, context: Context) -> None:
-        if context.get_start_method() == "fork":  # /dev/shm would be limited in containers
+    def __init__(self, size: int, mp_context: MpContext) -> None:
+        if mp_context.get_start_method() == "fork":  # containers limit the size of /dev/shm
             self._bytes = torch.frombuffer(mmap.mmap(-1, max(size, 1)), dtype=torch.uint8)
         else:
             self._bytes = torch.zeros(max(size, 1), dtype=torch.uint8).share_memory_()
 
     @property
     def size(self) -> int:
-        """How many bytes there are."""
+        """Size in bytes."""
         return len(self._bytes)
 
-    def put(self, messages: Iterable[Message]) -> list[SharedMessage]:
-        """Copy messages here, over what was here before; what they share is copied once."""
-        placed, places, end = [], dict[int, TensorRef](), 0
-        kept = list(messages)  # while they are, no two tensors have the same id
-        for message in kept:
-            own = {}
+    def write(self, messages: Iterable[Message]) -> list[SharedMessage]:
+        """Copy messages into the buffer, over its old content; shared tensors are copied once."""
+        shared_messages, refs_by_id, end = [], dict[int, TensorRef](), 0
+        messages = list(messages)  # keeps all tensors alive, so that their ids are unique
+        for message in messages:
+            refs = {}
             for path, tensor in message.vectors():
-                if id(tensor) not in places:
-                    place = TensorRef(end, tensor.shape, tensor.dtype)
-                    self._at(place).copy_(tensor)
-                    places[id(tensor)], end = place, end + _room(tensor)
-                own[path] = places[id(tensor)]
-            placed.append(SharedMessage(own, message.scalars))
-        return placed
+                if id(tensor) not in refs_by_id:
+                    ref = TensorRef(end, tensor.shape, tensor.dtype)
+                    self._view(ref).copy_(tensor)
+                    refs_by_id[id(tensor)], end = ref, end + _count_aligned_bytes(tensor)
+                refs[path] = refs_by_id[id(tensor)]
+            shared_messages.append(SharedMessage(refs, message.scalars))
+        return shared_messages
 
-    def get(self, placed: SharedMessage) -> Message:
-        """A message that lies here; its tensors are views, not copies."""
-        vectors = {path: self._at(place) for path, place in placed.places.items()}
-        return Message.of_vectors(vectors, placed.scalars)
+    def read(self, shared: SharedMessage) -> Message:
+        """Return a message in the buffer; its tensors are views, not copies."""
+        vectors = {path: self._view(ref) for path, ref in shared.refs.items()}
+        return Message.from_vectors(vectors, shared.scalars)
 
-    def _at(self, place: TensorRef) -> Tensor:
-        size = place.shape.numel() * place.dtype.itemsize
-        part = self._bytes[place.offset : place.offset + size]
-        return part.view(place.dtype).view(place.shape)
+    def _view(self, ref: TensorRef) -> Tensor:
+        size = ref.shape.numel() * ref.dtype.itemsize
+        part = self._bytes[ref.offset : ref.offset + size]
+        return part.view(ref.dtype).view(ref.shape)
 
 
 @dataclass(frozen=True)
 class Mailbox:
-    """The memory that the server and its workers share.
+    """All memory that the server and its workers share.
 
     Attributes:
-        sent: what the server sends, written by it between tasks.
-        slots: where clients put what they send back, one for each participant.
+        broadcast: messages from the server, which it writes while no worker works.
+        slots: messages from the clients, one slot per participant.
     """
 
-    sent: SharedMemory
+    broadcast: SharedMemory
     slots: tuple[SharedMemory, ...]
 
     @classmethod
-    def new(cls, sent: int, slot: int, slots: int, context: Context) -> "Mailbox":
-        """Make room for messages of so many bytes."""
-        each = tuple(SharedMemory(slot, context) for _ in range(slots))
-        return cls(SharedMemory(sent, context), each)
+    def allocate(
+        cls, broadcast_size: int, slot_size: int, num_slots: int, mp_context: MpContext
+    ) -> "Mailbox":
+        """Allocate memory; sizes are in bytes."""
+        slots = tuple(SharedMemory(slot_size, mp_context) for _ in range(num_slots))
+        return cls(SharedMemory(broadcast_size, mp_context), slots)
 
 
-def nbytes_of(messages: Iterable[Message]) -> int:
-    """How many bytes messages take, what they share counted once."""
+def count_bytes(messages: Iterable[Message]) -> int:
+    """Return the number of bytes that messages need; shared tensors count once."""
     tensors = {id(tensor): tensor for message in messages for _, tensor in message.vectors()}
-    return sum(_room(tensor) for tensor in tensors.values())
+    return sum(_count_aligned_bytes(tensor) for tensor in tensors.values())
 
 
-def _room(tensor: Tensor) -> int:
+def _count_aligned_bytes(tensor: Tensor) -> int:
     size = tensor.numel() * tensor.element_size()
-    return -(-size // _ALIGNED) * _ALIGNED
+    return -(-size // _ALIGNMENT) * _ALIGNMENT

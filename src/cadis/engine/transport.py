@@ -1,4 +1,7 @@
-"""The transport of the embedded engine: a pool of processes that share memory."""
+"""The transport of the embedded engine: messages go to a pool of workers by shared memory.
+
+:class:`~cadis.engine.Engine` creates it, and the server calls it in every round.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -9,246 +12,276 @@ from pathlib import Path
 import torch
 
 from cadis._io import Callbacks
-from cadis.engine.federation import EngineSettings, sizes_of
-from cadis.engine.pool import Pool, choose_workers, open_pool
-from cadis.engine.shared_memory import Mailbox, SharedMessage, nbytes_of, process_context
-from cadis.engine.worker import SentModel, Trained, TrainTask, Worker, WorkerContext
-from cadis.rng import generator_for
-from cadis.server import AvailableClients, Rejection, RoundPlan, RunState, Tested
-from cadis.training import Evaluation, batch_sizes, dealt_into_stacks
+from cadis.engine.federation import EngineSettings, count_examples
+from cadis.engine.pool import Pool, choose_workers, create_pool
+from cadis.engine.shared_memory import Mailbox, SharedMessage, count_bytes, get_mp_context
+from cadis.engine.worker import SharedModel, TrainReply, TrainRequest, Worker, WorkerContext
+from cadis.rng import derive_generator
+from cadis.server import AvailableClients, Rejection, RoundPlan, RunState, TestResult
+from cadis.training import Evaluation, compute_batch_sizes, split_into_stacks
 from cadis.types import ClientId, ClientUpdate, Message, ModelState
 
-_PART = 256
-"""Examples that are tested as one task, about."""
+_TEST_SIZE = 256
+"""Approximate number of examples in one work item of a test."""
 
-_SHARE = 0.1
-"""What testing clients' own data may cost, as a part of the training since the last such test."""
+_TEST_COST = 0.1
+"""Time for tests on clients' own data, as a share of the training time between two tests."""
 
-_TRAINED = 3
-"""Training on an example takes as long as testing on so many: forward, backward, and the step."""
+_TRAIN_COST = 3
+"""Time to train on one example divided by the time to test on it: forward, backward and step."""
 
-_FEW = 100
-"""So many clients are always tested: of fewer, the worst one says little."""
+_MIN_TEST_CLIENTS = 100
+"""Minimal number of clients to test: the worst client of a smaller sample means little."""
 
 
 class PoolTransport:
-    """Delivers messages to workers on this machine. Nothing but names goes through pipes.
+    """Transport to workers on this machine.
 
-    The pool is opened when it is known how large messages are, and anew if they grow.
+    The pool starts in the first round, when the size of messages is known, and starts again with
+    more shared memory if messages grow.
     """
 
     def __init__(
         self,
-        job: WorkerContext,
-        owners: Sequence[ClientId],
-        wanted: int,
+        context: WorkerContext,
+        data_clients: Sequence[ClientId],
+        num_participants: int,
         client_folder: Path,
         callbacks: Callbacks,
     ) -> None:
-        """Start nothing yet.
+        """Prepare the transport; workers start in the first round.
 
-        The owners are those whose data the global models are tested on: not who takes part, where
-        a method pools clients. So many as are wanted, k, take part in a round.
+        Args:
+            context: constant data of the workers.
+            data_clients: clients on whose data models are tested; they differ from the clients that
+                train if a method pools all clients.
+            num_participants: k, the number of participants in a round.
+            client_folder: folder for the clients' states.
+            callbacks: called with the progress.
         """
-        self._job, self._owners, self._wanted = job, owners, wanted
+        self._context, self._data_clients = context, data_clients
+        self._num_participants = num_participants
         self._client_folder, self._callbacks = client_folder, callbacks
-        self._ids, self._settings = job.federation.client_ids, job.settings
-        self._place = {client: place for place, client in enumerate(self._ids)}
-        self._sizes = job.federation.sizes()
+        self._ids, self._settings = context.federation.client_ids, context.settings
+        self._index = {client: index for index, client in enumerate(self._ids)}
+        self._sizes = context.federation.sizes()
         batch_size = self._settings.local.batch_size
-        self._steps = [len(batch_sizes(n, batch_size)) for n in self._sizes]
-        self._owned = sizes_of(job.owned)
-        sample = client_sample(len(owners), wanted / len(self._ids), self._settings)
-        self._tested = [client for client in sample if self._owned[client]]
-        self._opened: tuple[Mailbox, Pool] | None = None
+        self._steps = [len(compute_batch_sizes(n, batch_size)) for n in self._sizes]
+        self._test_sizes = count_examples(context.test_sets)
+        participation = num_participants / len(self._ids)
+        sample = sample_test_clients(len(data_clients), participation, self._settings)
+        self._test_clients = [client for client in sample if self._test_sizes[client]]
+        self._pool: tuple[Mailbox, Pool] | None = None
 
     def close(self) -> None:
-        """End the workers."""
-        if self._opened is not None:
-            self._opened[1].close()
-            self._opened = None
+        """Terminate the workers."""
+        if self._pool is not None:
+            self._pool[1].close()
+            self._pool = None
 
-    def presence(self) -> AvailableClients:
-        """Everybody is there."""
-        return AvailableClients(self._ids, self._wanted, len(self._ids))
+    def available_clients(self) -> AvailableClients:
+        """Return all clients, since all are always available here."""
+        return AvailableClients(self._ids, self._num_participants, len(self._ids))
 
-    def everyone(self) -> Sequence[ClientId]:
-        """All clients that have data."""
-        return self._owners
+    def all_clients(self) -> Sequence[ClientId]:
+        """Return all clients that have data."""
+        return self._data_clients
 
     def train(self, plan: RoundPlan) -> tuple[list[ClientUpdate], list[Rejection]]:
-        """Train the participants; nobody fails."""
+        """Train the participants; no client fails here, so the list of rejections is empty."""
         messages = list(plan.messages.values())
-        models = _each_alone(plan.state.server.models)
-        total = nbytes_of([*messages, *models])
-        largest = max(nbytes_of([message]) for message in [*messages, *models])
+        models = _to_messages(plan.state.server.models)
+        total = count_bytes([*messages, *models])
+        largest = max(count_bytes([message]) for message in [*messages, *models])
         while True:
             mailbox, pool = self._open(total, largest)
-            results = self._train(self._train_tasks(plan, mailbox.sent.put(messages)), pool)
-            largest = max(result.nbytes for result in results)
+            requests = self._make_requests(plan, mailbox.broadcast.write(messages))
+            replies = self._train(requests, pool)
+            largest = max(reply.nbytes for reply in replies)
             if largest <= mailbox.slots[0].size:
                 break
         updates = [
             ClientUpdate(
                 client,
-                self._sizes[self._place[client]],
-                mailbox.slots[slot].get(result.sent),
-                result.memory,
-                result.seconds,
+                self._sizes[self._index[client]],
+                mailbox.slots[slot].read(reply.sent),
+                reply.state_file,
+                reply.seconds,
             )
-            for slot, (client, result) in enumerate(zip(plan.messages, results, strict=True))
-            if result.sent is not None
+            for slot, (client, reply) in enumerate(zip(plan.messages, replies, strict=True))
+            if reply.sent is not None
         ]
         return updates, []
 
-    def remember(self, state: RunState, accepted: Sequence[ClientUpdate]) -> RunState:
-        """Where the clients' memories are now."""
-        new = {self._place[u.client_id]: u.state_file for u in accepted if u.state_file is not None}
+    def update_state(self, state: RunState, accepted: Sequence[ClientUpdate]) -> RunState:
+        """Add the new files of the clients' states to ``state``."""
+        new = {self._index[u.client_id]: u.state_file for u in accepted if u.state_file is not None}
         return replace(state, client_files={**state.client_files, **new})
 
-    def test(self, state: RunState, model_name_for: Callable[[ClientId], str]) -> Tested:
-        """Test all models on the test set and on clients' own data, each when it is time."""
+    def test(self, state: RunState, model_name_for: Callable[[ClientId], str]) -> TestResult:
+        """Test all models on the test set and on clients' own data, in the rounds that are due."""
         settings, last = self._settings, self._settings.rounds
-        models = _each_alone(state.server.models)
-        mailbox, pool = self._open(nbytes_of(models), 1)
-        placed = {
-            name: SentModel(state.round, place)
-            for name, place in zip(state.server.models, mailbox.sent.put(models), strict=True)
+        models = _to_messages(state.server.models)
+        mailbox, pool = self._open(count_bytes(models), 1)
+        shared_messages = mailbox.broadcast.write(models)
+        shared_models = {
+            name: SharedModel(state.round, message)
+            for name, message in zip(state.server.models, shared_messages, strict=True)
         }
         evaluations: dict[str, Evaluation] = {}
-        accuracy, seconds = None, 0.0
+        accuracy, total = None, 0.0
         if is_due(state.round, settings.eval_every, last):
-            for name, model in placed.items():
-                evaluations[name], spent = self._test(model, pool)
-                seconds += spent
+            for name, model in shared_models.items():
+                evaluations[name], seconds = self._test(model, pool)
+                total += seconds
         if is_due(state.round, settings.test_clients, last):
-            accuracy, spent = self._test_clients(placed, model_name_for, pool)
-            seconds += spent
-        return Tested(evaluations, client_accuracy=accuracy, seconds=seconds)
+            accuracy, seconds = self._test_on_clients(shared_models, model_name_for, pool)
+            total += seconds
+        return TestResult(evaluations, client_accuracy=accuracy, seconds=total)
 
-    def _open(self, sent: int, slot: int) -> tuple[Mailbox, Pool]:
-        """Open a pool whose memory holds messages of these sizes, in bytes, unless it is open."""
-        if self._opened is not None:
-            mailbox, _ = self._opened
-            before = mailbox.sent.size, mailbox.slots[0].size
-            if before[0] >= sent and before[1] >= slot:
-                return self._opened
-            sent, slot = max(sent, before[0]), max(slot, before[1])
+    def _open(self, broadcast_size: int, slot_size: int) -> tuple[Mailbox, Pool]:
+        """Return a pool whose memory has at least these sizes in bytes; start one if necessary."""
+        if self._pool is not None:
+            mailbox, _ = self._pool
+            old_size, old_slot_size = mailbox.broadcast.size, mailbox.slots[0].size
+            if old_size >= broadcast_size and old_slot_size >= slot_size:
+                return self._pool
+            broadcast_size, slot_size = max(broadcast_size, old_size), max(slot_size, old_slot_size)
         self.close()
-        context = process_context()
-        mailbox = Mailbox.new(sent, slot, self._wanted, context)
-        workers = choose_workers(self._settings.workers, self._job.device, self._wanted)
-        self._opened = mailbox, open_pool(self._job, mailbox, workers, context)
-        return self._opened
+        mp_context, num_slots = get_mp_context(), self._num_participants
+        mailbox = Mailbox.allocate(broadcast_size, slot_size, num_slots, mp_context)
+        workers = choose_workers(self._settings.workers, self._context.device, num_slots)
+        self._pool = mailbox, create_pool(self._context, mailbox, workers, mp_context)
+        return self._pool
 
-    def _train_tasks(self, plan: RoundPlan, placed: Sequence[SharedMessage]) -> list[TrainTask]:
-        """A task for each participant, in their order."""
-        clients = [self._place[client] for client in plan.messages]
+    def _make_requests(
+        self, plan: RoundPlan, messages: Sequence[SharedMessage]
+    ) -> list[TrainRequest]:
+        """Return one request per participant, in the order of the plan."""
+        clients = [self._index[client] for client in plan.messages]
         name = f"client-{{}}-round-{plan.number}.safetensors"
         return [
-            TrainTask(
+            TrainRequest(
                 round=plan.number,
                 client=client,
                 slot=slot,
                 received=message,
                 participants=len(clients),
-                memory=plan.state.client_files.get(client),
-                memory_after=self._client_folder / name.format(client),
+                state_file=plan.state.client_files.get(client),
+                state_path=self._client_folder / name.format(client),
             )
-            for slot, (client, message) in enumerate(zip(clients, placed, strict=True))
+            for slot, (client, message) in enumerate(zip(clients, messages, strict=True))
         ]
 
-    def _train(self, tasks: Sequence[TrainTask], pool: Pool) -> list[Trained]:
-        """Train, longest first; results are in the order of the tasks."""
-        sizes = [self._sizes[task.client] for task in tasks]
-        order = sorted(range(len(tasks)), key=lambda place: -self._steps[tasks[place].client])
-        dealt = dealt_into_stacks(sizes) if self._job.stacks else [[place] for place in order]
-        found = pool.run(
+    def _train(self, requests: Sequence[TrainRequest], pool: Pool) -> list[TrainReply]:
+        """Train clients, those with the most steps first; return replies in the original order."""
+        sizes = [self._sizes[request.client] for request in requests]
+        order = sorted(range(len(requests)), key=lambda i: -self._steps[requests[i].client])
+        stacks = split_into_stacks(sizes) if self._context.allow_stacks else [[i] for i in order]
+        results = pool.run(
             Worker.train,
-            [[tasks[place] for place in places] for places in dealt],
-            self._telling("training clients", len(tasks), of=len(dealt)),
+            [[requests[i] for i in stack] for stack in stacks],
+            self._make_progress("training clients", len(requests), num_items=len(stacks)),
         )
-        results: dict[int, Trained] = {}
-        for places, stacked in zip(dealt, found, strict=True):
-            results |= dict(zip(places, stacked, strict=True))
-        return [results[place] for place in range(len(tasks))]
+        replies: dict[int, TrainReply] = {}
+        for stack, stack_replies in zip(stacks, results, strict=True):
+            replies |= dict(zip(stack, stack_replies, strict=True))
+        return [replies[i] for i in range(len(requests))]
 
-    def _test(self, model: SentModel, pool: Pool) -> tuple[Evaluation, float]:
-        """Test a model on the test set; return the seconds, too."""
-        parts = equal_parts(len(self._job.federation.test))
-        tasks = [(model, slice(*part)) for part in parts]
-        found = pool.run(Worker.test, tasks, self._telling("testing", len(tasks)))
-        evaluation = reduce(add, (evaluation for evaluation, _ in found))
-        return evaluation, sum(seconds for _, seconds in found)
+    def _test(self, model: SharedModel, pool: Pool) -> tuple[Evaluation, float]:
+        """Test a model on the test set; return the evaluation and the seconds."""
+        parts = split_evenly(len(self._context.federation.test))
+        items = [(model, slice(*part)) for part in parts]
+        results = pool.run(Worker.test, items, self._make_progress("testing", len(items)))
+        evaluation = reduce(add, (evaluation for evaluation, _ in results))
+        return evaluation, sum(seconds for _, seconds in results)
 
-    def _test_clients(
-        self, placed: Mapping[str, SentModel], model_name_for: Callable[[ClientId], str], pool: Pool
+    def _test_on_clients(
+        self,
+        models: Mapping[str, SharedModel],
+        model_name_for: Callable[[ClientId], str],
+        pool: Pool,
     ) -> tuple[list[float | None], float]:
-        """The accuracy on clients' own data, None where it is not tested; and the seconds."""
-        users: dict[str, list[int]] = {}
-        for client in self._tested:
-            users.setdefault(model_name_for(self._owners[client]), []).append(client)
-        tasks = [
-            (placed[name], group)
-            for name, clients in users.items()
-            for group in grouped(clients, self._owned)
+        """Return the accuracy on each client's own data, None if not tested, and the seconds."""
+        clients_by_model: dict[str, list[int]] = {}
+        for client in self._test_clients:
+            name = model_name_for(self._data_clients[client])
+            clients_by_model.setdefault(name, []).append(client)
+        items = [
+            (models[name], group)
+            for name, clients in clients_by_model.items()
+            for group in group_clients(clients, self._test_sizes)
         ]
-        told = self._telling("testing on clients' data", len(tasks))
-        found: list[float | None] = [None] * len(self._owners)
-        seconds = 0.0
-        for (_, group), (accuracies, spent) in zip(
-            tasks, pool.run(Worker.test_clients, tasks, told), strict=True
-        ):
-            seconds += spent
+        progress = self._make_progress("testing on clients' data", len(items))
+        results = pool.run(Worker.test_clients, items, progress)
+        client_accuracy: list[float | None] = [None] * len(self._data_clients)
+        for (_, group), (accuracies, _) in zip(items, results, strict=True):
             for client, accuracy in zip(group, accuracies, strict=True):
-                found[client] = accuracy
-        return found, seconds
+                client_accuracy[client] = accuracy
+        return client_accuracy, sum(seconds for _, seconds in results)
 
-    def _telling(self, what: str, total: int, of: int | None = None) -> Callable[[int], None]:
-        """What tells how much is done, of a total that was put into so many tasks."""
-        tasks = of or total
-        return lambda done: self._callbacks.progress(what, done * total // tasks, total)
+    def _make_progress(
+        self, activity: str, total: int, num_items: int | None = None
+    ) -> Callable[[int], None]:
+        """Return a callback that reports progress, scaled from work items to ``total``."""
+        num_items = num_items or total
+        return lambda done: self._callbacks.progress(activity, done * total // num_items, total)
 
 
-def _each_alone(models: Mapping[str, ModelState]) -> list[Message]:
+def _to_messages(models: Mapping[str, ModelState]) -> list[Message]:
     return [Message({name: model}) for name, model in models.items()]
 
 
 def is_due(number: int, every: int, last: int) -> bool:
-    """Whether a test that is made every so many rounds, 0 for never, is made after this one."""
+    """Return whether a test is due after round ``number``: every ``every`` rounds and the last.
+
+    ``every`` = 0 means never.
+    """
     return every > 0 and (number % every == 0 or number == last)
 
 
-def equal_parts(num_examples: int) -> list[tuple[int, int]]:
-    """Equal parts of a test set, from where to where."""
-    parts = torch.arange(num_examples).tensor_split(-(-num_examples // _PART))
+def split_evenly(num_examples: int) -> list[tuple[int, int]]:
+    """Split a test set into parts of almost equal size; return the start and end of each."""
+    parts = torch.arange(num_examples).tensor_split(-(-num_examples // _TEST_SIZE))
     return [(int(part[0]), int(part[-1]) + 1) for part in parts]
 
 
-def client_sample(num_clients: int, part: float, settings: EngineSettings) -> list[int]:
-    """On whose data models are tested, the same clients every time: all, unless there are many.
+def sample_test_clients(
+    num_clients: int, participation: float, settings: EngineSettings
+) -> list[int]:
+    """Return indices of the clients on whose data models are tested, the same in every test.
 
-    Of many, as many are drawn as can be tested in a tenth of the time that is trained between two
-    tests, and at least 100. A smaller sample is part of every larger one of the same seed. A round
-    trains the given part of all clients.
+    These are all clients if there are few. Otherwise the sample is so large that a test takes about
+    a tenth of the training time between two tests, and at least 100. A smaller sample is a subset
+    of every larger one with the same seed.
+
+    Args:
+        num_clients: number of clients.
+        participation: share of the clients that take part in a round.
+        settings: settings of the run.
     """
     rounds = min(settings.test_clients, settings.rounds)
-    trained = rounds * part * num_clients * settings.local.epochs  # in passes over a client's data
-    wanted = max(_FEW, int(_SHARE * _TRAINED * trained))
-    if wanted >= num_clients:
+    passes = rounds * participation * num_clients * settings.local.epochs  # over a client's data
+    size = max(_MIN_TEST_CLIENTS, int(_TEST_COST * _TRAIN_COST * passes))
+    if size >= num_clients:
         return list(range(num_clients))
-    order = torch.randperm(num_clients, generator=generator_for(settings.seed, "test clients"))
-    return sorted(order[:wanted].tolist())
+    order = torch.randperm(num_clients, generator=derive_generator(settings.seed, "test clients"))
+    return sorted(order[:size].tolist())
 
 
-def grouped(clients: Sequence[int], sizes: Sequence[int]) -> list[tuple[int, ...]]:
-    """Clients in groups that have enough examples, by size, to be tested together; in order."""
+def group_clients(clients: Sequence[int], sizes: Sequence[int]) -> list[tuple[int, ...]]:
+    """Group clients, in order, so that each group has enough examples for one work item.
+
+    Args:
+        clients: indices of clients.
+        sizes: number of test examples of every client of the federation.
+    """
     groups: list[list[int]] = []
-    filled = _PART
+    num_examples = _TEST_SIZE
     for client in clients:
-        if filled >= _PART:
+        if num_examples >= _TEST_SIZE:
             groups.append([])
-            filled = 0
+            num_examples = 0
         groups[-1].append(client)
-        filled += sizes[client]
+        num_examples += sizes[client]
     return [tuple(group) for group in groups]

@@ -1,4 +1,7 @@
-"""What a worker does: train clients, or test a global model on some examples."""
+"""The worker of a pool: it trains clients and tests global models.
+
+:mod:`cadis.engine.pool` creates workers; the engine's transport sends them requests.
+"""
 
 import time
 import traceback
@@ -13,22 +16,22 @@ import torch
 from torch import nn
 
 from cadis.algorithm import Algorithm, ClientOutput
-from cadis.data import Examples, joined
+from cadis.data import Examples, concatenate
 from cadis.engine.federation import EngineSettings, Federation
-from cadis.engine.shared_memory import Mailbox, SharedMessage, nbytes_of
+from cadis.engine.shared_memory import Mailbox, SharedMessage, count_bytes
 from cadis.errors import RunError
 from cadis.models import FlatModel
-from cadis.rng import generator_for
+from cadis.rng import derive_generator
 from cadis.store import read_tensors, store_tensors
 from cadis.training import (
     Client,
     Evaluation,
     StackedModel,
-    accuracies,
+    apply_client_transforms,
+    compute_accuracies,
     evaluate,
-    replies_together,
-    sent_by,
-    stacks_in_trial,
+    passes_stack_trial,
+    train_clients_stacked,
 )
 from cadis.types import ClientId, StoredFile, TensorState
 
@@ -38,19 +41,19 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True)
 class WorkerContext:
-    """All that a worker needs to know, given to it once.
+    """Constant data of a run, which every worker gets when it starts.
 
     Attributes:
         module: the model's architecture, which workers copy.
-        head: name of its classifier layer, "" if it has none.
-        num_outputs: how many outputs it has.
-        algorithm: whose client half is run.
-        federation: everybody's data.
-        owned: each client's own data to test on; not those that it trains on where some are held
-            out, or where a method pools clients.
-        settings: how to train.
-        device: where to train.
-        stacks: whether several clients may be trained at once, if a trial succeeds.
+        head: name of the classifier layer, "" if there is none.
+        num_outputs: number of outputs of the model.
+        algorithm: the algorithm whose client part is run.
+        federation: the clients that train, with their data.
+        test_sets: test data of each client: its held-out data if there are any, else its training
+            data. One per client even if a method pools all clients.
+        settings: settings of the run.
+        device: device of the models.
+        allow_stacks: whether a worker may train several clients at once, if a trial succeeds.
     """
 
     module: nn.Module
@@ -58,27 +61,27 @@ class WorkerContext:
     num_outputs: int
     algorithm: Algorithm
     federation: Federation
-    owned: Sequence[Examples]
+    test_sets: Sequence[Examples]
     settings: EngineSettings
     device: torch.device
-    stacks: bool
+    allow_stacks: bool
 
 
 @dataclass(frozen=True)
-class TrainTask:
-    """Train client number ``client``, and put what it sends into slot ``slot``.
+class TrainRequest:
+    """Request to train one client.
 
-    The client's memory is read from and written to files: it is its own, may be as large as the
-    model, and need not be in memory while others train.
+    The client's state is read from and written to files: it may be as large as the model, and need
+    not be in memory while other clients train.
 
     Attributes:
-        round: the number of the round.
-        client: the number of the client.
-        slot: where to put what it sends.
-        received: what the server sends it.
-        participants: how many clients take part in the round.
-        memory: the client's memory before, None if it has none.
-        memory_after: the file to put it into afterwards.
+        round: number of the round.
+        client: index of the client.
+        slot: index of the slot for the client's message.
+        received: message from the server.
+        participants: number of clients that take part in the round.
+        state_file: file of the client's state before the round; None if it has no state.
+        state_path: path for the client's state after the round.
     """
 
     round: int
@@ -86,159 +89,179 @@ class TrainTask:
     slot: int
     received: SharedMessage
     participants: int
-    memory: StoredFile | None
-    memory_after: Path
+    state_file: StoredFile | None
+    state_path: Path
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A client that has trained: its update, as it goes through a pipe.
+class TrainReply:
+    """Reply to a :class:`TrainRequest`.
 
     Attributes:
-        nbytes: how many bytes of its slot the update takes.
-        sent: the update, which lies in the slot; None if it does not fit.
-        memory: the file that the client's memory is in, None if it has none.
-        seconds: the time it took.
+        nbytes: number of bytes that the client's message needs.
+        sent: the client's message, in its slot; None if the slot is too small.
+        state_file: file of the client's state after the round; None if it has no state.
+        seconds: training time.
     """
 
     nbytes: int
     sent: SharedMessage | None = None
-    memory: StoredFile | None = None
+    state_file: StoredFile | None = None
     seconds: float = 0.0
 
 
 @dataclass(frozen=True)
-class SentModel:
-    """A global model after round number ``round``, and where it lies."""
+class SharedModel:
+    """A global model in shared memory.
+
+    Attributes:
+        round: number of the round after which it is tested.
+        message: position of its tensors.
+    """
 
     round: int
-    placed: SharedMessage
+    message: SharedMessage
 
 
 class Worker:
-    """Does tasks, one after the other, on one thread."""
+    """Trains and tests on one thread; the pool calls its public methods."""
 
-    def __init__(self, job: WorkerContext, mailbox: Mailbox) -> None:
-        self.job, self.mailbox = job, mailbox
-        self.model = FlatModel(deepcopy(job.module).to(job.device), job.head, job.num_outputs)
-        self._stacked: StackedModel | None = None
-        self._what = ""
-        self._loaded: SentModel | None = None
+    def __init__(self, context: WorkerContext, mailbox: Mailbox) -> None:
+        self.context, self.mailbox = context, mailbox
+        module = deepcopy(context.module).to(context.device)
+        self.model = FlatModel(module, context.head, context.num_outputs)
+        self._stacked_model: StackedModel | None = None
+        self._activity = ""
+        self._loaded_model: SharedModel | None = None
 
-    def do(self, work: "Callable[[Worker, _T], _R]", task: _T) -> _R:
-        """Do a task by one of the methods below; an error names whom it went wrong with."""
+    def run(self, work: "Callable[[Worker, _T], _R]", item: _T) -> _R:
+        """Call one of the methods below; an error says which client or test failed."""
         try:
-            return work(self, task)
+            return work(self, item)
         except Exception as error:
-            failure = RunError(f"{self._what} failed: {type(error).__name__}: {error}")
-            failure.add_note(traceback.format_exc())  # survives the way through a pipe
+            failure = RunError(f"{self._activity} failed: {type(error).__name__}: {error}")
+            failure.add_note(traceback.format_exc())  # a pipe keeps notes, but no traceback
             raise failure from error
 
-    def train(self, tasks: Sequence[TrainTask]) -> list[Trained]:
-        """Train clients: those at once that remember, and are sent, tensors of the same form."""
-        self._loaded = None
-        stacks: dict[object, list[tuple[TrainTask, TensorState]]] = {}
-        for each in tasks:
-            self._what = f"Training client {self._id(each)}"
-            memory = read_tensors(each.memory_after.parent, each.memory) if each.memory else {}
-            form = _form(each, memory) if len(tasks) > 1 and self._stacks else each.slot
-            stacks.setdefault(form, []).append((each, memory))
-        results: dict[int, Trained] = {}
+    def train(self, requests: Sequence[TrainRequest]) -> list[TrainReply]:
+        """Train clients; those with states and messages of equal shapes are trained at once."""
+        self._loaded_model = None
+        stacks: dict[object, list[tuple[TrainRequest, TensorState]]] = {}
+        for request in requests:
+            self._activity = f"Training client {self._get_id(request)}"
+            file = request.state_file
+            state = read_tensors(request.state_path.parent, file) if file else {}
+            is_stacked = len(requests) > 1 and self._can_stack
+            key = _describe_shapes(request, state) if is_stacked else request.slot
+            stacks.setdefault(key, []).append((request, state))
+        replies: dict[int, TrainReply] = {}
         for stack in stacks.values():
-            results |= self._train(stack)
-        return [results[each.slot] for each in tasks]
+            replies |= self._train(stack)
+        return [replies[request.slot] for request in requests]
 
-    def test(self, task: tuple[SentModel, slice]) -> tuple[Evaluation, float]:
-        """Test a global model on a part of the test set; return the seconds, too."""
-        started, (model, part) = time.perf_counter(), task
+    def test(self, item: tuple[SharedModel, slice]) -> tuple[Evaluation, float]:
+        """Test a global model on a slice of the test set; return the evaluation and the seconds."""
+        started, (model, part) = time.perf_counter(), item
         self._load(model)
-        examples = self.job.federation.test.take(part).to(self.job.device)
-        evaluation = evaluate(self.model, examples, self.job.algorithm.task)
+        examples = self.context.federation.test.take(part).to(self.context.device)
+        evaluation = evaluate(self.model, examples, self.context.algorithm.task)
         return evaluation, time.perf_counter() - started
 
-    def test_clients(self, task: tuple[SentModel, Sequence[int]]) -> tuple[list[float], float]:
-        """Test a global model on what each of some clients owns; return the seconds, too.
+    def test_clients(self, item: tuple[SharedModel, Sequence[int]]) -> tuple[list[float], float]:
+        """Test a global model on the test data of clients, given by their indices.
 
-        The clients are given by their numbers; a batch may hold examples of several.
+        A batch may have examples of several clients, which is faster.
+
+        Returns:
+            The accuracy of each client, and the seconds of all tests.
         """
-        started, (model, clients) = time.perf_counter(), task
+        started, (model, clients) = time.perf_counter(), item
         self._load(model)
-        owned = [self.job.owned[client] for client in clients]
-        together = joined(owned).to(self.job.device)
-        sizes = [len(examples) for examples in owned]
-        accuracy = accuracies(self.model, together, sizes, self.job.algorithm.task)
-        return accuracy, time.perf_counter() - started
+        test_sets = [self.context.test_sets[client] for client in clients]
+        examples = concatenate(test_sets).to(self.context.device)
+        sizes = [len(test_set) for test_set in test_sets]
+        accuracies = compute_accuracies(self.model, examples, sizes, self.context.algorithm.task)
+        return accuracies, time.perf_counter() - started
 
-    def _load(self, model: SentModel) -> None:
-        """Load a global model, unless it is what was loaded last."""
-        self._what = "Testing the global model"
-        if self._loaded != model:
-            self.model.load(self.mailbox.sent.get(model.placed).model)
-            self._loaded = model
+    def _load(self, model: SharedModel) -> None:
+        """Load a global model unless it is loaded already."""
+        self._activity = "Testing the global model"
+        if self._loaded_model != model:
+            self.model.load(self.mailbox.broadcast.read(model.message).model)
+            self._loaded_model = model
 
-    def _train(self, stack: Sequence[tuple[TrainTask, TensorState]]) -> dict[int, Trained]:
-        """Train some clients at once, or a single one by itself; results by slot."""
-        ids = [str(self._id(task)) for task, _ in stack]
-        self._what = f"Training client{'s' * (len(ids) > 1)} {', '.join(ids)}"
+    def _train(self, stack: Sequence[tuple[TrainRequest, TensorState]]) -> dict[int, TrainReply]:
+        """Train clients at once, or a single one by the method; return replies by slot."""
+        ids = [str(self._get_id(request)) for request, _ in stack]
+        self._activity = f"Training client{'s' * (len(ids) > 1)} {', '.join(ids)}"
         started = time.perf_counter()
-        clients = [self._client(task, memory) for task, memory in stack]
+        clients = [self._make_client(request, state) for request, state in stack]
         if len(clients) == 1:
-            outputs = [self.job.algorithm.method.local(clients[0])]
+            outputs = [self.context.algorithm.method.local(clients[0])]
         else:
-            outputs = replies_together(clients, self._models(len(clients)))
-        spent = (time.perf_counter() - started) / len(clients)
+            outputs = train_clients_stacked(clients, self._get_stacked_model(len(clients)))
+        seconds = (time.perf_counter() - started) / len(clients)
         return {
-            task.slot: self._sent(task, client, output, spent)
-            for (task, _), client, output in zip(stack, clients, outputs, strict=True)
+            request.slot: self._write_reply(request, client, output, seconds)
+            for (request, _), client, output in zip(stack, clients, outputs, strict=True)
         }
 
     @cached_property
-    def _stacks(self) -> bool:
-        """Whether several clients can be trained at once; all workers find the same."""
-        job = self.job
-        return job.stacks and stacks_in_trial(
-            job.module, job.head, job.algorithm, job.settings.local, job.federation.clients[0]
+    def _can_stack(self) -> bool:
+        """Result of the trial whether clients can be trained at once, the same in all workers."""
+        context = self.context
+        return context.allow_stacks and passes_stack_trial(
+            context.module,
+            context.head,
+            context.algorithm,
+            context.settings.local,
+            context.federation.clients[0],
         )
 
-    def _models(self, number: int) -> StackedModel:
-        """Room for so many models."""
-        if self._stacked is None or len(self._stacked.memory) < number:
-            self._stacked = StackedModel(deepcopy(self.job.module), self.job.head, number)
-        return self._stacked
+    def _get_stacked_model(self, number: int) -> StackedModel:
+        """Return a stacked model with space for at least ``number`` models."""
+        if self._stacked_model is None or len(self._stacked_model.vectors) < number:
+            module = deepcopy(self.context.module)
+            self._stacked_model = StackedModel(module, self.context.head, number)
+        return self._stacked_model
 
-    def _id(self, task: TrainTask) -> ClientId:
-        return self.job.federation.client_ids[task.client]
+    def _get_id(self, request: TrainRequest) -> ClientId:
+        return self.context.federation.client_ids[request.client]
 
-    def _client(self, task: TrainTask, memory: TensorState) -> Client:
-        job = self.job
+    def _make_client(self, request: TrainRequest, state: TensorState) -> Client:
+        context = self.context
         return Client(
             model=self.model,
-            examples=job.federation.clients[task.client].to(job.device),
-            algorithm=job.algorithm,
-            settings=job.settings.local,
-            number=task.round,
-            received=self.mailbox.sent.get(task.received),
-            memory=memory,
-            generator=generator_for(job.settings.seed, "train", task.round, self._id(task)),
+            examples=context.federation.clients[request.client].to(context.device),
+            algorithm=context.algorithm,
+            settings=context.settings.local,
+            round_number=request.round,
+            received=self.mailbox.broadcast.read(request.received),
+            state=state,
+            generator=derive_generator(
+                context.settings.seed, "train", request.round, self._get_id(request)
+            ),
         )
 
-    def _sent(
-        self, task: TrainTask, client: Client, output: ClientOutput, seconds: float
-    ) -> Trained:
-        """Put what a client sends into its slot, and what it remembers into its file."""
-        started, slot = time.perf_counter(), self.mailbox.slots[task.slot]
-        seed = self.job.settings.seed
-        output = sent_by(client, output, seed, self._id(task), task.participants)
-        size = nbytes_of([output.message])
+    def _write_reply(
+        self, request: TrainRequest, client: Client, output: ClientOutput, seconds: float
+    ) -> TrainReply:
+        """Write the message of a client into its slot, and its state into its file."""
+        started, slot = time.perf_counter(), self.mailbox.slots[request.slot]
+        seed = self.context.settings.seed
+        output = apply_client_transforms(
+            client, output, seed, self._get_id(request), request.participants
+        )
+        size = count_bytes([output.message])
         if size > slot.size:
-            return Trained(size)
-        (sent,) = slot.put([output.message])
-        memory = store_tensors(task.memory_after, output.state) if output.state else None
-        return Trained(size, sent, memory, seconds + time.perf_counter() - started)
+            return TrainReply(size)
+        (sent,) = slot.write([output.message])
+        state_file = store_tensors(request.state_path, output.state) if output.state else None
+        return TrainReply(size, sent, state_file, seconds + time.perf_counter() - started)
 
 
-def _form(task: TrainTask, memory: TensorState) -> object:
-    """Names and shapes of what a client remembers, and of what it is sent."""
-    remembered = ((name, tensor.shape, tensor.dtype) for name, tensor in memory.items())
-    sent = ((path, place.shape, place.dtype) for path, place in task.received.places.items())
-    return tuple(remembered), tuple(sent)
+def _describe_shapes(request: TrainRequest, state: TensorState) -> object:
+    """Return names, shapes and dtypes of a client's state and of its message from the server."""
+    state_shapes = ((name, tensor.shape, tensor.dtype) for name, tensor in state.items())
+    received = ((path, ref.shape, ref.dtype) for path, ref in request.received.refs.items())
+    return tuple(state_shapes), tuple(received)

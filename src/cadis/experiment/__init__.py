@@ -6,23 +6,34 @@ from cadis.experiment.build import (
     build_model,
     build_partition,
     choose_partition,
+    count_outputs,
+    get_client_tests,
     load_dataset,
-    outputs_for,
-    own_tests_of,
 )
 from cadis.experiment.compare_methods import ComparisonResult, compare
 from cadis.experiment.config import ExperimentConfig, Settings, resolve
 from cadis.experiment.execution import RunResult, run_experiment
-from cadis.experiment.observe_layer import HeadKeeping, observe_layer
-from cadis.experiment.parameters import PARTITION, Part, as_option, our_parts, qualified
+from cadis.experiment.observe_layer import HeadRecorder, observe_layer
+from cadis.experiment.parameters import (
+    PARTITION,
+    Part,
+    list_builtin_parts,
+    qualify_parameter,
+    to_option_name,
+)
 from cadis.experiment.presets import (
-    preset_names,
-    preset_text,
+    drop_paper_table,
+    list_presets,
     read_paper,
     read_preset,
-    without_paper,
+    read_preset_text,
 )
 from cadis.experiment.run_federation import run
-from cadis.experiment.study import comparison_of, run_study, study_folder
-from cadis.experiment.tracking import Tracking, call_each, check_tracker
-from cadis.experiment.variants import check_runs, grid_variants, method_variants, parse_grid
+from cadis.experiment.study import find_study_folder, plan_comparison, run_study
+from cadis.experiment.tracking import Tracking, check_tracker, combine_callbacks
+from cadis.experiment.variants import (
+    build_grid_variants,
+    build_method_variants,
+    check_run_count,
+    parse_grid,
+)

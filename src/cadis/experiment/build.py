@@ -1,4 +1,4 @@
-"""From options to a dataset, a partition, a federation and a model."""
+"""Build the dataset, the partition, the federation and the model that options describe."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,20 +9,20 @@ from torch import nn
 
 from cadis._io import NO_CALLBACKS, Callbacks
 from cadis.algorithm.tasks import Task
-from cadis.data import TABLES, Dataset, Examples, Subsets, TableColumns, load
-from cadis.data.partition import MultiCluster, Partition, given_by_data, read_partition
+from cadis.data import TABLE_PREFIXES, Dataset, Examples, Subsets, TableColumns, load
+from cadis.data.partition import MultiCluster, Partition, partition_by_owner, read_partition
 from cadis.engine import Federation
 from cadis.errors import CadisError
 from cadis.experiment.config import ExperimentConfig, Settings
 from cadis.models import build_network
 from cadis.options import DatasetOptions
-from cadis.rng import derive_seed, generator_for
+from cadis.rng import derive_generator, derive_seed
 from cadis.types import ClientId
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """All that options describe; of the options themselves, none is left to be chosen."""
+    """Experiment that is ready to run; no option of ``config`` is "auto"."""
 
     config: ExperimentConfig
     federation: Federation
@@ -32,60 +32,60 @@ class Experiment:
 def build_experiment(
     config: ExperimentConfig, callbacks: Callbacks = NO_CALLBACKS, dataset: Dataset | None = None
 ) -> Experiment:
-    """Load the dataset, unless it is given; deal, and make the model."""
+    """Load the dataset unless it is given, split it among clients, and build the model."""
     dataset = dataset or load_dataset(config.settings, callbacks)
     config = choose_partition(config, dataset)
-    num_outputs = outputs_for(config.algorithm.task, dataset.num_classes)
+    num_outputs = count_outputs(config.algorithm.task, dataset.num_classes)
     partition = build_partition(config, dataset)
     if config.settings.model == "auto":
-        _check_numbers(dataset.train)
-    settings = config.settings.resolve_auto(len(partition.indices), shape_of(dataset))
-    own = settings.own_tests and settings.partition == "clients"
+        _check_input_type(dataset.train)
+    settings = config.settings.resolve_auto(len(partition.indices), get_input_shape(dataset))
+    has_client_tests = settings.own_tests and settings.partition == "clients"
     federation = Federation(
         clients=Subsets(dataset.train, partition.indices),
         test=dataset.test,
         client_ids=partition.client_ids,
         true_clusters=partition.true_clusters,
         classes=dataset.classes,
-        client_tests=own_tests_of(dataset, partition.client_ids) if own else (),
+        client_tests=get_client_tests(dataset, partition.client_ids) if has_client_tests else (),
         preprocessing=dataset.preprocessing,
     )
-    model = build_model(settings, shape_of(dataset), num_outputs)
+    model = build_model(settings, get_input_shape(dataset), num_outputs)
     return Experiment(replace(config, settings=settings), federation, model)
 
 
-def _check_numbers(examples: Examples) -> None:
-    """Refuse to choose a model for tokens: ours take numbers that mean an amount."""
+def _check_input_type(examples: Examples) -> None:
+    """Refuse to choose a model for integer tokens: the built-in models take real numbers."""
     if examples.scaling is None and not examples.inputs.is_floating_point():
         raise CadisError(
-            f"The inputs have type {examples.inputs.dtype}: if they are the numbers of tokens, "
-            "name a model with an embedding by --model FILE.py:FUNCTION, else make them float32."
+            f"The inputs have type {examples.inputs.dtype}. If they are token ids, name a model "
+            "with an embedding by --model FILE.py:FUNCTION; else convert them to float32."
         )
 
 
-def outputs_for(task: Task, num_classes: int) -> int:
-    """How many outputs a model needs for a task; refused if the task has other classes."""
+def count_outputs(task: Task, num_classes: int) -> int:
+    """Return the number of model outputs for a task; refuse a task for other classes."""
     num_outputs = task.num_outputs(num_classes)
     if task.num_classes(num_outputs) != num_classes:
         raise CadisError(
-            f"The task {task.name} tells {task.num_classes(num_outputs)} classes apart, but there "
-            f"are {num_classes}; choose another task or other data."
+            f"The task {task.name} is for {task.num_classes(num_outputs)} classes, but the data "
+            f"have {num_classes}; choose another task or other data."
         )
     return num_outputs
 
 
 def load_dataset(settings: DatasetOptions, callbacks: Callbacks = NO_CALLBACKS) -> Dataset:
-    """The dataset that the options name."""
+    """Load the dataset that the options name."""
     columns = TableColumns(
         settings.client_column,
         settings.label_column,
         settings.ignore_columns,
         settings.category_columns,
     )
-    if columns != TableColumns() and not settings.dataset.startswith(TABLES):
+    if columns != TableColumns() and not settings.dataset.startswith(TABLE_PREFIXES):
         raise CadisError(
-            f"{settings.dataset} is no table, which alone has columns; leave the options of "
-            "columns out, or name a table by --dataset csv:PLACE."
+            f"The dataset {settings.dataset} is not a table and has no columns; leave out the "
+            "column options, or name a table by --dataset csv:PATH."
         )
     return load(
         settings.dataset,
@@ -98,27 +98,27 @@ def load_dataset(settings: DatasetOptions, callbacks: Callbacks = NO_CALLBACKS) 
     )
 
 
-def shape_of(dataset: Dataset) -> tuple[int, ...]:
-    """Of one input: channels, height and width of a picture, or the numbers in a row."""
+def get_input_shape(dataset: Dataset) -> tuple[int, ...]:
+    """Return the shape of one input: (channels, height, width), or (features,) for tables."""
     return tuple(dataset.train.inputs.shape[1:])
 
 
 def build_partition(config: ExperimentConfig, dataset: Dataset) -> Partition:
-    """Split the training data among clients; the same for all methods with one seed."""
+    """Split the training data among clients; all methods with the same seed get the same split."""
     settings, labels = config.settings, dataset.train.labels
     name, minimum = settings.partition, settings.min_samples
     if name == "clients":
-        partition = given_by_data(dataset.owners, minimum)
+        partition = partition_by_owner(dataset.client_indices, minimum)
     elif name.endswith(".json"):
         partition = read_partition(Path(name), len(labels), settings.allow_overlap, minimum)
     else:
-        generator = generator_for(settings.seed, "partition")
-        number = settings.clients_to_deal_to
-        partition = config.partitioner.deal(labels, number, minimum, generator)
+        generator = derive_generator(settings.seed, "partition")
+        number = settings.num_partition_clients
+        partition = config.partitioner.split(labels, number, minimum, generator)
     if settings.clients not in ("auto", len(partition.indices)):
         raise CadisError(
-            f"There are {len(partition.indices)} clients, not {settings.clients}; leave the number "
-            "of clients out, or choose a partition that deals to as many as you like."
+            f"The partition has {len(partition.indices)} clients, not {settings.clients}; leave "
+            "out --clients, or choose a partition that takes any number of clients, such as mc."
         )
     return partition
 
@@ -126,37 +126,43 @@ def build_partition(config: ExperimentConfig, dataset: Dataset) -> Partition:
 def choose_partition(config: ExperimentConfig, dataset: Dataset) -> ExperimentConfig:
     """Replace the partition "auto" by one that fits the data.
 
-    It is the one that the data give; else clusters of unequal size, as many as there are classes
-    and clients for.
+    If the data name their clients, the partition is "clients"; else it is "mc", with fewer clusters
+    than usual if there are not enough classes or clients.
     """
     if config.settings.partition != "auto":
         return config
-    dealer, classes = config.partitioner, len(dataset.train.labels.unique())
-    clients = config.settings.clients_to_deal_to
-    if isinstance(dealer, MultiCluster) and len(dealer.ratio) > min(classes, clients):
-        few = max(n for n in range(1, classes + 1) if n == 1 or n * (n + 1) // 2 <= clients)
-        dealer = MultiCluster(ratio=tuple(range(few, 0, -1)))
-    name = "clients" if dataset.owners else dealer.name
-    return replace(config, settings=replace(config.settings, partition=name), partitioner=dealer)
+    partitioner, classes = config.partitioner, len(dataset.train.labels.unique())
+    clients = config.settings.num_partition_clients
+    if isinstance(partitioner, MultiCluster) and len(partitioner.ratio) > min(classes, clients):
+        clusters = max(n for n in range(1, classes + 1) if n == 1 or n * (n + 1) // 2 <= clients)
+        partitioner = MultiCluster(ratio=tuple(range(clusters, 0, -1)))
+    name = "clients" if dataset.client_indices else partitioner.name
+    settings = replace(config.settings, partition=name)
+    return replace(config, settings=settings, partitioner=partitioner)
 
 
-def own_tests_of(dataset: Dataset, client_ids: Sequence[ClientId]) -> Sequence[Examples]:
-    """Each client's own test examples, of which some may have none; empty if nobody has any."""
+def get_client_tests(dataset: Dataset, client_ids: Sequence[ClientId]) -> Sequence[Examples]:
+    """Return the test examples of each client, or () if no client has any.
+
+    The examples of a single client may be empty.
+    """
     if dataset.client_tests:
-        nothing = dataset.test.take(slice(0, 0))
-        return [dataset.client_tests.get(str(client), nothing) for client in client_ids]
-    if not dataset.test_owners:
+        empty = dataset.test.take(slice(0, 0))
+        return [dataset.client_tests.get(str(client), empty) for client in client_ids]
+    if not dataset.client_test_indices:
         return ()
-    nobodys = torch.zeros(0, dtype=torch.int64)
-    owned = [dataset.test_owners.get(str(client), nobodys) for client in client_ids]
-    return Subsets(dataset.test, tuple(owned)) if any(map(len, owned)) else ()
+    no_indices = torch.zeros(0, dtype=torch.int64)
+    indices = [dataset.client_test_indices.get(str(client), no_indices) for client in client_ids]
+    return Subsets(dataset.test, tuple(indices)) if any(map(len, indices)) else ()
 
 
 def build_model(settings: Settings, shape: tuple[int, ...], num_outputs: int) -> nn.Module:
-    """Return the initial global model of settings without "auto".
+    """Build the initial global model; its parameters depend only on the seed.
 
-    The shape is that of an input: channels, height and width of a picture, or numbers in a row.
-    The task says how many outputs it wants: with most, one for each class.
+    Args:
+        settings: settings in which nothing is "auto".
+        shape: the shape of one input: (channels, height, width), or (features,) for tables.
+        num_outputs: the number of outputs of the model; for most tasks, one per class.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(settings.seed, "model"))

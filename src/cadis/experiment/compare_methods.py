@@ -1,4 +1,4 @@
-"""``cadis.compare``: several methods on the same federations, from Python."""
+"""``cadis.compare``: compare several methods on the same federations, from Python."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -11,31 +11,38 @@ from rich.console import Console
 from torch import nn
 
 from cadis._io import NO_CALLBACKS, Callbacks
-from cadis.algorithm import BaseMethod, names_in, parameters_of, part_from
+from cadis.algorithm import BaseMethod, get_parameters, resolve_part, split_names
 from cadis.algorithm.methods import METHODS
-from cadis.analysis import Comparison, Results, RunData, answer, details, read_results
+from cadis.analysis import (
+    Comparison,
+    Results,
+    RunData,
+    explain_verdict,
+    read_results,
+    write_verdict,
+)
 from cadis.errors import CadisError
-from cadis.experiment.own_study import OwnStudy
-from cadis.experiment.parameters import qualified
+from cadis.experiment.in_memory_study import InMemoryStudy
+from cadis.experiment.parameters import qualify_parameter
 from cadis.experiment.presets import read_preset
-from cadis.experiment.run_federation import folder_for, is_shown, warn
-from cadis.experiment.study import RunFromOptions, RunPlanned, comparison_of, run_study
-from cadis.experiment.tracking import call_each, check_tracker
-from cadis.report.formats import Sheet, to_markdown, to_rich
-from cadis.report.study_display import study_progress
-from cadis.report.tables import sheets
+from cadis.experiment.run_federation import open_folder, should_show_progress, warn
+from cadis.experiment.study import ExecuteRun, RunFromOptions, plan_comparison, run_study
+from cadis.experiment.tracking import check_tracker, combine_callbacks
+from cadis.report.formats import TextTable, to_markdown, to_rich
+from cadis.report.study_display import show_study_progress
+from cadis.report.tables import make_tables
 from cadis.server import OnRound
-from cadis.store import PlannedRun, Study, StudyFolder, planned_runs
+from cadis.store import PlannedRun, Study, StudyFolder, list_planned_runs
 
 
 @dataclass(frozen=True, repr=False)
 class ComparisonResult:
-    """The result of a comparison.
+    """Result of a comparison.
 
     Attributes:
-        results: all runs, as reports read them.
-        folder: where everything is kept, if it is.
-        failures: a sentence for each run that could not go on.
+        results: the data of all runs, in the form that reports read.
+        folder: the folder with the files of the runs; None if they were not kept.
+        failures: one sentence per failed run.
     """
 
     results: Results
@@ -43,23 +50,23 @@ class ComparisonResult:
     failures: tuple[str, ...] = ()
 
     @property
-    def answer(self) -> str:
-        """Say which method is better, and whether the difference may be chance."""
-        return answer(Comparison(self.results))
+    def verdict(self) -> str:
+        """Return which method is better, and whether the difference is significant."""
+        return write_verdict(Comparison(self.results))
 
     @property
-    def details(self) -> list[str]:
-        """List what the answer is based on."""
-        return details(Comparison(self.results))
+    def explanation(self) -> list[str]:
+        """Return the facts on which the answer is based, one sentence each."""
+        return explain_verdict(Comparison(self.results))
 
     @property
-    def tables(self) -> list[Sheet]:
+    def tables(self) -> list[TextTable]:
         """Return all tables."""
-        return sheets(Comparison(self.results))
+        return make_tables(Comparison(self.results))
 
     @property
     def table(self) -> list[dict[str, str]]:
-        """Return the main table, a row for each method."""
+        """Return the main table: one dict per method, by column."""
         sheet = self.tables[0]
         return [dict(zip(sheet.columns, row, strict=True)) for row in sheet.rows]
 
@@ -70,19 +77,19 @@ class ComparisonResult:
 
     def to_markdown(self) -> str:
         """Return the answer and all tables as Markdown."""
-        return "\n".join([self.answer, "", *map(to_markdown, self.tables)])
+        return "\n".join([self.verdict, "", *map(to_markdown, self.tables)])
 
     def __repr__(self) -> str:
         """Return the answer and the main table."""
-        paper = Console(file=StringIO(), width=100)
-        with paper.capture() as printed:
-            paper.print(to_rich(self.tables[0]))
-        lines = [line.rstrip() for line in printed.get().splitlines()]
-        return "\n".join([self.answer, *lines]).rstrip()
+        console = Console(file=StringIO(), width=100)
+        with console.capture() as output:
+            console.print(to_rich(self.tables[0]))
+        lines = [line.rstrip() for line in output.get().splitlines()]
+        return "\n".join([self.verdict, *lines]).rstrip()
 
     def _repr_markdown_(self) -> str:
-        """Return what a notebook shows."""
-        return f"{self.answer}\n\n{to_markdown(self.tables[0])}"
+        """Return the answer and the main table for a notebook."""
+        return f"{self.verdict}\n\n{to_markdown(self.tables[0])}"
 
 
 def compare(
@@ -98,109 +105,132 @@ def compare(
     track: str | None = None,
     **options: Any,
 ) -> ComparisonResult:
-    """Run several methods on the same federations, and compare them.
+    """Run several methods on the same federations, and compare their results.
 
-    This is ``cadis compare``: finished runs in ``out`` are reused, unfinished ones are resumed, and
-    a run that diverges does not stop the others. With a model, clients and a test set of your own,
-    all further options are those of :func:`cadis.run`.
+    For each seed, all methods get the same partition, initial model and random numbers. Finished
+    runs in ``out`` are reused, unfinished ones are resumed, and a run that fails does not stop the
+    others. The command ``cadis compare`` does the same.
+
+    There are two ways to give the data. Either name a dataset and other options of ``cadis run``,
+    such as ``dataset="mnist", clients=50``; or pass ``model``, ``clients``, ``test``, ``rounds``
+    and further arguments of :func:`cadis.run`.
 
     Args:
-        methods: names as ``cadis compare`` takes them, or methods such as ``CADIS(threshold=0.8)``;
-            with a model of your own, instances of your own classes as well.
-        seeds: runs of each, from ``seed``.
-        out: a folder to keep everything in; without one, only the result is kept.
-        grid: options and the values that each is to have: a comparison for each combination.
-        preset: an experiment of the paper to start from.
-        targets: accuracies whose first round is asked for, by default some that fit.
-        progress: whether to show progress; by default on a terminal and in a notebook.
+        methods: names of methods, as for ``cadis compare --methods``, or method instances such as
+            ``CADIS(threshold=0.8)``. Instances of your own classes need a ``model``. Default:
+            FedAvg and CADIS.
+        seeds: number of runs per method, with seeds ``seed``, ``seed + 1``, ... Default: 3.
+        out: folder for the files of all runs; by default, only the result is kept.
+        grid: values by option, such as ``{"lr": [0.1, 0.01]}``; the methods are compared for every
+            combination. Needs a named dataset.
+        preset: name of an experiment of the paper to start from; ``cadis presets`` lists them.
+        targets: accuracies between 0 and 1; the result has the first round in which each method
+            reaches them. By default, they are chosen from the results.
+        progress: whether to show progress; by default, on a terminal and in a notebook.
         on_round: called with the result of each round of each run.
-        track: a tracker to log to: "tensorboard", "wandb" or "mlflow"; it needs ``out``.
-        options: as ``cadis run`` has them, by their Python names, such as ``dataset="digits"``.
+        track: tracker to log to: "tensorboard", "wandb" or "mlflow"; needs ``out``.
+        options: options of ``cadis run`` by their Python names, or arguments of :func:`cadis.run`.
+
+    Returns:
+        The comparison; print it for a table and the answer.
+
+    Raises:
+        CadisError: if an option is wrong, or if no run finishes a round.
+
+    Example:
+        >>> import cadis
+        >>> result = cadis.compare(["fedavg", "cadis"], seeds=2, dataset="digits", rounds=2)
+        >>> len(result.runs)
+        4
     """
     if track is not None and out is None:
-        raise CadisError("A tracker keeps its files in the folder of the runs; give one as out.")
+        raise CadisError("The tracker needs a folder for its files; give one as out.")
     check_tracker(track)
-    named = _by_name(names_in(methods) if isinstance(methods, str) else list(methods))
+    named = _index_by_name(split_names(methods) if isinstance(methods, str) else list(methods))
     first = int(options.pop("seed", 0))
-    own = OwnStudy.plan(named, options) if isinstance(options.get("model"), nn.Module) else None
-    if own is not None and (grid or preset):
-        raise CadisError("A grid or a preset goes with a dataset that is named.")
-    study = own.study() if own else _study(named, grid or {}, preset, options)
+    in_memory = None
+    if isinstance(options.get("model"), nn.Module):
+        in_memory = InMemoryStudy.plan(named, options)
+        if grid or preset:
+            raise CadisError("With a model object, leave out grid and preset.")
+    study = in_memory.study() if in_memory else _plan_study(named, grid or {}, preset, options)
     study = replace(
         study,
         seeds=tuple(range(first, first + seeds)),
         command="cadis.compare",
         targets=tuple(targets),
     )
-    begin = own or RunFromOptions()
-    with folder_for(out) as path, StudyFolder(path).opened(study) as everything:
+    execute_run = in_memory or RunFromOptions()
+    with open_folder(out) as path, StudyFolder(path).open(study) as everything:
         folder = StudyFolder(path)
-        if own:
-            own.check_finished(planned_runs(folder, everything))
-        results, failures = _run(folder, everything, begin, progress, on_round, track)
+        if in_memory:
+            in_memory.check_finished(list_planned_runs(folder, everything))
+        results, failures = _run(folder, everything, execute_run, progress, on_round, track)
     return ComparisonResult(results, path if out is not None else None, tuple(failures))
 
 
-def _by_name(methods: Sequence[BaseMethod | str]) -> dict[str, BaseMethod | None]:
-    """Return methods by name, each once; None for those that are given by name only."""
+def _index_by_name(methods: Sequence[BaseMethod | str]) -> dict[str, BaseMethod | None]:
+    """Return method instances by name; None for methods that are given as a name."""
     named: dict[str, BaseMethod | None] = {}
     for method in methods:
-        name = method if isinstance(method, str) else part_from("method", method).name
+        name = method if isinstance(method, str) else resolve_part("method", method).name
         if name in named:
-            raise CadisError(f"'{name}' is given twice; compare it with itself by a grid.")
+            raise CadisError(f"The method '{name}' is given twice; use a grid to vary parameters.")
         named[name] = None if isinstance(method, str) else method
     return named
 
 
-def _study(
+def _plan_study(
     named: Mapping[str, BaseMethod | None],
     grid: Mapping[str, Sequence[Any]],
     preset: str | None,
     options: Mapping[str, Any],
 ) -> Study:
-    """Plan what ``cadis compare`` would run."""
+    """Plan the same study as ``cadis compare``."""
     file = read_preset(preset) if preset else {}
-    given = dict(options)
+    overrides = dict(options)
     for name, method in named.items():
         if method is not None and METHODS.get(name) is not type(method):
-            raise CadisError(f"Give the method '{name}' of your own as 'FILE.py:CLASS'.")
-        parameters = {} if method is None else parameters_of(method)
-        given |= {qualified(type(method), k): v for k, v in parameters.items() if v is not None}
-    values = {name: [str(value) for value in some] for name, some in grid.items()}
-    return comparison_of(named, values, preset, file, given)
+            raise CadisError(f"Name your own method '{name}' as 'FILE.py:CLASS', or give a model.")
+        parameters = {} if method is None else get_parameters(method)
+        overrides |= {
+            qualify_parameter(type(method), k): v for k, v in parameters.items() if v is not None
+        }
+    grid_texts = {name: [str(value) for value in values] for name, values in grid.items()}
+    return plan_comparison(named, grid_texts, preset, file, overrides)
 
 
 def _run(
     folder: StudyFolder,
     study: Study,
-    begin: RunPlanned,
+    execute_run: ExecuteRun,
     progress: bool | None,
     on_round: OnRound | None,
     track: str | None,
 ) -> tuple[Results, list[str]]:
-    def run_planned(run: PlannedRun, shown: OnRound, callbacks: Callbacks) -> None:
-        begin(run, call_each(shown, on_round), callbacks)
+    def execute(run: PlannedRun, show_round: OnRound, callbacks: Callbacks) -> None:
+        execute_run(run, combine_callbacks(show_round, on_round), callbacks)
 
-    runs = list(planned_runs(folder, study))
+    runs = list(list_planned_runs(folder, study))
     console = Console(stderr=True)
-    shown = is_shown(progress, console)
-    with study_progress(console, runs) if shown else nullcontext(_Silent()) as callbacks:
-        failures = run_study(folder, study, callbacks, run_planned, track)
+    is_visible = should_show_progress(progress, console)
+    with show_study_progress(console, runs) if is_visible else nullcontext(_Silent()) as callbacks:
+        failures = run_study(folder, study, callbacks, execute, track)
     if failures and not any(run.folder.has_rounds() for run in runs):
         raise CadisError(failures[0])
     return read_results([folder.path]), failures
 
 
 class _Silent:
-    """Callbacks that show nothing; what a command would print is a warning."""
+    """Callbacks that show no progress; messages become warnings."""
 
-    of_run = replace(NO_CALLBACKS, say=warn)
+    run_callbacks = replace(NO_CALLBACKS, say=warn)
 
     def begin(self, run: PlannedRun) -> OnRound:  # noqa: ARG002
-        return call_each()
+        return combine_callbacks()
 
     def end(self, run: PlannedRun, reused: bool) -> None:
-        """Ignore that a run has ended."""
+        """Ignore the end of a run."""
 
     def fail(self, sentence: str) -> None:
-        """Ignore a failure, which the result holds."""
+        """Ignore a failure; the result contains it."""

@@ -1,4 +1,4 @@
-"""An experiment's options: from a TOML file, the command line, or both."""
+"""Resolve and validate the options of an experiment, from a TOML file and the command line."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -9,17 +9,17 @@ from cadis.algorithm import (
     KINDS,
     Algorithm,
     BaseMethod,
-    algorithm_of,
+    build_algorithm,
     check_names,
-    classes_in,
-    listed,
-    names_in,
-    names_of,
-    options_of,
-    own_classes,
-    qualify,
-    table_of,
-    validated,
+    find_part_classes,
+    find_user_classes,
+    get_field_names,
+    get_part_table,
+    join_words,
+    qualify_name,
+    split_names,
+    to_options,
+    validate,
 )
 from cadis.algorithm.transforms import TRANSFORMS
 from cadis.data import DATASETS, is_dataset_name
@@ -30,13 +30,13 @@ from cadis.experiment.parameters import (
     ALL_KINDS,
     PARTITION,
     Part,
-    our_parts,
-    owners_of,
-    pairs_of,
-    tables_of,
-    with_implied_transforms,
+    add_implied_transforms,
+    find_owners,
+    group_parameters,
+    list_builtin_parts,
+    pair_with_kinds,
 )
-from cadis.models import MODELS, auto_lr
+from cadis.models import MODELS, get_auto_lr
 from cadis.options import RunOptions
 from cadis.training import AUGMENTATIONS, LocalSettings
 
@@ -46,52 +46,53 @@ _DEFAULT_PER_ROUND = 10
 
 @dataclass(frozen=True)
 class Settings(RunOptions):
-    """The options of a run, and how those that are "auto" are resolved."""
+    """Options of a run, and the rules by which "auto" is resolved."""
 
     @property
-    def clients_to_deal_to(self) -> int:
-        """Return the number of clients that a dataset is split among."""
+    def num_partition_clients(self) -> int:
+        """Return the number of clients among which a partition splits the dataset."""
         return _DEFAULT_CLIENTS if self.clients == "auto" else self.clients
 
     def resolve_auto(self, num_clients: int, shape: tuple[int, ...]) -> "Settings":
-        """Return the settings without "auto", once the data and the shape of an input are known."""
-        model = _fitting_model(shape) if self.model == "auto" else self.model
+        """Replace "auto", given the number of clients and the shape of one input."""
+        model = _choose_model(shape) if self.model == "auto" else self.model
         return replace(
             self,
             clients=num_clients,
             model=model,
-            per_round=self._participants(num_clients),
-            lr=auto_lr(MODELS.get(model)) if self.lr == "auto" else self.lr,
+            per_round=self._count_participants(num_clients),
+            lr=get_auto_lr(MODELS.get(model)) if self.lr == "auto" else self.lr,
         )
 
-    def _participants(self, num_clients: int) -> int:
-        """How many clients take part in a round; of a share, at least one."""
+    def _count_participants(self, num_clients: int) -> int:
+        """Return the number of participants of a round, at least one."""
         if self.per_round == "auto":
             return min(_DEFAULT_PER_ROUND, num_clients)
         if isinstance(self.per_round, int):
             return self.per_round
         return max(1, int(self.per_round * num_clients + 0.5))
 
-    def for_engine(self) -> EngineSettings:
-        """Return the settings of the engine, once nothing is "auto"."""
-        return engine_settings(vars(self))
+    def to_engine_settings(self) -> EngineSettings:
+        """Return the engine settings; no option may be "auto"."""
+        return select_engine_settings(vars(self))
 
 
-def engine_settings(options: Mapping[str, Any]) -> EngineSettings:
-    """Return the settings of the engine, whose names are those of options."""
-    local = {name: options[name] for name in names_of(LocalSettings)}
-    shared = {name: options[name] for name in names_of(EngineSettings) if name != "local"}
-    return validated(EngineSettings, {**shared, "local": local})
+def select_engine_settings(options: Mapping[str, Any]) -> EngineSettings:
+    """Select the engine settings from options; both have the same names."""
+    local = {name: options[name] for name in get_field_names(LocalSettings)}
+    settings = {name: options[name] for name in get_field_names(EngineSettings) if name != "local"}
+    return validate(EngineSettings, {**settings, "local": local})
 
 
 @dataclass(frozen=True)
 class ExperimentConfig:
-    """A resolved experiment: nothing is left to defaults.
+    """Validated options of an experiment, with all defaults filled in.
 
     Attributes:
-        algorithm: how to learn.
-        settings: all the rest.
-        partitioner: deals out the dataset, unless the settings name a file or the data's owners.
+        algorithm: the method and the other parts of the algorithm.
+        settings: all other options.
+        partitioner: splits the dataset among clients, unless the settings name a file or the data
+            name their clients.
     """
 
     algorithm: Algorithm
@@ -100,63 +101,67 @@ class ExperimentConfig:
 
     @property
     def method(self) -> BaseMethod:
-        """The algorithm's method."""
+        """Return the method of the algorithm."""
         return self.algorithm.method
 
     def to_dict(self) -> dict[str, Any]:
-        """The options, as ``config.toml`` holds them."""
-        deals = self.settings.partition in ("auto", *PARTITIONERS)
-        partitioner = self.partitioner if deals else None
-        return options_of(self.algorithm, asdict(self.settings), partitioner)
+        """Return the options in the form of ``config.toml``."""
+        is_used = self.settings.partition in ("auto", *PARTITIONERS)
+        partitioner = self.partitioner if is_used else None
+        return to_options(self.algorithm, asdict(self.settings), partitioner)
 
 
-def resolve(file: Mapping[str, Any], given: Mapping[str, Any]) -> ExperimentConfig:
-    """Return the experiment that a file's options and given options describe; given ones win.
+def resolve(file: Mapping[str, Any], overrides: Mapping[str, Any]) -> ExperimentConfig:
+    """Merge the options of a file with overrides, validate them, and fill in defaults.
 
     Args:
-        file: a TOML file's content: names of parts, settings, and a table for each part or
-            partition that needs one.
-        given: names of parts, settings and parameters, side by side, as a user types them.
+        file: the content of a TOML file: names of parts, settings, and one table of parameters per
+            part or partition.
+        overrides: names of parts, settings and parameters in one flat mapping, as typed by a user.
+            They replace the values of the file.
     """
-    file = _with_qualified_tables(file)
+    file = _flatten_tables(file)
     tables = {name: value for name, value in file.items() if isinstance(value, dict)}
     flat = {name: value for name, value in file.items() if name not in tables}
-    typed = {key: value for key, value in given.items() if key not in plain_names()}
-    chosen = flat | {key: value for key, value in given.items() if key not in typed}
+    parameters = {key: value for key, value in overrides.items() if key not in list_option_names()}
+    options = flat | {key: value for key, value in overrides.items() if key not in parameters}
     _check_flat(flat)
-    classes = classes_in(chosen)
-    settings = _settings(chosen, typed)
+    chosen = find_part_classes(options)
+    settings = _validate_settings(options, parameters)
     partition: type[Any] = PARTITIONERS.get(settings.partition, MultiCluster)
-    everything = with_implied_transforms({**classes, PARTITION.key: (partition,)}, typed)
-    known = [*our_parts(), *own_classes(chosen)]
-    if not all(_parts_called(name, known) for name in tables):
-        known += own_classes(flat)  # a file may choose parts that other options replace
-    _check_tables(tables, known, everything)
-    shown = {key: _shown(chosen, key, classes) for key in KINDS}
-    shown[PARTITION.key] = settings.partition
-    parameters = tables_of(typed, everything, shown)
-    for kind, part in pairs_of(everything):
-        name = qualify(kind.key, part.name)
-        parameters[name] = {**table_of(tables, kind.key, part.name), **parameters[name]}
-    _check_transforms(tables, names_in(flat.get("transforms", ())), everything)
-    partitioner = validated(partition, parameters[qualify(PARTITION.key, partition.name)])
-    algorithm = algorithm_of({key: everything[key] for key in KINDS}, parameters)
+    classes = add_implied_transforms({**chosen, PARTITION.key: (partition,)}, parameters)
+    known = [*list_builtin_parts(), *find_user_classes(options)]
+    if not all(_find_parts(name, known) for name in tables):
+        known += find_user_classes(flat)  # a file may choose parts that other options replace
+    _check_tables(tables, known, classes)
+    names = {key: _format_choice(options, key, chosen) for key in KINDS}
+    names[PARTITION.key] = settings.partition
+    tables_by_part = group_parameters(parameters, classes, names)
+    for kind, part in pair_with_kinds(classes):
+        name = qualify_name(kind.key, part.name)
+        tables_by_part[name] = {
+            **get_part_table(tables, kind.key, part.name),
+            **tables_by_part[name],
+        }
+    _check_transforms(tables, split_names(flat.get("transforms", ())), classes)
+    partitioner = validate(partition, tables_by_part[qualify_name(PARTITION.key, partition.name)])
+    algorithm = build_algorithm({key: classes[key] for key in KINDS}, tables_by_part)
     return ExperimentConfig(algorithm, settings, partitioner)
 
 
-def plain_names() -> list[str]:
-    """The options that are no parameters of a part."""
-    return [*KINDS, *names_of(Settings)]
+def list_option_names() -> list[str]:
+    """Return the names of all options except the parameters of parts."""
+    return [*KINDS, *get_field_names(Settings)]
 
 
-def _settings(chosen: Mapping[str, Any], typed: Mapping[str, Any]) -> Settings:
-    """Validate the settings among the chosen options; a parameter of MC chooses that partition."""
-    given = {key: value for key, value in chosen.items() if key not in KINDS}
-    if "partition" not in given and any(
-        owners_of(name, [(PARTITION, MultiCluster)]) for name in typed
+def _validate_settings(options: Mapping[str, Any], parameters: Mapping[str, Any]) -> Settings:
+    """Validate the settings; a parameter of the partition "mc" selects that partition."""
+    values = {key: value for key, value in options.items() if key not in KINDS}
+    if "partition" not in values and any(
+        find_owners(name, [(PARTITION, MultiCluster)]) for name in parameters
     ):
-        given["partition"] = MultiCluster.name
-    settings = validated(Settings, given)
+        values["partition"] = MultiCluster.name
+    settings = validate(Settings, values)
     if not is_dataset_name(settings.dataset):
         check_names("dataset", [settings.dataset], DATASETS)
     if not is_user_code(settings.model):
@@ -170,26 +175,26 @@ def _settings(chosen: Mapping[str, Any], typed: Mapping[str, Any]) -> Settings:
 
 
 def _check_flat(flat: Mapping[str, Any]) -> None:
-    """Refuse names beside a file's tables that nothing has, or that belong into a table."""
+    """Refuse unknown names outside tables, and parameters of parts, which belong in tables."""
     for name in flat:
-        owners = [part.name for _, part in our_parts() if name in names_of(part)]
-        if owners and name not in plain_names():
+        owners = [part.name for _, part in list_builtin_parts() if name in get_field_names(part)]
+        if owners and name not in list_option_names():
             raise CadisError(
-                f"'{name}' belongs to {listed(owners)}; put it into a table of that name."
+                f"'{name}' is a parameter of {join_words(owners)}; move it to that table."
             )
-    check_names("option", flat, plain_names())
+    check_names("option", flat, list_option_names())
 
 
-def _with_qualified_tables(file: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options with tables ``[kind.name]`` under that name, as ``["kind.name"]`` has.
+def _flatten_tables(file: Mapping[str, Any]) -> dict[str, Any]:
+    """Flatten nested tables ``[kind.name]`` to the key "kind.name", as ``["kind.name"]`` gives.
 
-    TOML allows the former only in a file that does not choose a part of this kind itself.
+    TOML allows nested tables only in files that do not set the option ``kind`` as well.
     """
     options: dict[str, Any] = {}
     for key, value in file.items():
         nested = key in ALL_KINDS and isinstance(value, dict)
         if nested and all(isinstance(table, dict) for table in value.values()):
-            options |= {qualify(key, name): table for name, table in value.items()}
+            options |= {qualify_name(key, name): table for name, table in value.items()}
         else:
             options[key] = value
     return options
@@ -198,53 +203,55 @@ def _with_qualified_tables(file: Mapping[str, Any]) -> dict[str, Any]:
 def _check_tables(
     tables: Mapping[str, Any], known: Sequence[Part], chosen: Mapping[str, Iterable[type[Any]]]
 ) -> None:
-    """Refuse tables that no part has or two chosen parts share, and unknown names in them."""
+    """Refuse tables of unknown parts, ambiguous tables, and unknown parameters in tables."""
     names = dict.fromkeys(part.name for _, part in known)
-    clear = [qualify(kind.key, part.name) for kind, part in known]
+    clear = [qualify_name(kind.key, part.name) for kind, part in known]
     check_names("part", (name for name in tables if name not in clear), names)
     for name, table in tables.items():
-        mine, others = _parts_called(name, pairs_of(chosen)), _parts_called(name, known)
+        mine, others = _find_parts(name, pair_with_kinds(chosen)), _find_parts(name, known)
         if len(mine) > 1:
-            ways = " and ".join(f'["{qualify(kind.key, name)}"]' for kind, _ in mine)
-            raise CadisError(f"Two chosen parts are called '{name}'; name their tables {ways}.")
-        fields = [field for _, part in mine or others for field in names_of(part)]
+            ways = " and ".join(f'["{qualify_name(kind.key, name)}"]' for kind, _ in mine)
+            raise CadisError(f"Two parts are called '{name}'; name their tables {ways}.")
+        fields = [field for _, part in mine or others for field in get_field_names(part)]
         check_names(f"parameter of {name}", table, dict.fromkeys(fields))
 
 
-def _parts_called(name: str, parts: Iterable[Part]) -> list[Part]:
-    """Return the parts that a table of this name may be of."""
-    return [(k, part) for k, part in parts if name in (part.name, qualify(k.key, part.name))]
+def _find_parts(name: str, parts: Iterable[Part]) -> list[Part]:
+    """Return the parts to which a table of this name may belong."""
+    return [(k, part) for k, part in parts if name in (part.name, qualify_name(k.key, part.name))]
 
 
 def _check_transforms(
     tables: Mapping[str, Any], named: Iterable[str], chosen: Mapping[str, Iterable[type[Any]]]
 ) -> None:
-    """Refuse a table of a transform that is not applied: it would seem to protect."""
+    """Refuse the table of a transform that is not applied, such as noise for privacy."""
     key = KINDS["transforms"].key
     applied = {*named, *(part.name for part in chosen[key])}
-    others = {part.name for _, part in pairs_of(chosen)}
+    others = {part.name for _, part in pair_with_kinds(chosen)}
     for table in tables:
-        name = table.removeprefix(qualify(key, ""))
+        name = table.removeprefix(qualify_name(key, ""))
         if name in TRANSFORMS and name not in applied and table not in others:
             raise CadisError(
-                f"There is a table of the transform '{name}', which is not applied; add it to "
-                "transforms, or leave the table out."
+                f"The file has a table for the transform '{name}', which is not applied; add it to "
+                "transforms, or remove the table."
             )
 
 
-def _shown(options: Mapping[str, Any], key: str, classes: Mapping[str, Iterable[type[Any]]]) -> str:
-    """What is chosen of a kind, as a sentence names it."""
-    names = names_in(options[key]) if key in options else [part.name for part in classes[key]]
-    return listed(map(str, names)) if names else f"any {KINDS[key].noun}"
+def _format_choice(
+    options: Mapping[str, Any], key: str, classes: Mapping[str, Iterable[type[Any]]]
+) -> str:
+    """Return the chosen parts of a kind as text for an error message."""
+    names = split_names(options[key]) if key in options else [part.name for part in classes[key]]
+    return join_words(map(str, names)) if names else f"any {KINDS[key].noun}"
 
 
-def _fitting_model(shape: tuple[int, ...]) -> str:
-    """The paper's models for its datasets, and whatever is like them; for rows, the simplest."""
+def _choose_model(shape: tuple[int, ...]) -> str:
+    """Return the model of the paper for images of this size, or an MLP for tables."""
     if len(shape) == 1:
         return "mlp"
     if len(shape) != 3:
         raise CadisError(
-            f"No model of ours is made for inputs of shape {shape}; name one of your own by "
+            f"No built-in model takes inputs of shape {shape}; name your own model by "
             "--model FILE.py:FUNCTION."
         )
     channels, height, _ = shape

@@ -1,4 +1,4 @@
-"""Running an experiment: every round is on disk as it ends."""
+"""Run one experiment and write each round to disk as soon as it ends."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -10,30 +10,37 @@ from torch import nn
 
 from cadis._io import NO_CALLBACKS, Callbacks
 from cadis.algorithm import Algorithm
-from cadis.algorithm.methods import label_of
+from cadis.algorithm.methods import get_method_label
 from cadis.analysis import describe_federation
 from cadis.data import Dataset
 from cadis.engine import Engine, EngineSettings, Federation
 from cadis.experiment.build import build_experiment
 from cadis.experiment.config import ExperimentConfig
-from cadis.rng import one_thread
+from cadis.rng import use_one_thread
 from cadis.server import OnRound, RoundRecord
 from cadis.store import ModelInputs, RunFolder, RunWriter
 from cadis.types import ClientId
 
-_MOST_NAMED = 10
-"""Clients whose rejected updates are told one by one; of more, only the sum is told."""
+_MAX_NAMED = 10
+"""Number of clients whose rejected updates are reported one by one; more are only counted."""
 
 
 @dataclass(frozen=True, repr=False)
 class RunResult:
-    """A finished run.
+    """Result of a finished run.
 
     Attributes:
         models: the global models after the last round, by name; most methods have one.
-        history: a record for each round.
-        summary: what ``summary.json`` holds, the confusion matrix included.
-        folder: where everything is kept, if it is.
+        history: one record per round.
+        summary: the content of ``summary.json``, including the confusion matrix.
+        folder: the folder with the files of the run; None if they were not kept.
+
+    Example:
+        >>> import torch, cadis
+        >>> data = [(torch.randn(8, 4), torch.randint(2, (8,))) for _ in range(3)]
+        >>> result = cadis.run(torch.nn.Linear(4, 2), data, data[0], rounds=1, method="fedavg")
+        >>> len(result.history)
+        1
     """
 
     models: dict[str, nn.Module]
@@ -42,40 +49,40 @@ class RunResult:
     folder: Path | None
 
     def __repr__(self) -> str:
-        """In a few words: models and records are long."""
+        """Return a short summary, since models and records are long."""
         rounds = self.summary["rounds"]
-        told = [label_of(self.summary["method"]), f"{rounds} round{'s' * (rounds != 1)}"]
+        facts = [get_method_label(self.summary["method"]), f"{rounds} round{'s' * (rounds != 1)}"]
         if (last := self.summary["accuracy"]) is not None:
-            told.append(f"accuracy {last:.3f}")
+            facts.append(f"accuracy {last:.3f}")
         if (best := self.summary["best_accuracy"]) is not None:
-            told.append(f"best {best:.3f} in round {self.summary['best_round']}")
+            facts.append(f"best {best:.3f} in round {self.summary['best_round']}")
         if self.folder is not None:
-            told.append(f"folder {self.folder}")
-        return f"RunResult({', '.join(told)})"
+            facts.append(f"folder {self.folder}")
+        return f"RunResult({', '.join(facts)})"
 
     @property
     def model(self) -> nn.Module:
-        """The global model after the last round; of several, the first."""
+        """Return the global model after the last round; if there are several, the first."""
         return next(iter(self.models.values()))
 
     @property
     def accuracy(self) -> float:
-        """Top-1 accuracy after the last round."""
+        """Return the top-1 accuracy after the last round, between 0 and 1."""
         accuracy: float = self.summary["accuracy"]
         return accuracy
 
 
 @dataclass(frozen=True)
 class FederationRun:
-    """A model, data and options that are ready to run.
+    """Model, data and options of one run.
 
     Attributes:
         model: the initial global model.
         federation: the clients and their data.
-        algorithm: how to learn.
-        settings: how to run.
-        options: what ``config.toml`` is to hold.
-        head: name of the classifier layer; None for the one that is found.
+        algorithm: the method and the other parts of the algorithm.
+        settings: the settings of the engine.
+        options: the content of ``config.toml``.
+        head: name of the classifier layer; None to detect it.
     """
 
     model: nn.Module
@@ -86,18 +93,18 @@ class FederationRun:
     head: str | None
 
     def with_seed(self, seed: int) -> "FederationRun":
-        """Return the same with another seed."""
+        """Return a copy with another seed."""
         settings = replace(self.settings, seed=seed)
         return replace(self, settings=settings, options={**self.options, "seed": seed})
 
-    def engine(self, folder: RunFolder) -> Engine:
-        """Build the engine, which checks that everything fits together."""
+    def build_engine(self, folder: RunFolder) -> Engine:
+        """Build the engine, which checks that model, data and algorithm fit together."""
         clients = folder.client_folder
         return Engine(
             self.model, self.federation, self.algorithm, self.settings, clients, self.head
         )
 
-    @one_thread()  # small things are far quicker so, the more the busier the machine is
+    @use_one_thread()  # small tensor operations are faster without threads
     def execute(
         self,
         folder: RunFolder,
@@ -105,29 +112,29 @@ class FederationRun:
         on_round: OnRound | None = None,
         callbacks: Callbacks = NO_CALLBACKS,
     ) -> RunResult:
-        """Run all rounds, or those that are left, and keep everything in the folder."""
-        engine = self.engine(folder)
-        described = describe_federation(engine.given, engine.num_classes)
+        """Run all rounds, or the remaining ones if ``resume``, and write all files of the run."""
+        engine = self.build_engine(folder)
+        description = describe_federation(engine.federation, engine.num_classes)
         evaluation, rejections = None, RejectionLog(callbacks.say)
-        inputs = ModelInputs.of(engine.given.test, engine.given.preprocessing)
+        inputs = ModelInputs.from_examples(engine.federation.test, engine.federation.preprocessing)
         with closing(RunWriter(folder, engine.algorithm, engine.layout, inputs)) as writer:
             say = callbacks.say
-            state = writer.begin(engine.start, self.options, lambda _: described, resume, say)
+            state = writer.begin(engine.start, self.options, lambda _: description, resume, say)
             with closing(engine.rounds(state, callbacks)) as rounds:
                 for result in rounds:
                     state, evaluation = result.state, result.evaluation
-                    writer.keep(result.record, state)
-                    rejections.hear(result.record)
+                    writer.save_round(result.record, state)
+                    rejections.add(result.record)
                     if on_round is not None:
                         on_round(result)
             evaluation = evaluation or engine.test(state)  # a resumed run may have no round left
             summary = writer.finish(state, evaluation)
         rejections.finish()
-        models = {name: engine.model_of(model) for name, model in state.server.models.items()}
+        models = {name: engine.build_model(model) for name, model in state.server.models.items()}
         return RunResult(models, writer.history, summary, folder.path)
 
 
-@one_thread()
+@use_one_thread()
 def run_experiment(
     config: ExperimentConfig,
     out: Path,
@@ -136,42 +143,51 @@ def run_experiment(
     callbacks: Callbacks = NO_CALLBACKS,
     dataset: Dataset | None = None,
 ) -> RunResult:
-    """Run what the options describe, and keep everything in the folder ``out``.
+    """Run the experiment that the options describe, and write its files to a folder.
 
     Args:
         config: the options.
-        out: where to keep it.
-        resume: whether to go on with the run in the folder.
+        out: the folder of the run.
+        resume: whether to continue the run in the folder.
         on_round: called with the result of each round.
-        callbacks: called as it goes on.
-        dataset: the one that the options name, if it is loaded already.
+        callbacks: called with progress and messages.
+        dataset: the dataset that the options name, if it is loaded already.
     """
-    built = build_experiment(config, callbacks, dataset)
-    settings, options = built.config.settings, built.config.to_dict()
-    how, head = settings.for_engine(), settings.head or None
-    run = FederationRun(built.model, built.federation, config.algorithm, how, options, head)
+    experiment = build_experiment(config, callbacks, dataset)
+    settings = experiment.config.settings
+    run = FederationRun(
+        experiment.model,
+        experiment.federation,
+        config.algorithm,
+        settings.to_engine_settings(),
+        experiment.config.to_dict(),
+        settings.head or None,
+    )
     return run.execute(RunFolder(out), resume, on_round, callbacks)
 
 
 class RejectionLog:
-    """Tell whose updates are left out: every client once, and the sum at the end."""
+    """Reports rejected updates: each client once, and the number of updates at the end."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say, self._updates, self._clients = say, 0, set[ClientId]()
 
-    def hear(self, record: RoundRecord) -> None:
-        """Tell of clients that are left out for the first time."""
+    def add(self, record: RoundRecord) -> None:
+        """Report clients whose update is rejected for the first time."""
         for rejection in record.rejected:
             self._updates += 1
             if rejection.client not in self._clients:
                 self._clients.add(rejection.client)
-                if len(self._clients) <= _MOST_NAMED:
-                    who = f"client {rejection.client}"
-                    self._say(f"Round {record.round} is without {who}: {rejection.reason}.")
+                if len(self._clients) <= _MAX_NAMED:
+                    update = f"the update of client {rejection.client}"
+                    reason = f"was rejected: {rejection.reason}"
+                    self._say(f"Round {record.round}: {update} {reason}.")
 
     def finish(self) -> None:
-        """Tell how many it were, if not all of them have been told."""
+        """Report the number of rejected updates, unless each was reported already."""
         number = len(self._clients)
-        if self._updates > min(number, _MOST_NAMED):
-            whose = "one client" if number == 1 else f"{number} clients"
-            self._say(f"{self._updates} updates of {whose} were left out; the records name them.")
+        if self._updates > min(number, _MAX_NAMED):
+            clients = "one client" if number == 1 else f"{number} clients"
+            self._say(
+                f"{self._updates} updates of {clients} were rejected; history.jsonl lists them."
+            )

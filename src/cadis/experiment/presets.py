@@ -1,4 +1,4 @@
-"""The paper's method, and its experiments, as files of options: one for each row of its tables."""
+"""Presets: the method and the experiments of the paper as TOML files of options."""
 
 import tomllib
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ _DATASETS = ("paper", "pill", "mnist", "cifar10", "cifar100")
 _ORDER = (*_DATASETS, "case", "clients", "mc", "pa", "bc", "uc")
 
 
-def preset_names() -> list[str]:
-    """Return all presets: the method alone, then by dataset, partition and clients in a round."""
+def list_presets() -> list[str]:
+    """Return the names of all presets, by dataset, partition and participants of a round."""
     names = [file.name.removesuffix(".toml") for file in _FOLDER.iterdir()]
 
     def order(name: str) -> list[int]:
@@ -24,40 +24,41 @@ def preset_names() -> list[str]:
     return sorted(names, key=order)
 
 
-def preset_text(name: str) -> str:
-    """A preset's file, comments included."""
-    check_names("preset", [name], preset_names())
+def read_preset_text(name: str) -> str:
+    """Return the text of the file of a preset, with comments."""
+    check_names("preset", [name], list_presets())
     return (_FOLDER / f"{name}.toml").read_text(encoding="utf-8")
 
 
 def read_preset(name: str) -> dict[str, Any]:
     """Return the options of a preset."""
-    return without_paper(tomllib.loads(preset_text(name)))
+    return drop_paper_table(tomllib.loads(read_preset_text(name)))
 
 
-def without_paper(options: dict[str, Any]) -> dict[str, Any]:
-    """Return options without the table of what the paper reports, which is no option."""
+def drop_paper_table(options: dict[str, Any]) -> dict[str, Any]:
+    """Remove the table "paper", which has results of the paper and is not an option."""
     return {key: value for key, value in options.items() if key != "paper"}
 
 
 def read_paper(name: str) -> PaperReport:
-    """Return what the paper reports of a preset: where, and top-1 accuracies in percent."""
-    paper = tomllib.loads(preset_text(name)).get("paper", {})
+    """Return the results of the paper for a preset: table and top-1 accuracies in percent."""
+    paper = tomllib.loads(read_preset_text(name)).get("paper", {})
     return PaperReport(paper.get("place", ""), paper.get("accuracy", {}))
 
 
-def reported(name: str, options: Mapping[str, Any]) -> PaperReport | None:
-    """Return what the paper reports of a preset, and how these options differ from it.
+def match_paper_report(name: str, options: Mapping[str, Any]) -> PaperReport | None:
+    """Return the results of the paper for a preset, and the options that differ from it.
 
-    None if it reports nothing, or if something else is learned.
+    Return None if the paper has no results, or if the options have another dataset. Any image
+    folder may replace the images of the paper, which are not public.
     """
-    paper, own = read_paper(name), read_preset(name)
-    pictures = str(own.get("dataset")).startswith("images:")  # a user's own stand in for these
-    if not paper.accuracy or (options["dataset"] != own["dataset"] and not pictures):
+    paper, preset = read_paper(name), read_preset(name)
+    is_image_folder = str(preset.get("dataset")).startswith("images:")
+    if not paper.accuracy or (options["dataset"] != preset["dataset"] and not is_image_folder):
         return None
     changed = tuple(
         f"{key} {options[key]} instead of {value}"
-        for key, value in own.items()
+        for key, value in preset.items()
         if not isinstance(value, dict)
         and key not in ("method", "dataset")
         and options[key] != value

@@ -1,4 +1,4 @@
-"""``cadis.run``: a model and a federation of one's own."""
+"""``cadis.run``: train a model on the data of clients, from Python."""
 
 import inspect
 import sys
@@ -19,25 +19,32 @@ from cadis.algorithm import (
     KINDS,
     BaseMethod,
     check_names,
-    given_algorithm,
-    names_in,
-    options_of,
-    with_metric,
+    compose_algorithm,
+    replace_metric,
+    split_names,
+    to_options,
 )
 from cadis.algorithm.local_optimizers import LocalOptimizer
 from cadis.algorithm.samplers import BaseSampler
 from cadis.algorithm.server_optimizers import ServerOptimizer
 from cadis.algorithm.tasks import Task
 from cadis.algorithm.transforms import Transform
-from cadis.data import Examples, Subsets, as_examples, by_name, joined, single
-from cadis.engine import Federation, speeds_by_client
+from cadis.data import (
+    Examples,
+    Subsets,
+    as_examples,
+    concatenate,
+    to_examples_by_client,
+    to_float32,
+)
+from cadis.engine import Federation, select_speeds
 from cadis.errors import CadisError
-from cadis.experiment.config import engine_settings
+from cadis.experiment.config import select_engine_settings
 from cadis.experiment.execution import FederationRun, RunResult
-from cadis.experiment.tracking import Tracking, call_each
-from cadis.models import auto_lr
+from cadis.experiment.tracking import Tracking, combine_callbacks
+from cadis.models import get_auto_lr
 from cadis.options import Device, Precision
-from cadis.report.terminal import run_progress
+from cadis.report.terminal import show_run_progress
 from cadis.server import OnRound
 from cadis.store import RunFolder
 from cadis.training import AUGMENTATIONS
@@ -81,86 +88,109 @@ def run(
     progress: bool | None = None,
     track: str | None = None,
 ) -> RunResult:
-    """Train a model on a federation of your own.
+    """Train a model on the data of several clients by federated learning.
 
-    Each part of the algorithm (method, sampler, server optimiser, transforms, task, local
-    optimiser) is given as it is, such as ``CADIS(threshold=0.8)``, by the name of one of ours, or
-    as ``"file.py:Class"``.
+    Each part of the algorithm (method, sampler, server optimizer, transforms, task, local
+    optimizer) is an instance such as ``CADIS(threshold=0.8)``, the name of a built-in part, or
+    ``"file.py:Class"`` for your own class.
 
     Args:
-        model: the initial global model, any module that makes one vector of logits of a sample; it
-            is not changed. Some methods look at its classifier, which must be linear for them.
-        clients: the data of each client, in a list, or in a dict by its name. Data are a pair of
-            inputs and labels, a ``torch.utils.data.Dataset``, a DataLoader, a dataset of Hugging
-            Face's ``datasets``, or examples of a loaded dataset.
-        test: data that the global model is tested on; by default all of ``client_tests``.
-        client_tests: data of each client that it is tested on and never trains on, in a list or
-            a dict, as clients are; a client that has none may be left out of a dict.
-        rounds: how many rounds.
-        method: how to learn.
-        sampler: who takes part in a round; "auto" is what the method goes with: for CADIS
-            "clusters", for all others "uniform".
-        server_optimizer: from the aggregated model to the next global one; "auto" likewise: for
-            CADIS "momentum", for all others "plain".
-        transforms: what is done to updates, in this order.
-        task: what the model's outputs mean.
-        metric: the measure that decides which round is best: "accuracy", "balanced_accuracy", "f1"
-            or "auc"; "auto" is the task's own, for classification accuracy, for binary auc.
-        local_optimizer: how clients step.
-        per_round: how many clients take part in a round, by default all.
-        epochs: passes of a client over its data in a round.
-        batch_size: examples in a step of a client.
-        lr: learning rate of the clients. "auto" is what ``cadis run`` takes for the model if it is
-            one of ``cadis.models``, and 0.01 for all others.
-        augment: how pictures are changed at random when they are trained on: "flip", "crop".
-        precision: of the arithmetic in training: "float32", or "bf16", which is faster for large
-            models on processors that know it; weights are kept in float32.
-        seed: of everything random but the initial model, which is yours.
-        workers: processes that train clients, or "auto": one for each core.
-        device: "auto", "cpu", "cuda" or "mps".
-        test_clients: after how many rounds, and the last, the global model is tested on clients'
-            own data, of many clients on a sample of them; 0 is never.
-        eval_every: after how many rounds, and the last, the global model is tested on the test set.
-        stack: train several clients at once where the model is small; the results are the same but
-            for rounding.
-        client_test: what share of each client's samples is held out: the client never trains on
-            them, and is tested on them instead of on its training data or ``client_tests``.
-        speeds: samples a second that clients handle, for the simulated clock: by client, or one
-            after the other; "LOW:HIGH" to draw them from, or a file "FILE.json"; by default
-            everybody is equally fast.
-        head: name of the classifier layer, by default the one that is found.
-        client_ids: names of the clients, by default their positions.
-        true_clusters: the true cluster of each client, if known, to compare with what is found.
-        out: a folder to keep everything in; without one, only the result is kept.
-        resume: go on with the run in ``out``.
+        model: the initial global model: any module that maps a batch of inputs to logits,
+            (batch, outputs). The module itself is not changed. Some methods use its classifier
+            layer, which must then be an ``nn.Linear``.
+        clients: the training data of each client, as a list, or as a dict by client name. The data
+            of a client are a pair (inputs, labels) of tensors or arrays, a
+            ``torch.utils.data.Dataset``, a DataLoader, a Hugging Face dataset, or
+            ``cadis.data.Examples``.
+        test: the test set of the global model, in one of these forms; by default, all of
+            ``client_tests``.
+        client_tests: the test data of each client, on which it never trains, as a list or a dict
+            like ``clients``. A dict may leave out clients without test data.
+        rounds: number of rounds.
+        method: the method. Default: "cadis".
+        sampler: selects the participants of a round. Default "auto": "clusters" for CADIS,
+            "uniform" for most other methods.
+        server_optimizer: computes the next global model from the aggregated model. Default "auto":
+            "momentum" for CADIS, "plain" for most other methods.
+        transforms: applied to the updates of clients, in this order. Default: none.
+        task: the meaning of the model's outputs, with its loss and metrics. Default:
+            "classification".
+        metric: the metric that selects the best round: "accuracy", "balanced_accuracy", "f1" or
+            "auc". Default "auto": accuracy for classification, AUC for binary tasks.
+        local_optimizer: the optimizer of the clients. Default: "sgd".
+        per_round: number of participants per round. Default: all clients.
+        epochs: local epochs per round. Default: 5.
+        batch_size: batch size of local training. Default: 8.
+        lr: learning rate of local training. Default "auto": for models of ``cadis.models`` the
+            rate that ``cadis run`` uses, for other models 0.01.
+        augment: data augmentation of images: "flip", "crop" or both. Default: none.
+        precision: precision of training: "float32" (default), or "bf16", which is faster for large
+            models on hardware that supports it. Parameters are stored in float32.
+        seed: seed of all random numbers except the initial model. Default: 0.
+        workers: number of worker processes. Default "auto": one per core.
+        device: "auto" (default), "cpu", "cuda" or "mps".
+        test_clients: test the global model on the data of clients every this many rounds and after
+            the last; of many clients, a random sample is tested. 0 is never. Default: 10.
+        eval_every: test the global model on the test set every this many rounds and after the
+            last. Default: 1.
+        stack: train several clients at once if the model is small; results differ only by
+            rounding. Default: True.
+        client_test: fraction of each client's samples to hold out, from 0 to below 1. The client
+            does not train on them and is tested on them instead of on ``client_tests``. Default: 0.
+        speeds: samples per second of each client, for the simulated clock: a dict or list, a file
+            "FILE.json", or "LOW:HIGH" for random values. By default, all clients are equally fast.
+        head: name of the classifier layer; by default, it is detected.
+        client_ids: names of the clients; by default, their positions 0, 1, ...
+        true_clusters: the true cluster of each client, if known. It is compared with the clusters
+            that the method finds.
+        out: folder for the files of the run; by default, only the result is kept.
+        resume: whether to continue the run in ``out``.
         on_round: called with the result of each round.
-        progress: whether to show how far it is; by default on a terminal and in a notebook.
-        track: a tracker that is told as well: "tensorboard", "wandb" or "mlflow"; it wants ``out``.
+        progress: whether to show progress; by default, on a terminal and in a notebook.
+        track: tracker to log to: "tensorboard", "wandb" or "mlflow"; needs ``out``.
+
+    Returns:
+        The trained model, one record per round, and a summary.
+
+    Raises:
+        CadisError: if an argument is wrong or the data do not fit the model.
+        RunError: if training fails, for example because all updates diverge.
+
+    Example:
+        >>> import torch, cadis
+        >>> def sample(label):
+        ...     return torch.randn(40, 2) + 3 * label, torch.full((40,), label)
+        >>> clients = {"north": sample(0), "south": sample(1)}
+        >>> test = [torch.cat(pair) for pair in zip(sample(0), sample(1))]
+        >>> model = torch.nn.Linear(2, 2)
+        >>> result = cadis.run(model, clients, tuple(test), rounds=3, method="fedavg")
+        >>> len(result.history)
+        3
     """
     options = dict(locals())  # all arguments by name
     if track is not None and out is None:
-        raise CadisError("A tracker keeps its files in the folder of the run; give one as out.")
+        raise CadisError("The tracker needs a folder for its files; give one as out.")
     if resume and out is None:
-        raise CadisError("Give the folder of the run to resume as out.")
+        raise CadisError("Give the folder of the run to resume, as out.")
     planned = plan_run(options, build_federation(options))
-    decides = planned.algorithm.task.headline
-    with folder_for(out) as path, closing(Tracking(track, RunFolder(path))) as tracking:
-        console, nothing = Console(stderr=True), nullcontext((None, NO_CALLBACKS))
-        bar = run_progress(console, planned.settings.rounds, decides)
-        with bar if is_shown(progress, console) else nothing as (shown, callbacks):
-            heard = call_each(shown, on_round, tracking.log_round)
-            result = planned.execute(RunFolder(path), resume, heard, replace(callbacks, say=warn))
+    metric_key = planned.algorithm.task.main_metric
+    with open_folder(out) as path, closing(Tracking(track, RunFolder(path))) as tracking:
+        console, no_bar = Console(stderr=True), nullcontext((None, NO_CALLBACKS))
+        bar = show_run_progress(console, planned.settings.rounds, metric_key)
+        with bar if should_show_progress(progress, console) else no_bar as (show_round, callbacks):
+            on_each = combine_callbacks(show_round, on_round, tracking.log_round)
+            result = planned.execute(RunFolder(path), resume, on_each, replace(callbacks, say=warn))
         tracking.finish()
     return result if out is not None else replace(result, folder=None)
 
 
-def run_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete the options of :func:`run` with the defaults of its signature."""
+def complete_options(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Add the defaults of :func:`run` to its keyword arguments."""
     try:
-        bound = inspect.signature(run).bind(**given)
+        bound = inspect.signature(run).bind(**arguments)
     except TypeError as error:
         raise CadisError(
-            f"With a model of your own, give options as cadis.run takes them: {error}."
+            f"With a model object, give the arguments of cadis.run: {error}."
         ) from None
     bound.apply_defaults()
     return bound.arguments
@@ -170,114 +200,122 @@ def plan_run(options: Mapping[str, Any], federation: Federation) -> FederationRu
     """Validate options and build the algorithm of a run.
 
     Args:
-        options: all options of :func:`run` by name.
-        federation: what :func:`build_federation` returns for them.
+        options: all arguments of :func:`run` by name.
+        federation: the result of :func:`build_federation` for these options.
     """
     model = options["model"]
-    lr = auto_lr(model) if options["lr"] == "auto" else options["lr"]
-    speeds = _speeds(options["speeds"], federation.client_ids)
-    augment = names_in(options["augment"])
-    settings = engine_settings({**options, "lr": lr, "speeds": speeds, "augment": augment})
+    lr = get_auto_lr(model) if options["lr"] == "auto" else options["lr"]
+    speeds = _convert_speeds(options["speeds"], federation.client_ids)
+    augment = split_names(options["augment"])
+    settings = select_engine_settings({**options, "lr": lr, "speeds": speeds, "augment": augment})
     check_names("augmentation", augment, AUGMENTATIONS)
-    parts = given_algorithm(**{kind: options[kind] for kind in KINDS})
-    algorithm = with_metric(parts, options["metric"])
+    parts = compose_algorithm(**{kind: options[kind] for kind in KINDS})
+    algorithm = replace_metric(parts, options["metric"])
     resolved = asdict(settings)
     resolved |= resolved.pop("local")
-    described = {"model": type(model).__name__, "clients": len(federation.clients)}
-    config = options_of(algorithm, described | resolved)
+    resolved |= {"model": type(model).__name__, "clients": len(federation.clients)}
+    config = to_options(algorithm, resolved)
     return FederationRun(model, federation, algorithm, settings, config, options["head"])
 
 
-def is_shown(progress: bool | None, console: Console) -> bool:
-    """Return whether to show progress: as asked, else on a terminal and in a notebook."""
-    looked_at = console.is_jupyter or (sys.stderr is not None and sys.stderr.isatty())
-    return looked_at if progress is None else progress
+def should_show_progress(progress: bool | None, console: Console) -> bool:
+    """Return whether to show progress: by default, on a terminal and in a notebook."""
+    is_interactive = console.is_jupyter or (sys.stderr is not None and sys.stderr.isatty())
+    return is_interactive if progress is None else progress
 
 
 def warn(sentence: str) -> None:
-    """Warn of what a command would print to the terminal."""
+    """Issue a message as a Python warning; the command line prints it instead."""
     warnings.warn(sentence, stacklevel=2)
 
 
 def build_federation(options: Mapping[str, Any]) -> Federation:
-    """Build the federation of all options of :func:`run`.
+    """Convert the data in the arguments of :func:`run` to a federation.
 
-    Inputs of 64 bits are converted to 32 bits, unless the model has parameters of 64 bits.
+    Inputs in float64 are converted to float32, unless the model has float64 parameters.
     """
     model, clients, client_ids = options["model"], options["clients"], options["client_ids"]
     if not isinstance(model, nn.Module):
         raise CadisError(f"The model must be a torch.nn.Module, not a {type(model).__name__}.")
     if isinstance(clients, Mapping) and not client_ids:
         client_ids = tuple(clients)
-    own = _everybodys(clients, "Client")
-    double = any(parameter.dtype == torch.float64 for parameter in model.parameters())
-    convert = (lambda examples: examples) if double else single
-    tests = _tests_of(options["client_tests"], tuple(client_ids) or tuple(range(len(own))))
-    test, truth = options["test"], options["true_clusters"]
-    if test is None and not any(map(len, tests)):
-        raise CadisError("Give data that the global model is tested on, as test.")
-    whole = as_examples(test, "The test set") if test is not None else joined([*filter(len, tests)])
+    data = _convert_data(clients, "Client")
+    has_float64 = any(parameter.dtype == torch.float64 for parameter in model.parameters())
+    convert = (lambda examples: examples) if has_float64 else to_float32
+    ids = tuple(client_ids) or tuple(range(len(data)))
+    client_tests = _convert_client_tests(options["client_tests"], ids)
+    test, true_clusters = options["test"], options["true_clusters"]
+    if test is None and not any(map(len, client_tests)):
+        raise CadisError("There is no test data; give a test set as test.")
+    if test is not None:
+        test_set = as_examples(test, "The test set")
+    else:
+        test_set = concatenate([*filter(len, client_tests)])
     return Federation(
-        clients=own if isinstance(own, Subsets) else [convert(each) for each in own],
-        test=convert(whole),
+        clients=data if isinstance(data, Subsets) else [convert(examples) for examples in data],
+        test=convert(test_set),
         client_ids=tuple(client_ids),
-        true_clusters=None if truth is None else _true_clusters(truth),
-        client_tests=[convert(each if len(each) else whole.take(slice(0, 0))) for each in tests],
+        true_clusters=None if true_clusters is None else _convert_clusters(true_clusters),
+        client_tests=[
+            convert(tests if len(tests) else test_set.take(slice(0, 0))) for tests in client_tests
+        ],
     )
 
 
-def _everybodys(data: Any, what: str) -> Sequence[Examples]:
-    """Everybody's examples; a client without a name yet is called by its position."""
-    if isinstance(data, Subsets):  # which are in memory once
+def _convert_data(data: Any, subject: str) -> Sequence[Examples]:
+    """Return the examples of each client; ``subject`` begins error messages."""
+    if isinstance(data, Subsets):  # keep them: they share one tensor
         return data
     if not isinstance(data, Iterable):
         raise CadisError(
-            f"The clients must be a list of inputs and labels, not a {type(data).__name__}."
+            f"The clients must be a list or dict of (inputs, labels), not a {type(data).__name__}."
         )
-    return [*by_name(data, what).values()]
+    return [*to_examples_by_client(data, subject).values()]
 
 
-def _tests_of(data: Any, ids: Sequence[ClientId]) -> Sequence[Examples]:
-    """Each client's own test data, some of which may be empty; nothing if none has any."""
+def _convert_client_tests(data: Any, ids: Sequence[ClientId]) -> Sequence[Examples]:
+    """Return the test examples of each client, some of which may be empty; () without any."""
     if isinstance(data, Mapping):
-        named = by_name(data, "The test data of")
-        if strange := named.keys() - set(map(str, ids)):
-            raise CadisError(f"There are test data of {min(strange)}, which is no client.")
-        nothing = Examples(torch.zeros(0), torch.zeros(0, dtype=torch.int64))
-        return [named.get(str(client), nothing) for client in ids] if named else ()
-    tests = _everybodys(data, "The test data of")
+        named = to_examples_by_client(data, "The test data of")
+        if unknown := named.keys() - set(map(str, ids)):
+            raise CadisError(
+                f"client_tests has test data of {min(unknown)}, but there is no such client."
+            )
+        empty = Examples(torch.zeros(0), torch.zeros(0, dtype=torch.int64))
+        return [named.get(str(client), empty) for client in ids] if named else ()
+    tests = _convert_data(data, "The test data of")
     if len(tests) not in (0, len(ids)):
         raise CadisError(
-            f"There are test data of {len(tests)} clients, but {len(ids)} clients; give some for "
-            "each, or name them in a dict."
+            f"client_tests has {len(tests)} entries, but there are {len(ids)} clients; give one "
+            "entry per client, or a dict by client name."
         )
     return tests
 
 
-def _speeds(
+def _convert_speeds(
     speeds: str | Mapping[ClientId, float] | Sequence[float], client_ids: Sequence[ClientId]
 ) -> object:
-    """Speeds as settings hold them, which check the rest."""
+    """Convert speeds to the form of the settings, which validate them."""
     if isinstance(speeds, Mapping):
-        return speeds_by_client(speeds, client_ids, "What is given as speeds")
-    listed = isinstance(speeds, Iterable) and not isinstance(speeds, str)
-    return tuple(speeds) if listed else speeds
+        return select_speeds(speeds, client_ids, "The argument speeds")
+    is_list = isinstance(speeds, Iterable) and not isinstance(speeds, str)
+    return tuple(speeds) if is_list else speeds
 
 
-def _true_clusters(clusters: Sequence[int]) -> Tensor:
-    """The true clusters as numbers, (n,)."""
+def _convert_clusters(clusters: Sequence[int]) -> Tensor:
+    """Convert the true clusters to a tensor of integers, (clients,)."""
     try:
         numbers = torch.as_tensor(clusters)
     except (TypeError, ValueError, RuntimeError):
-        numbers = torch.zeros(())  # of strings, None and the like there is no tensor
+        numbers = torch.zeros(())  # not convertible, such as strings; refused below
     if numbers.dim() != 1 or numbers.is_floating_point() or numbers.is_complex():
-        raise CadisError("The true clusters must be a list of whole numbers, one for each client.")
+        raise CadisError("true_clusters must be a list of integers, one per client.")
     return numbers.long()
 
 
 @contextmanager
-def folder_for(out: Path | str | None) -> Iterator[Path]:
-    """The folder asked for, or one that is gone afterwards."""
+def open_folder(out: Path | str | None) -> Iterator[Path]:
+    """Yield the folder ``out``, or a temporary folder if it is None."""
     if out is not None:
         yield Path(out)
         return

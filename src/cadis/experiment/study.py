@@ -1,4 +1,4 @@
-"""Running a study: many runs, each reused, resumed or begun."""
+"""Run a study: reuse finished runs, resume unfinished ones, and start the others."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -7,58 +7,69 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from cadis._io import Callbacks
-from cadis.algorithm import KINDS, names_of, part_class
+from cadis.algorithm import KINDS, find_part_class, get_field_names
 from cadis.data import Dataset
 from cadis.errors import RunError
 from cadis.experiment.build import load_dataset
 from cadis.experiment.config import resolve
 from cadis.experiment.execution import run_experiment
-from cadis.experiment.presets import reported
-from cadis.experiment.tracking import Tracking, call_each
-from cadis.experiment.variants import choose_baseline, gridded_methods, method_variants
+from cadis.experiment.presets import match_paper_report
+from cadis.experiment.tracking import Tracking, combine_callbacks
+from cadis.experiment.variants import build_method_grid, build_method_variants, choose_baseline
 from cadis.options import DatasetOptions
 from cadis.server import OnRound
-from cadis.store import DamagedError, PlannedRun, Study, StudyCallbacks, StudyFolder, planned_runs
+from cadis.store import (
+    DamagedError,
+    PlannedRun,
+    Study,
+    StudyCallbacks,
+    StudyFolder,
+    list_planned_runs,
+)
 
-RunPlanned: TypeAlias = Callable[[PlannedRun, OnRound, Callbacks], object]
-"""Begins or resumes one run of a study, and calls back after each round and within rounds."""
+ExecuteRun: TypeAlias = Callable[[PlannedRun, OnRound, Callbacks], object]
+"""Function that starts or resumes one run of a study."""
 
 
 @dataclass
 class RunFromOptions:
-    """Run what the options of a variant describe; the last dataset is kept for the next run."""
+    """Starts or resumes runs from the options of their variant; caches the last dataset."""
 
     _key: object = field(default=None, init=False)
     _dataset: Dataset | None = field(default=None, init=False)
 
     def __call__(self, run: PlannedRun, on_round: OnRound, callbacks: Callbacks) -> None:
-        """Begin or resume one run."""
+        """Start or resume one run."""
         config = resolve({**run.variant.options, "seed": run.seed}, {})
-        key = tuple(getattr(config.settings, name) for name in names_of(DatasetOptions))
+        key = tuple(getattr(config.settings, name) for name in get_field_names(DatasetOptions))
         if self._dataset is None or key != self._key:
             self._key, self._dataset = key, load_dataset(config.settings, callbacks)
-        resume = run.folder.holds_run()
+        resume = run.folder.has_run()
         run_experiment(config, run.folder.path, resume, on_round, callbacks, self._dataset)
 
 
-def comparison_of(
+def plan_comparison(
     methods: Iterable[str],
     grid: Mapping[str, Sequence[str]],
     preset: str | None,
     file: Mapping[str, Any],
-    given: Mapping[str, Any],
+    overrides: Mapping[str, Any],
 ) -> Study:
-    """Plan a comparison of methods, as yet without seeds, targets and a command.
+    """Plan a comparison of methods; seeds, targets and command are set later.
 
-    ``file`` holds the content of a TOML file, or of the preset if one is named; ``methods``, the
-    values of the ``grid`` and the ``given`` options are as users type them.
+    Args:
+        methods: names of methods, variants and groups, as typed by a user.
+        grid: options and the values of each; every combination is compared.
+        preset: the name of the preset, if any.
+        file: the content of a TOML file, or of the preset.
+        overrides: options and parameters in one flat mapping, as typed by a user.
     """
     names, start = list(methods), {name: values[0] for name, values in grid.items()}
-    plain = variants = method_variants(names, file, {**given, **start})
+    plain = variants = build_method_variants(names, file, {**overrides, **start})
     if grid:
-        variants = gridded_methods(names, grid, file, given)
-    paper = reported(preset, plain[0].options) if preset and not grid else None
-    methods_by_name = {v.name: part_class(KINDS["method"], v.options["method"]) for v in plain}
+        variants = build_method_grid(names, grid, file, overrides)
+    paper = match_paper_report(preset, plain[0].options) if preset and not grid else None
+    methods_by_name = {v.name: find_part_class(KINDS["method"], v.options["method"]) for v in plain}
     base = choose_baseline(methods_by_name)
     return Study("compare", variants, (), "", base, parameters=tuple(grid), paper=paper)
 
@@ -67,38 +78,47 @@ def run_study(
     folder: StudyFolder,
     study: Study,
     callbacks: StudyCallbacks,
-    run_planned: RunPlanned | None = None,
+    execute_run: ExecuteRun | None = None,
     track: str | None = None,
 ) -> list[str]:
-    """Run what is missing: finished runs are reused, and unfinished ones are resumed.
+    """Run all runs of a study that are not finished.
 
-    By default, a run is begun or resumed from the options of its variant. A run that diverges does
-    not stop the others; the result has a sentence for each that could not go on.
+    A run that fails, for example because it diverges, does not stop the others.
+
+    Args:
+        folder: the folder of the study.
+        study: the variants and seeds.
+        callbacks: called at the start and end of runs, with progress and with failures.
+        execute_run: starts or resumes one run; by default from the options of its variant.
+        track: the name of a tracker to log to.
+
+    Returns:
+        One sentence per failed run.
     """
-    failures, execute = [], run_planned or RunFromOptions()
-    for run in planned_runs(folder, study):
+    failures, execute = [], execute_run or RunFromOptions()
+    for run in list_planned_runs(folder, study):
         try:
-            reused = run.finished()
+            reused = run.is_finished()
             with closing(Tracking(track, run.folder, folder.path.name)) as tracking:
                 if not reused:
-                    on_round = call_each(callbacks.begin(run), tracking.log_round)
-                    execute(run, on_round, callbacks.of_run)
+                    on_round = combine_callbacks(callbacks.begin(run), tracking.log_round)
+                    execute(run, on_round, callbacks.run_callbacks)
                 callbacks.end(run, reused)
                 tracking.finish()
         except (RunError, DamagedError) as error:
-            anew = f" If {run.folder.path} is deleted, it is run anew."
-            hint = anew if isinstance(error, DamagedError) else ""
+            is_damaged = isinstance(error, DamagedError)
+            hint = f" Delete {run.folder.path} to run it again." if is_damaged else ""
             failures.append(f"{run.variant.label}, seed {run.seed}: {error}{hint}")
             callbacks.fail(failures[-1])
     return failures
 
 
-def study_folder(base: Path, study: Study) -> StudyFolder:
-    """Return the folder of the same study if there is one, else a new folder."""
+def find_study_folder(base: Path, study: Study) -> StudyFolder:
+    """Return the folder of the same study if it exists, else a new folder."""
     path, number = base, 1
     while True:
         folder = StudyFolder(path)
-        if not path.exists() or (folder.holds_study() and not folder.read().difference(study)):
+        if not path.exists() or (folder.has_study() and not folder.read().difference(study)):
             return folder
         number += 1
         path = base.with_name(f"{base.name}-{number}")

@@ -1,4 +1,4 @@
-"""What is compared: methods, CADIS without one of its parts, or values of parameters."""
+"""Variants of a study: methods, ablations of CADIS, and values of parameters."""
 
 import itertools
 import json
@@ -8,31 +8,31 @@ from math import prod
 from typing import Any
 
 from cadis._io import is_user_code
-from cadis.algorithm import KINDS, check_names, listed, names_of, part_class
-from cadis.algorithm.methods import METHODS, label_of
+from cadis.algorithm import KINDS, check_names, find_part_class, get_field_names, join_words
+from cadis.algorithm.methods import METHODS, get_method_label
 from cadis.errors import CadisError
-from cadis.experiment.config import plain_names, resolve
+from cadis.experiment.config import list_option_names, resolve
 from cadis.experiment.parameters import (
     Part,
-    field_of,
-    only_owner,
-    our_parts,
-    owners_of,
-    pairs_of,
-    qualified,
+    find_field,
+    find_owner,
+    find_owners,
+    list_builtin_parts,
+    pair_with_kinds,
+    qualify_parameter,
 )
-from cadis.store import Variant, cell_label, cell_name
+from cadis.store import Variant, format_cell_label, format_cell_name
 
 
 @dataclass(frozen=True)
 class NamedVariant:
-    """A method with some parameters or parts of its own.
+    """Method with fixed parameters or parts.
 
     Attributes:
-        label: as people read it.
-        method: its name.
-        parameters: those of the method that are changed.
-        parts: other parts that it goes with, by kind.
+        label: the name in tables and figures.
+        method: the name of the method.
+        parameters: parameters of the method that differ from its defaults.
+        parts: names of the other parts to use, by kind.
     """
 
     label: str
@@ -61,17 +61,17 @@ ABLATIONS: dict[str, NamedVariant] = {
     ),
     "cadis-oracle": NamedVariant("CADIS, true clusters given", "cadis", {"clusters": "true"}),
 }
-"""CADIS without one of its parts, or with another, and with the clusters given."""
+"""Ablations: CADIS with one part removed or replaced, or with the true clusters."""
 
-_OPTIMIZED: dict[str, NamedVariant] = {
-    name: NamedVariant(label_of(name), name, parts=method.default_parts)
+_WITH_OPTIMIZER: dict[str, NamedVariant] = {
+    name: NamedVariant(get_method_label(name), name, parts=method.default_parts)
     for name, method in METHODS.items()
     if method.default_parts.keys() == {"server_optimizer"}
 }
-"""Methods that are named by their server optimiser keep it, whichever all others are to have."""
+"""Methods named by their server optimizer keep it, whatever --server-optimizer is."""
 
 VARIANTS: dict[str, NamedVariant] = {
-    **_OPTIMIZED,
+    **_WITH_OPTIMIZER,
     "power-of-choice": NamedVariant(
         "FedAvg, power of choice", "fedavg", parts={"sampler": "power-of-choice"}
     ),
@@ -79,186 +79,197 @@ VARIANTS: dict[str, NamedVariant] = {
     "hics": NamedVariant("FedAvg, HiCS-FL", "fedavg", parts={"sampler": "hics"}),
     **ABLATIONS,
 }
-"""What can be compared besides the methods as they are."""
+"""Names that can be compared in addition to the methods."""
 
 ALL = tuple(dict.fromkeys([*METHODS, *(name for name in VARIANTS if name not in ABLATIONS)]))
-"""Everything but ablations."""
+"""All methods and variants except ablations."""
 
 _GROUPS = {"all": ALL, "ablations": ("cadis", *ABLATIONS)}
 CHOICES = (*METHODS, *VARIANTS, *_GROUPS)
-"""What can be compared; "ablations" is CADIS and all its ablations."""
+"""All names that can be compared; "ablations" is CADIS and all its ablations."""
 
-_MOST_RUNS = 1000
-"""Runs of one study that are begun by one command, at the most."""
+_MAX_RUNS = 1000
+"""Maximum number of runs of one study."""
 
 
-def method_variants(
-    names: Iterable[str], file: Mapping[str, Any], given: Mapping[str, Any]
+def build_method_variants(
+    names: Iterable[str], file: Mapping[str, Any], overrides: Mapping[str, Any]
 ) -> tuple[Variant, ...]:
-    """Return methods and ablations, each with the options that are its own.
+    """Build one variant per method or ablation, with its options.
 
-    ``file`` is the content of a TOML file. Of the ``given`` options, which are as a user types
-    them, a method's parameters go to the methods that they belong to.
+    Args:
+        names: names of methods, variants and groups.
+        file: the content of a TOML file.
+        overrides: options and parameters as typed by a user. The parameters of a method apply only
+            to that method.
     """
-    classes = classes_by_name(names)
+    classes = find_method_classes(names)
     methods = list(dict.fromkeys(classes.values()))
-    _check_wanted(given, methods)
+    _check_parameters(overrides, methods)
     return tuple(
-        _method_variant(name, method, methods, file, given) for name, method in classes.items()
+        _build_method_variant(name, method, methods, file, overrides)
+        for name, method in classes.items()
     )
 
 
-def classes_by_name(names: Iterable[str]) -> dict[str, type[Any]]:
-    """Return the class of each method and ablation, by name; groups such as "all" are expanded."""
-    wanted = [name.strip() if is_user_code(name) else name.strip().lower() for name in names]
-    check_names("method", (n for n in wanted if not is_user_code(n)), [*CHOICES, "FILE.py:CLASS"])
-    expanded = [each for name in wanted for each in _GROUPS.get(name, (name,))]
+def find_method_classes(names: Iterable[str]) -> dict[str, type[Any]]:
+    """Return the class of each method and ablation by name; expand groups such as "all"."""
+    typed = [name.strip() if is_user_code(name) else name.strip().lower() for name in names]
+    check_names("method", (n for n in typed if not is_user_code(n)), [*CHOICES, "FILE.py:CLASS"])
+    expanded = [member for name in typed for member in _GROUPS.get(name, (name,))]
     classes = {
-        name: part_class(KINDS["method"], VARIANTS[name].method if name in VARIANTS else name)
+        name: find_part_class(KINDS["method"], VARIANTS[name].method if name in VARIANTS else name)
         for name in dict.fromkeys(expanded)
     }
-    folders = [folder_name(name, method) for name, method in classes.items()]
+    folders = [get_folder_name(name, method) for name, method in classes.items()]
     for name, folder in zip(classes, folders, strict=True):
         if folders.count(folder) > 1 or (is_user_code(name) and folder in CHOICES):
-            raise CadisError(f"Two methods are called '{folder}'; give each a name of its own.")
+            raise CadisError(f"Two methods are called '{folder}'; give each a different name.")
     return classes
 
 
 def choose_baseline(methods: Mapping[str, type[Any]]) -> str:
-    """Choose what the others are compared with: FedAvg, else the first that is a federation."""
+    """Return the baseline: FedAvg, else the first method that does not pool the clients' data."""
     federations = [name for name, method in methods.items() if not method.pools_clients]
     return "fedavg" if "fedavg" in methods else [*federations, *methods][0]
 
 
-def grid_variants(
-    grid: Mapping[str, Sequence[str]], file: Mapping[str, Any], given: Mapping[str, Any]
+def build_grid_variants(
+    grid: Mapping[str, Sequence[str]], file: Mapping[str, Any], overrides: Mapping[str, Any]
 ) -> tuple[Variant, ...]:
-    """Every combination of the values of some options."""
-    check_runs(prod(map(len, grid.values())))
+    """Build one variant per combination of the values in the grid."""
+    check_run_count(prod(map(len, grid.values())))
     names = list(grid)
     return tuple(
         Variant(
-            cell_name(names, values),
-            cell_label(names, values),
-            plain_options(resolve(file, options).to_dict()),
+            format_cell_name(names, values),
+            format_cell_label(names, values),
+            to_stored_options(resolve(file, options).to_dict()),
             values,
         )
-        for values, options in _cells(grid, given)
+        for values, options in _cells(grid, overrides)
     )
 
 
-def gridded_methods(
+def build_method_grid(
     names: Sequence[str],
     grid: Mapping[str, Sequence[str]],
     file: Mapping[str, Any],
-    given: Mapping[str, Any],
+    overrides: Mapping[str, Any],
 ) -> tuple[Variant, ...]:
-    """Methods as in :func:`method_variants`, in every combination of the values of some options."""
+    """Build the variants of several methods for every combination of the values in the grid."""
     if "method" in grid:
-        raise CadisError("Name the methods by --methods; a grid varies other options.")
-    check_runs(prod(map(len, grid.values())) * len(names))
+        raise CadisError("The grid cannot vary the method; name the methods by --methods.")
+    check_run_count(prod(map(len, grid.values())) * len(names))
     return tuple(
         replace(
             variant,
-            name=f"{cell_name(list(grid), values)}_{variant.name}",
-            label=f"{variant.label} ({cell_label(list(grid), values)})",
+            name=f"{format_cell_name(list(grid), values)}_{variant.name}",
+            label=f"{variant.label} ({format_cell_label(list(grid), values)})",
             cell=values,
         )
-        for values, options in _cells(grid, given)
-        for variant in method_variants(names, file, options)
+        for values, options in _cells(grid, overrides)
+        for variant in build_method_variants(names, file, options)
     )
 
 
 def _cells(
-    grid: Mapping[str, Sequence[str]], given: Mapping[str, Any]
+    grid: Mapping[str, Sequence[str]], overrides: Mapping[str, Any]
 ) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """Yield every combination of the values of a grid, and the options with it."""
+    """Yield every combination of values in the grid, with the options that it gives."""
     for values in itertools.product(*grid.values()):
-        yield values, {**given, **dict(zip(grid, values, strict=True))}
+        yield values, {**overrides, **dict(zip(grid, values, strict=True))}
 
 
-def check_runs(number: int) -> None:
-    """Refuse more runs than anybody waits for, before they are planned."""
-    if number > _MOST_RUNS:
+def check_run_count(number: int) -> None:
+    """Refuse too many runs before they are planned."""
+    if number > _MAX_RUNS:
         raise CadisError(
-            f"These are {number} runs, and {_MOST_RUNS} are the most at a time; ask for fewer "
-            "seeds or values."
+            f"This study would have {number} runs, more than the maximum of {_MAX_RUNS}; use "
+            "fewer seeds, methods or values."
         )
 
 
-def parse_grid(texts: Iterable[str], own: Iterable[Part] = ()) -> dict[str, list[str]]:
-    """Read options and their values from ``name=value,value``.
+def parse_grid(texts: Iterable[str], user_parts: Iterable[Part] = ()) -> dict[str, list[str]]:
+    """Parse texts such as ``threshold=0.6,0.7`` into values by option.
 
-    The parameters of a user's own parts may be varied, too.
+    Args:
+        texts: one text per option.
+        user_parts: parts defined by the user, whose parameters are accepted too.
     """
     grid: dict[str, list[str]] = {}
-    parts = [*our_parts(), *own]
-    bare = dict.fromkeys([*plain_names(), *(name for _, part in parts for name in names_of(part))])
+    parts = [*list_builtin_parts(), *user_parts]
+    bare = dict.fromkeys(
+        [*list_option_names(), *(name for _, part in parts for name in get_field_names(part))]
+    )
     for text in texts:
         name, _, values = text.partition("=")
         name = name.strip().replace("-", "_")
-        given = [value.strip() for value in values.split(",") if value.strip()]
-        if not given:
-            raise CadisError(f"Write a grid as name=value,value,... , not '{text}'.")
-        if not owners_of(name, parts):
+        choices = [value.strip() for value in values.split(",") if value.strip()]
+        if not choices:
+            raise CadisError(f"Write a grid as NAME=VALUE,VALUE,... instead of '{text}'.")
+        if not find_owners(name, parts):
             check_names("option", [name], bare)
         if name in grid:
-            raise CadisError(f"The grid has '{name}' twice; give all its values at once.")
+            raise CadisError(f"The grid has '{name}' twice; list all its values in one --grid.")
         if name == "seed":
-            raise CadisError("Seeds are no part of a grid; ask for several by --seeds.")
-        grid[name] = list(dict.fromkeys(given))
+            raise CadisError("The grid cannot vary the seed; set the number of seeds by --seeds.")
+        grid[name] = list(dict.fromkeys(choices))
     if not grid:
-        raise CadisError("Say what to vary, such as --grid threshold=0.6,0.7,0.8.")
+        raise CadisError("Name an option to vary, such as --grid threshold=0.6,0.7,0.8.")
     return grid
 
 
-def folder_name(name: str, method: type[Any]) -> str:
-    """Return the name of a variant's folder: of a user's own method, the name in its class."""
+def get_folder_name(name: str, method: type[Any]) -> str:
+    """Return the folder name of a variant; for a user's method, the name in its class."""
     return str(method.name) if is_user_code(name) else name
 
 
-def named_variant(name: str, method: type[Any]) -> NamedVariant:
-    """Return an ablation or variant of ours, or a method as it is."""
+def get_variant(name: str, method: type[Any]) -> NamedVariant:
+    """Return the variant of this name, or the plain method."""
     return VARIANTS.get(name, NamedVariant(method.label or method.__name__, name))
 
 
-def _method_variant(
+def _build_method_variant(
     name: str,
     method: type[Any],
     methods: Sequence[type[Any]],
     file: Mapping[str, Any],
-    given: Mapping[str, Any],
+    overrides: Mapping[str, Any],
 ) -> Variant:
-    """Return one of the methods that are compared, with what belongs to it or to all."""
-    named = named_variant(name, method)
-    own = {}
-    for typed, value in given.items():
-        owner = None if typed in plain_names() else only_owner(typed, pairs_of({"method": methods}))
-        changed = owner is not None and field_of(owner, typed) in named.parameters
-        if owner is None or (owner[1] is method and not changed):
-            own[typed] = value
-    for parameter, value in named.parameters.items():
-        own[qualified(method, parameter, KINDS["method"])] = value
-    theirs = [other.name for other in methods if other is not method]
-    tables = {key: v for key, v in file.items() if key.removeprefix("method.") not in theirs}
-    config = resolve(tables, {**own, **named.parts, "method": named.method})
-    return Variant(folder_name(name, method), named.label, plain_options(config.to_dict()))
+    """Build the variant of one method; leave out parameters of the other methods."""
+    variant = get_variant(name, method)
+    parts, values = pair_with_kinds({"method": methods}), {}
+    for typed, value in overrides.items():
+        owner = None if typed in list_option_names() else find_owner(typed, parts)
+        is_fixed = owner is not None and find_field(owner, typed) in variant.parameters
+        if owner is None or (owner[1] is method and not is_fixed):
+            values[typed] = value
+    for parameter, value in variant.parameters.items():
+        values[qualify_parameter(method, parameter, KINDS["method"])] = value
+    others = [other.name for other in methods if other is not method]
+    tables = {key: v for key, v in file.items() if key.removeprefix("method.") not in others}
+    config = resolve(tables, {**values, **variant.parts, "method": variant.method})
+    options = to_stored_options(config.to_dict())
+    return Variant(get_folder_name(name, method), variant.label, options)
 
 
-def _check_wanted(given: Mapping[str, Any], methods: Sequence[type[Any]]) -> None:
+def _check_parameters(overrides: Mapping[str, Any], methods: Sequence[type[Any]]) -> None:
     """Refuse a parameter of methods that are not compared."""
-    others = [part for part in our_parts() if part[0].key != "method"]
-    for name in given.keys() - plain_names():
-        owners = owners_of(name, pairs_of({"method": METHODS.values()}))
-        if owners and not owners_of(name, [*pairs_of({"method": methods}), *others]):
+    others = [part for part in list_builtin_parts() if part[0].key != "method"]
+    for name in overrides.keys() - list_option_names():
+        owners = find_owners(name, pair_with_kinds({"method": METHODS.values()}))
+        if owners and not find_owners(name, [*pair_with_kinds({"method": methods}), *others]):
+            methods_text = join_words(part.name for _, part in owners)
             raise CadisError(
-                f"'{name}' is a parameter of {listed(part.name for _, part in owners)}, which "
-                "is not compared."
+                f"'{name}' is a parameter of {methods_text}, which "
+                f"{'is' if len(owners) == 1 else 'are'} not compared; leave it out, or add a "
+                "method with this parameter to --methods."
             )
 
 
-def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all options but the seed, as they come back from a file."""
+def to_stored_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options without the seed, in the types that JSON returns."""
     without_seed = {key: value for key, value in options.items() if key != "seed"}
     plain: dict[str, Any] = json.loads(json.dumps(without_seed))
     return plain

@@ -1,7 +1,7 @@
-"""The same methods on Flower: simulation and real deployments. Only this package imports flwr.
+"""Methods of cadis on Flower, in simulations and deployments. Only this package imports flwr.
 
-Besides the names below, there is a strategy for every method, by the name of its class:
-``cadis.flower.CADIS(...)``, ``cadis.flower.SCAFFOLD(...)``.
+Each method also has a strategy with the name of its class, such as ``cadis.flower.CADIS(...)`` or
+``cadis.flower.SCAFFOLD(...)``.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ try:
 except ImportError:
     raise CadisError("Install Flower first: pip install 'cadis[flower]'.") from None
 
-from cadis.algorithm import Algorithm, check_names, names_of, validated
+from cadis.algorithm import Algorithm, check_names, get_field_names, validate
 from cadis.algorithm.methods import METHODS
 from cadis.flower.client import introduce, local_evaluate, local_train
 from cadis.flower.evaluation import server_test
@@ -30,33 +30,35 @@ __all__ = [
     "server_test",
 ]
 
-READY_MADE = {
+STRATEGY_METHODS = {
     kind.__name__: kind for kind in METHODS.values() if not (kind.pools_clients or kind.needs_clock)
 }
-"""The methods that there are strategies of, by the names of their classes."""
+"""Methods that have a strategy, by the name of the class."""
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *READY_MADE]
+    return [*__all__, *STRATEGY_METHODS]
 
 
 def __getattr__(name: str) -> Callable[..., MethodStrategy]:
-    """Return a strategy that runs the method whose class has this name."""
-    if name not in READY_MADE:
+    """Return a function that creates the strategy of the method class ``name``."""
+    if name not in STRATEGY_METHODS:
         raise AttributeError(f"module 'cadis.flower' has no attribute '{name}'")
-    kind = READY_MADE[name]
+    method_class = STRATEGY_METHODS[name]
 
     def strategy(**options: Any) -> MethodStrategy:
-        own, parts = names_of(kind), [part for part in names_of(Algorithm) if part != "method"]
-        check_names("option", options, [*own, *parts, *names_of(StrategySettings)])
-        parameters = {name: value for name, value in options.items() if name in own}
-        settings = {name: value for name, value in options.items() if name not in own}
-        return MethodStrategy(validated(kind, parameters), **settings)
+        method_fields = get_field_names(method_class)
+        parts = [part for part in get_field_names(Algorithm) if part != "method"]
+        known = [*method_fields, *parts, *get_field_names(StrategySettings)]
+        check_names("option", options, known)
+        parameters = {name: value for name, value in options.items() if name in method_fields}
+        settings = {name: value for name, value in options.items() if name not in method_fields}
+        return MethodStrategy(validate(method_class, parameters), **settings)
 
     strategy.__name__ = strategy.__qualname__ = name
     strategy.__doc__ = (
-        f"A strategy that runs :class:`cadis.{name}`: its parameters, the other parts of "
-        "an algorithm, and those of :class:`StrategySettings`, by name."
+        f"Create a strategy that runs :class:`cadis.{name}`. Keyword arguments: parameters of the "
+        "method, other parts of the algorithm, and fields of :class:`StrategySettings`."
     )
-    globals()[name] = strategy  # the same one every time
+    globals()[name] = strategy  # the next access does not call this function
     return strategy

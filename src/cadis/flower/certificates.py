@@ -1,7 +1,8 @@
-"""Keys and certificates of a deployment: an authority of its own, the server, and the sites.
+"""Keys and certificates of a deployment, for a certificate authority, the server and the sites.
 
-The server proves who it is by a certificate that the authority has signed (TLS); a site proves who
-it is by a key that the operator has registered. Nothing here needs the network or a program.
+The server authenticates with a certificate that the authority of the deployment has signed (TLS).
+A site authenticates with a key that the operator has registered. No network or external program
+is needed.
 """
 
 import os
@@ -27,83 +28,85 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 AUTHORITY_DAYS = 3650
-SERVER_DAYS = 825  # more is refused by some systems
+SERVER_DAYS = 825  # some systems refuse certificates with a longer validity
 
-_ALWAYS = ("localhost", "127.0.0.1", "::1")  # the server also talks to itself
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")  # SuperLink starts processes that connect here
 
 
 class KeyPair(NamedTuple):
-    """A private key, and its certificate or public key, as the contents of files."""
+    """Content of the files of a private key and of its certificate or public key."""
 
     private: bytes
     public: bytes
 
 
-class Authority(NamedTuple):
-    """Vouches for the server: whoever holds its key can pose as the server."""
+class CertificateAuthority(NamedTuple):
+    """Certificate authority that signs the certificate of the server.
+
+    Anyone who has its key can impersonate the server.
+    """
 
     key: EllipticCurvePrivateKey
     certificate: x509.Certificate
 
-    def files(self) -> KeyPair:
-        """Return key and certificate as files."""
-        return _files(self.key, self.certificate)
+    def to_files(self) -> KeyPair:
+        """Return the content of the files of key and certificate."""
+        return _to_files(self.key, self.certificate)
 
 
-def make_authority() -> Authority:
-    """Make a new authority; its certificate is signed by itself."""
-    key, name = generate_private_key(SECP384R1()), _name("cadis deployment authority")
-    builder = _builder(key, name, name, AUTHORITY_DAYS, signs_certificates=True)
-    return Authority(key, builder.sign(key, hashes.SHA384()))
+def make_authority() -> CertificateAuthority:
+    """Create a certificate authority with a self-signed certificate."""
+    key, name = generate_private_key(SECP384R1()), _make_name("cadis deployment authority")
+    builder = _make_builder(key, name, name, AUTHORITY_DAYS, signs_certificates=True)
+    return CertificateAuthority(key, builder.sign(key, hashes.SHA384()))
 
 
-def make_server(authority: Authority, hosts: Iterable[str]) -> KeyPair:
-    """Make a key and a certificate for a server that is called by these names or IP addresses.
+def make_server_key(authority: CertificateAuthority, hosts: Iterable[str]) -> KeyPair:
+    """Create a key and a certificate for a server with these host names or IP addresses.
 
-    ``localhost`` and its addresses are always among them: Flower's SuperLink starts processes
-    that call it there.
+    ``localhost`` and its addresses are always included.
     """
-    key, name = generate_private_key(SECP384R1()), _name("cadis deployment server")
-    names = [_general_name(host) for host in dict.fromkeys((*hosts, *_ALWAYS))]
+    key, name = generate_private_key(SECP384R1()), _make_name("cadis deployment server")
+    names = [_to_general_name(host) for host in dict.fromkeys((*hosts, *_LOCAL_HOSTS))]
     issuer = authority.certificate.subject
     signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
     certificate = (
-        _builder(key, name, issuer, SERVER_DAYS, signs_certificates=False)
+        _make_builder(key, name, issuer, SERVER_DAYS, signs_certificates=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(signer, critical=False)
         .sign(authority.key, hashes.SHA384())
     )
-    return _files(key, certificate)
+    return _to_files(key, certificate)
 
 
-def make_site() -> KeyPair:
-    """Make the key by which a site is known; Flower reads both halves as OpenSSH writes them."""
+def make_site_key() -> KeyPair:
+    """Create the key pair of a site in the OpenSSH format, which Flower requires."""
     key = generate_private_key(SECP384R1())
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     return KeyPair(private, public + b"\n")
 
 
-def write_private(path: Path, content: bytes) -> None:
-    """Write a new file that nobody else can read, at no moment."""
+def write_private_file(path: Path, content: bytes) -> None:
+    """Write a new file that only its owner can read, from the moment it is created."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
 
 
-def _name(text: str) -> x509.Name:
+def _make_name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
-def _general_name(host: str) -> x509.GeneralName:
+def _to_general_name(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ip_address(host))
     except ValueError:
         return x509.DNSName(host)
 
 
-def _builder(
+def _make_builder(
     key: EllipticCurvePrivateKey,
     subject: x509.Name,
     issuer: x509.Name,
@@ -111,7 +114,7 @@ def _builder(
     *,
     signs_certificates: bool,
 ) -> x509.CertificateBuilder:
-    start = datetime.now(UTC) - timedelta(days=1)  # clocks of sites may be slow
+    start = datetime.now(UTC) - timedelta(days=1)  # the clock of a site may be behind
     usage = x509.KeyUsage(
         digital_signature=not signs_certificates,
         content_commitment=False,
@@ -138,6 +141,6 @@ def _builder(
     )
 
 
-def _files(key: EllipticCurvePrivateKey, certificate: x509.Certificate) -> KeyPair:
+def _to_files(key: EllipticCurvePrivateKey, certificate: x509.Certificate) -> KeyPair:
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return KeyPair(private, certificate.public_bytes(Encoding.PEM))

@@ -1,4 +1,4 @@
-"""The client's side, to be called from anybody's ClientApp."""
+"""Functions to call in a Flower ClientApp: train, evaluate, and answer the identity query."""
 
 import json
 import os
@@ -20,17 +20,17 @@ from torch import Tensor, nn
 from cadis.algorithm import BaseMethod
 from cadis.data import Examples, as_examples
 from cadis.errors import CadisError
-from cadis.flower.messages import METRICS, contents_of, sent_by_server
+from cadis.flower.messages import METRICS_KEY, read_server_message, to_records
 from cadis.flower.registry import IDENTITY_KEYS
 from cadis.flower.train_config import TrainConfig
-from cadis.models import FlatModel, WrongTensorsError, auto_lr, linear_layers
+from cadis.models import FlatModel, WrongTensorsError, find_linear_layers, get_auto_lr
 from cadis.store import DamagedError, read_tensors, store_tensors, sync_folder
-from cadis.training import check_fit, check_labels, evaluate, reply_to
+from cadis.training import check_labels, check_model, evaluate, train_client
 from cadis.types import ClientId, StoredFile, TensorState
 from cadis.types import Message as CadisMessage
 
 Data: TypeAlias = Examples | tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
-"""Examples, inputs and labels, or batches of them such as a DataLoader's."""
+"""Examples, a pair of inputs and labels, or an iterable of such batches (a DataLoader)."""
 
 
 def local_train(
@@ -39,53 +39,61 @@ def local_train(
     content: RecordDict,
     *,
     method: BaseMethod | None = None,
-    own: Iterable[type[Any]] = (),
-    memory: Path | None = None,
+    custom_classes: Iterable[type[Any]] = (),
+    state_dir: Path | None = None,
     arrays_key: str = "arrays",
     config_key: str = "config",
 ) -> RecordDict:
-    """Train the global model on a client's own data, as the server's algorithm has it.
+    """Train the global model on the data of this client with the server's algorithm.
 
-    Trains on the device that the model is on. ``epochs``, ``batch-size`` and ``lr`` are read from
-    the config; :class:`~cadis.flower.strategy.MethodStrategy` adds to it which method and other
-    parts, who the client is, and the seed.
+    Training runs on the device of ``model``. ``epochs``, ``batch-size`` and ``lr`` are read from
+    the config of the message. :class:`~cadis.flower.strategy.MethodStrategy` adds the names and
+    parameters of the method and the other parts, the client id and the seed.
 
     Args:
-        model: the architecture; it is not changed.
-        data: the client's own.
-        content: of the message that the server sent.
-        method: the client's half of this method, whatever the server says.
-        own: classes of methods, tasks, transforms and local optimisers that are not ours, which
-            the server may name.
-        memory: folder for what methods remember of a client, by default ``$CADIS_STATE`` or the
-            user's folder for such.
-        arrays_key: where in the message the model is.
-        config_key: where in the message the config is.
+        model: a model with the architecture of the global model; it is not changed.
+        data: the training data of this client.
+        content: the content of the server's message.
+        method: the method to run instead of the one that the config names.
+        custom_classes: your own classes of methods, tasks, transforms and local optimizers. The
+            server sends only their names and parameters.
+        state_dir: folder for the states of clients between rounds, by default ``$CADIS_STATE`` or
+            a ``cadis`` folder in the user's state folder.
+        arrays_key: key of the model in the message.
+        config_key: key of the config in the message.
 
     Returns:
-        The content of the answer: the trained model and what else the method sends, and scalars:
-        ``num-examples``, ``train-seconds``, and what the method's server half needs. Nothing else
-        is to leave the client.
+        The content of the reply: the trained model, further tensors of the method, and the scalars
+        ``num-examples``, ``train-seconds`` and those that the method needs on the server. Send
+        nothing else.
+
+    Example:
+        >>> from flwr.app import ArrayRecord, RecordDict
+        >>> model = torch.nn.Linear(2, 3)
+        >>> content = RecordDict({"arrays": ArrayRecord(model.state_dict())})
+        >>> reply = local_train(model, (torch.randn(9, 2), torch.arange(9) % 3), content)
+        >>> sorted(reply)
+        ['arrays', 'metrics']
     """
     started = time.perf_counter()
     record = content.config_records.get(config_key, ConfigRecord())
-    config = TrainConfig.read(record, own, method, auto_lr(model))
-    flat, examples = _flat_copy(model, config), checked_examples(data, "This client")
+    config = TrainConfig.from_record(record, custom_classes, method, get_auto_lr(model))
+    flat, examples = _flat_copy(model, config), prepare_examples(data, "This client")
     device = flat.vector.device
     if torch.bfloat16 in set(flat.layout.dtypes.values()):
-        raise CadisError("Flower's messages cannot hold bfloat16; make the model float32.")
-    check_fit(flat, examples.to(device), config.algorithm)
+        raise CadisError("Flower's messages cannot hold bfloat16: convert the model to float32.")
+    check_model(flat, examples.to(device), config.algorithm)
     num_classes = config.algorithm.task.num_classes(flat.num_outputs)
     check_labels(examples.labels, num_classes, "This client")
-    received = _received(content, flat, arrays_key, record)
-    folder = memory or memory_folder()
+    received = _read_from_server(content, flat, arrays_key, record)
+    folder = state_dir or get_state_folder()
     states = ClientStates(folder, config.run, config.client) if config.run else None
-    before = states.load(config.memory_round) if states is not None else None
-    output = reply_to(
+    state = states.load(config.state_round) if states is not None else None
+    output = train_client(
         received,
         flat,
         examples.to(device),
-        before or {},
+        state or {},
         config.algorithm,
         config.local,
         config.seed,
@@ -97,15 +105,15 @@ def local_train(
     if output.state:
         if states is None:
             raise CadisError(
-                f"Clients of {config.algorithm.method.name} remember their last round; the server "
-                "needs a strategy of cadis.flower for that."
+                f"Clients of {config.algorithm.method.name} keep a state between rounds: use a "
+                "strategy of cadis.flower in the ServerApp."
             )
-        states.save(config.round, output.state, config.memory_round)
-        metrics["memory-lost"] = int(config.memory_round > 0 and before is None)
+        states.save(config.round, output.state, config.state_round)
+        metrics["memory-lost"] = int(config.state_round > 0 and state is None)
     metrics["train-seconds"] = time.perf_counter() - started
-    (answer,) = contents_of([output.message], flat.layout, arrays_key)
-    answer[METRICS] = MetricRecord(metrics)
-    return answer
+    (reply,) = to_records([output.message], flat.layout, arrays_key)
+    reply[METRICS_KEY] = MetricRecord(metrics)
+    return reply
 
 
 def local_evaluate(
@@ -113,59 +121,88 @@ def local_evaluate(
     data: Data,
     content: RecordDict,
     *,
-    own: Iterable[type[Any]] = (),
+    custom_classes: Iterable[type[Any]] = (),
     arrays_key: str = "arrays",
     config_key: str = "config",
 ) -> RecordDict:
-    """Test the global model on a client's own data: ``num-examples``, ``accuracy``, ``loss``.
+    """Evaluate the global model on the data of this client.
 
-    Arguments as those of :func:`local_train`. The task's further measures are told, too, and no
-    more than is asked for leaves the client.
+    Args:
+        model: a model with the architecture of the global model; it is not changed.
+        data: the test data of this client.
+        content: the content of the server's message.
+        custom_classes: your own task class, if the server names one.
+        arrays_key: key of the model in the message.
+        config_key: key of the config in the message.
+
+    Returns:
+        The content of the reply: ``num-examples``, ``accuracy``, ``loss`` and the further metrics
+        of the task.
+
+    Example:
+        >>> from flwr.app import ArrayRecord, RecordDict
+        >>> model = torch.nn.Linear(2, 3)
+        >>> content = RecordDict({"arrays": ArrayRecord(model.state_dict())})
+        >>> reply = local_evaluate(model, (torch.randn(9, 2), torch.arange(9) % 3), content)
+        >>> sorted(reply["metrics"])
+        ['accuracy', 'loss', 'num-examples']
     """
     record = content.config_records.get(config_key, ConfigRecord())
-    config = TrainConfig.read(record, own)
-    task, examples = config.algorithm.task, checked_examples(data, "This client")
+    config = TrainConfig.from_record(record, custom_classes)
+    task, examples = config.algorithm.task, prepare_examples(data, "This client")
     flat = _flat_copy(model, config)
-    flat.load(_received(content, flat, arrays_key, record).model)
-    tested = evaluate(flat, examples.to(flat.vector.device), task)
-    measures = tested.measures(task)
+    flat.load(_read_from_server(content, flat, arrays_key, record).model)
+    evaluation = evaluate(flat, examples.to(flat.vector.device), task)
+    all_metrics = evaluation.compute_metrics(task)
     metrics: dict[str, MetricRecordValues] = {
         "num-examples": len(examples),
-        "accuracy": tested.accuracy,
-        "loss": tested.loss,
-        **tested.asked_for(task),
-        **{name: value for name, value in measures.items() if name == task.headline},
+        "accuracy": evaluation.accuracy,
+        "loss": evaluation.loss,
+        **evaluation.compute_task_metrics(task),
+        **{name: value for name, value in all_metrics.items() if name == task.main_metric},
     }
-    return RecordDict({METRICS: MetricRecord(metrics)})
+    return RecordDict({METRICS_KEY: MetricRecord(metrics)})
 
 
 def introduce(message: Message, context: Context) -> Message:
-    """Answer the server's question who this client is: register it by ``@app.query()``.
+    """Reply to the server's identity query with ``client-id`` and ``partition-id``.
 
-    It is what ``--node-config`` says: ``client-id``, else ``partition-id``.
+    Both come from the ``--node-config`` of the SuperNode. The server prefers ``client-id``.
+
+    Args:
+        message: the query of the server.
+        context: Flower's context of this node.
+
+    Returns:
+        The reply.
+
+    Example:
+        >>> from flwr.clientapp import ClientApp
+        >>> app = ClientApp()
+        >>> _ = app.query()(introduce)
     """
-    known = context.node_config
-    identity = ConfigRecord({key: known[key] for key in IDENTITY_KEYS if key in known})
+    config = context.node_config
+    identity = ConfigRecord({key: config[key] for key in IDENTITY_KEYS if key in config})
     return Message(RecordDict({"identity": identity}), reply_to=message)
 
 
-def memory_folder() -> Path:
-    """Return where clients' states are kept: ``$CADIS_STATE``, else the user's folder for such."""
-    given = os.environ.get("CADIS_STATE")
-    return Path(given).expanduser() if given else user_state_path("cadis") / "clients"
+def get_state_folder() -> Path:
+    """Return the folder for the states of clients: ``$CADIS_STATE`` or the user's state folder."""
+    path = os.environ.get("CADIS_STATE")
+    return Path(path).expanduser() if path else user_state_path("cadis") / "clients"
 
 
 @dataclass(frozen=True)
 class ClientStates:
-    """What one client remembers in one run, on its own disk: its state after the latest rounds.
+    """The states of one client in one run, stored on the disk of the client.
 
-    A server that was killed may ask for a round again, and must find the client as it was before
-    it. So the state that a round began with is kept until the next round begins.
+    A server that was killed may repeat a round, which must then start from the same state as
+    before. So the state before a round is kept until the next round.
 
     Attributes:
-        folder: where clients' states are kept.
-        run: name of the run.
-        client: whose they are.
+        folder: folder for the states of all clients.
+        run: id of the run, 16 hexadecimal digits.
+        client: id of the client.
     """
 
     folder: Path
@@ -173,11 +210,13 @@ class ClientStates:
     client: ClientId
 
     def __post_init__(self) -> None:
-        if not re.fullmatch("[0-9a-f]{16}", self.run):  # it comes from elsewhere, becomes a path
-            raise CadisError(f"'{self.run}' is not the name of a run.")
+        if not re.fullmatch("[0-9a-f]{16}", self.run):  # the server sends it, and it becomes a path
+            raise CadisError(
+                f"'{self.run}' is not the id of a run; expected 16 hexadecimal digits."
+            )
 
     def load(self, number: int) -> TensorState | None:
-        """Return the state after a round; None if it is lost or damaged."""
+        """Return the state after round ``number``, or None if it is missing or damaged."""
         for path in self._folder.glob(f"round-{number}-*.safetensors"):
             digest = path.stem.rpartition("-")[2]
             try:
@@ -186,43 +225,52 @@ class ClientStates:
                 return None
         return None
 
-    def save(self, number: int, state: TensorState, began_with: int) -> None:
-        """Keep the state after a round, and that before it; drop all others."""
+    def save(self, number: int, state: TensorState, start_round: int) -> None:
+        """Save the state after round ``number``, and delete all but the state that it started from.
+
+        ``start_round`` is the round of that earlier state.
+        """
         folder = self._folder
         folder.mkdir(parents=True, exist_ok=True)
         stored = store_tensors(folder / "new.safetensors", state)
         path = folder / f"round-{number}-{stored.sha256}.safetensors"
         (folder / stored.name).replace(path)
         sync_folder(folder)
-        kept = {path}
-        if began_with != number:
-            kept |= set(folder.glob(f"round-{began_with}-*"))
-        for other in set(folder.glob("round-*")) - kept:
-            other.unlink(missing_ok=True)
+        needed = {path}
+        if start_round != number:
+            needed |= set(folder.glob(f"round-{start_round}-*"))
+        for outdated in set(folder.glob("round-*")) - needed:
+            outdated.unlink(missing_ok=True)
 
     @property
     def _folder(self) -> Path:
         return self.folder / self.run / quote(json.dumps(self.client), safe="")
 
 
-def checked_examples(data: Data, who: str) -> Examples:
-    """Return the data as examples; what cannot be used is refused with a sentence about ``who``."""
-    examples = as_examples(data, who)
-    examples.check(who)
+def prepare_examples(data: Data, owner: str) -> Examples:
+    """Convert data to examples and check them. ``owner`` is the subject of error messages."""
+    examples = as_examples(data, owner)
+    examples.check(owner)
     return examples
 
 
 def _flat_copy(model: nn.Module, config: TrainConfig) -> FlatModel:
-    """Copy the model; the server, which has no code of it, may take any layer for its head."""
-    is_unknown = config.head and config.head not in linear_layers(model)
-    is_ignored = is_unknown and not config.algorithm.looks_at_head()
+    """Copy the model, and use the classifier layer that the server names.
+
+    The server knows only names and shapes of tensors. It may name a layer that is not linear; that
+    is an error only if the algorithm uses the classifier layer.
+    """
+    is_unknown = config.head and config.head not in find_linear_layers(model)
+    is_ignored = is_unknown and not config.algorithm.find_part_needing_head()
     return FlatModel(deepcopy(model), "" if is_ignored else config.head or None)
 
 
-def _received(
+def _read_from_server(
     content: RecordDict, flat: FlatModel, arrays_key: str, config: ConfigRecord
 ) -> CadisMessage:
     try:
-        return sent_by_server(content, flat.layout, arrays_key, config)
+        return read_server_message(content, flat.layout, arrays_key, config)
     except WrongTensorsError as error:
-        raise CadisError(f"The global model does not fit this client's: {error}.") from None
+        raise CadisError(
+            f"The global model does not fit the model of this client: {error}."
+        ) from None

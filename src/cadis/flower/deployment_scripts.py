@@ -1,4 +1,4 @@
-"""The sites and the server of a deployment, its commands, and the small scripts around them."""
+"""Plan of a deployment, and the commands and shell scripts that run it."""
 
 import re
 from dataclasses import dataclass
@@ -8,33 +8,37 @@ from cadis.errors import CadisError
 
 _SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_HOST = re.compile(rf"(?:{_LABEL}\.)*(?!\d+$){_LABEL}")  # its last part is not a number
+_HOST = re.compile(rf"(?:{_LABEL}\.)*(?!\d+$){_LABEL}")  # the last label is not a number
 _LAST_PORT = 65535
 
-QUIET = "FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1"  # sites phone nobody
+NO_TELEMETRY = "FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1"
 
-_HEAD = f"""#!/bin/sh
+_HEADER = f"""#!/bin/sh
 # %s
 set -eu
 CDPATH= cd -- "$(dirname -- "$0")"
-export {QUIET}
+export {NO_TELEMETRY}
 """
 
-CHECK = "flwr list deployment --run-id RUN-ID --format json"
-RUN = """flwr run app deployment --stream \\
+STATUS_COMMAND = "flwr list deployment --run-id RUN-ID --format json"
+RUN_COMMAND = """flwr run app deployment --stream \\
     --run-config "out='$out' clients=$sites\""""
-"""Train; ``$out`` is an absolute path, as the app runs in a folder of the server's."""
-RESUME = RUN.replace("'$out'", "'$out' resume=true")
+"""Command to train. ``$out`` is absolute, because the app runs in another folder."""
+RESUME_COMMAND = RUN_COMMAND.replace("'$out'", "'$out' resume=true")
 
 
 @dataclass(frozen=True)
 class DeploymentPlan:
-    """Sites, and the server they call.
+    """Names of the sites and address of the server.
 
     Attributes:
-        sites: the names of the sites, in their order.
-        host: name or IP address by which all call the server.
-        port: the server's port; the sites' own, on their machines, are the next ones.
+        sites: names of the sites.
+        host: host name or IP address of the server.
+        port: port of the server. Each site uses one of the following ports on its own machine.
+
+    Example:
+        >>> DeploymentPlan(("berlin", "boston"), "flower.example.org").address
+        'flower.example.org:8000'
     """
 
     sites: tuple[str, ...]
@@ -50,26 +54,26 @@ class DeploymentPlan:
 
     @property
     def address(self) -> str:
-        """Where sites and the operator call."""
+        """Address of the server for sites and the operator: ``host:port``."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
-    def bind(self) -> str:
-        """Where the server listens: everywhere, unless it is for this machine only."""
+    def bind_address(self) -> str:
+        """Address on which the server listens: all interfaces, unless ``host`` is local."""
         if self.is_local:
             return self.host
         return "::" if ":" in self.host else "0.0.0.0"
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine can call the server."""
+        """Return whether the server accepts connections from this machine only."""
         try:
             return ip_address(self.host).is_loopback
         except ValueError:
             return self.host.lower() == "localhost"
 
-    def site_port(self, site: str) -> int:
-        """A port of each site's own, so that several can be on one machine."""
+    def get_site_port(self, site: str) -> int:
+        """Return the port of a site; ports differ, so that sites can share a machine."""
         return self.port + 1 + self.sites.index(site)
 
 
@@ -80,11 +84,13 @@ def _check_sites(sites: tuple[str, ...]) -> None:
     for site in sites:
         if not _SITE.fullmatch(site):
             raise CadisError(
-                f"The site name {site!r} must be letters, digits, '-', '_' and '.', and begin "
-                "with a letter or a digit."
+                f"The site name {site!r} must consist of letters, digits, '-', '_' and '.', and "
+                "start with a letter or a digit."
             )
-        if site.casefold() in seen:  # some file systems know no capitals
-            raise CadisError(f"The site name {site!r} is given twice; each site needs its own.")
+        if site.casefold() in seen:  # some file systems ignore case
+            raise CadisError(
+                f"The site name {site!r} is given twice; each site needs its own name."
+            )
         seen.add(site.casefold())
 
 
@@ -98,51 +104,52 @@ def _check_host(host: str) -> None:
             ) from None
         return
     if address.is_unspecified or "%" in host:
-        raise CadisError(
-            f"--host {host} is no address that a site can call; give the server's own."
-        )
+        raise CadisError(f"Sites cannot connect to --host {host}; give the address of the server.")
 
 
-def superlink_command(plan: DeploymentPlan) -> str:
-    """The server. What the app needs is installed beforehand: nothing is while it runs."""
-    return f"""flower-superlink --host {plan.bind} --port {plan.port} \\
+def make_superlink_command(plan: DeploymentPlan) -> str:
+    """Return the command that starts the server. It does not install packages during a run."""
+    return f"""flower-superlink --host {plan.bind_address} --port {plan.port} \\
     --ssl-ca-certfile ca.crt --ssl-certfile server.crt --ssl-keyfile server.key \\
     --enable-supernode-auth --database state.db \\
     --disable-runtime-dependency-installation"""
 
 
-def supernode_command(plan: DeploymentPlan, site: str) -> str:
-    """A site. It has no --node-config: Flower takes the last one only, and that is the site's."""
+def make_supernode_command(plan: DeploymentPlan, site: str) -> str:
+    """Return the command that starts a site.
+
+    It has no --node-config: Flower uses only the last one, which the site itself gives.
+    """
     return f"""flower-supernode --superlink {plan.address} \\
     --root-certificates ca.crt --auth-supernode-private-key supernode.key \\
-    --host 127.0.0.1 --port {plan.site_port(site)}"""
+    --host 127.0.0.1 --port {plan.get_site_port(site)}"""
 
 
-def register_command(site: str) -> str:
-    """Make a site's key known under its name."""
+def make_register_command(site: str) -> str:
+    """Return the command that registers the key of a site under its name."""
     return f'flwr supernode register "sites/{site}/supernode.pub" deployment --name "{site}"'
 
 
-def superlink_script(plan: DeploymentPlan) -> str:
-    """``superlink/start.sh``."""
-    command = superlink_command(plan)
+def make_superlink_script(plan: DeploymentPlan) -> str:
+    """Return the content of ``superlink/start.sh``."""
+    command = make_superlink_command(plan)
     return (
-        _HEAD % "The server. More options can be given; Ctrl-C ends it."
+        _HEADER % "Start the server (SuperLink). Arguments are passed on to it. Ctrl-C stops it."
         + f'export FLWR_HOME="$PWD/home"\nexec {command} "$@"\n'
     )
 
 
-def supernode_script(plan: DeploymentPlan, site: str) -> str:
-    """``sites/<name>/start.sh``."""
-    command = supernode_command(plan, site)
+def make_supernode_script(plan: DeploymentPlan, site: str) -> str:
+    """Return the content of ``sites/<name>/start.sh``."""
+    command = make_supernode_command(plan, site)
     return (
-        _HEAD % f"The site {site}. Its data are given as --node-config; Ctrl-C ends it."
+        _HEADER % f"Start the site {site}. Give its data with --node-config. Ctrl-C stops it."
         + f'export FLWR_HOME="$PWD/home" CADIS_STATE="$PWD/state"\nexec {command} "$@"\n'
     )
 
 
-def connection(address: str, certificate: str) -> str:
-    """``flower/config.toml``: Flower demands an absolute path."""
+def make_connection_config(address: str, certificate: str) -> str:
+    """Return the content of ``flower/config.toml``; Flower requires an absolute path."""
     return f"""[superlink]
 default = "deployment"
 
@@ -152,18 +159,19 @@ root-certificates = '{certificate}'
 """
 
 
-def environment_script(plan: DeploymentPlan) -> str:
-    """``flower/environment.sh``, which the operator's scripts read."""
-    return f"""# Read by register.sh, run.sh and resume.sh, in the folder of the deployment.
+def make_environment_script(plan: DeploymentPlan) -> str:
+    """Return the content of ``flower/environment.sh``, which the operator's scripts source."""
+    status = STATUS_COMMAND.replace("RUN-ID", '"$id"')
+    return f"""# Sourced by register.sh, run.sh and resume.sh in the folder of the deployment.
 export FLWR_HOME="$PWD/flower" PYTHONUNBUFFERED=1
-# Flower demands an absolute path to the certificate: write it anew if the folder was moved.
+# Flower requires an absolute path to the certificate: rewrite it if the folder was moved.
 if ! grep -qsF "'$PWD/flower/ca.crt'" flower/config.toml; then
     cat > flower/config.toml <<END
-{connection(plan.address, "$PWD/flower/ca.crt")}END
+{make_connection_config(plan.address, "$PWD/flower/ca.crt")}END
 fi
 sites=$(($(ls -d sites/*/ | wc -l)))
-# "flwr run" ends with 0 whatever became of the run: ask for its state. What is piped into this
-# is shown, too.
+# "flwr run" exits with 0 even if the run fails, so this function asks for the status of the run.
+# It prints its standard input, the output of "flwr run".
 check_run() {{
     log="flower/run-$$.log"
     tee "$log"
@@ -171,63 +179,64 @@ check_run() {{
     rm -f "$log"
     if [ -z "$id" ]; then
         echo "No run was started." >&2
-        forget_run || :
-    elif {CHECK.replace("RUN-ID", '"$id"')} | grep -q '"status": "finished:completed"'; then
+        remove_empty_run || :
+    elif {status} | grep -q '"status": "finished:completed"'; then
         return
-    elif forget_run; then
-        echo "The run has failed before its first round." >&2
+    elif remove_empty_run; then
+        echo "The run failed before its first round." >&2
     else
-        echo "The run has not completed; go on with it by: ./resume.sh '$out'" >&2
+        echo "The run did not complete. Resume it with: ./resume.sh '$out'" >&2
     fi
     exit 1
 }}
-# A folder that nothing was written to is no run to go on with.
-forget_run() {{
+# An empty folder cannot be resumed.
+remove_empty_run() {{
     rmdir "$out" 2>/dev/null && rm -f "$out.options"
 }}
-# Ctrl-C ends the display of a run, not the run.
+# Ctrl-C stops the log output, not the run.
 trap 'rm -f "flower/run-$$.log"
 if [ -n "${{out:-}}" ]; then
-    echo "The run goes on. Show it: FLWR_HOME=$FLWR_HOME flwr log RUN-ID; end it: flwr stop RUN-ID"
+    echo "The run continues. Show its log: FLWR_HOME=$FLWR_HOME flwr log RUN-ID"
+    echo "Stop it: FLWR_HOME=$FLWR_HOME flwr stop RUN-ID"
 fi
 exit 130' INT
 """
 
 
 REGISTER_SCRIPT = (
-    _HEAD % "Make the sites' public keys known to the server; safe to run again."
+    _HEADER % "Register the public keys of the sites at the server. You can repeat this."
     + f""". ./flower/environment.sh
 for folder in sites/*/; do
     site=$(basename "$folder")
-    if answer=$({register_command("$site")} 2>&1); then
+    if output=$({make_register_command("$site")} 2>&1); then
         echo "$site is registered."
     else
-        case $answer in
-        *"[code: 23]"*) echo "$site was registered before." ;;
-        *) printf '%s\\n' "$site could not be registered." "$answer" >&2; exit 1 ;;
+        case $output in
+        *"[code: 23]"*) echo "$site is already registered." ;;
+        *) printf '%s\\n' "$site could not be registered." "$output" >&2; exit 1 ;;
         esac
     fi
 done
 """
 )
-"""A site that is known already is no error."""
+"""Script that registers all sites; a site that is already registered is not an error."""
 
 RUN_SCRIPT = (
-    _HEAD % "Train. More options, such as --run-config 'rounds=50', can be given."
+    _HEADER % "Train. Arguments are passed on to flwr run, such as --run-config 'rounds=50'."
     + f""". ./flower/environment.sh
 mkdir -p runs
 until out="$PWD/runs/$(date +%Y-%m-%d-%H%M%S)" && mkdir "$out" 2>/dev/null; do
-    [ -d "$out" ] || mkdir "$out"  # which says why it cannot be made, and ends this
-    sleep 1  # another run began in this very second
+    [ -d "$out" ] || mkdir "$out"  # shows the error and exits
+    sleep 1  # another run started in the same second
 done
 echo "Results: $out"
 for option; do printf '%s\\n' "$option"; done > "$out.options"  # for resume.sh
-{RUN} "$@" | check_run
+{RUN_COMMAND} "$@" | check_run
 """
 )
 
 RESUME_SCRIPT = (
-    _HEAD % "Go on with the latest run, or with the one whose folder comes first: runs/NAME."
+    _HEADER % "Resume the latest run, or the run whose folder is the first argument: runs/NAME."
     + f""". ./flower/environment.sh
 case ${{1:-}} in
 '' | -*)
@@ -237,12 +246,12 @@ case ${{1:-}} in
 *) folder=$1; shift ;;
 esac
 if [ ! -d "$folder" ]; then
-    echo "There is no run to go on with in ${{folder:-runs}}." >&2
+    echo "There is no run to resume in ${{folder:-runs}}." >&2
     exit 2
 fi
 out=$(CDPATH= cd -- "$folder" && pwd)
 echo "Results: $out"
-# The options that the run had, then those given now, which win.
+# The options of the run first, then the new ones, which take precedence.
 new=$#
 if [ -f "$out.options" ]; then
     while IFS= read -r option; do set -- "$@" "$option"; done < "$out.options"
@@ -252,7 +261,7 @@ while [ "$new" -gt 0 ]; do
     shift
     new=$((new - 1))
 done
-{RESUME} "$@" | check_run
+{RESUME_COMMAND} "$@" | check_run
 """
 )
-"""Names of runs are dates, so that the last by name is the latest."""
+"""Script that resumes a run. Names of runs are dates, so the last name is the latest run."""

@@ -1,4 +1,4 @@
-"""Tests of the global models: on the server, on clients, or both; the means of metrics."""
+"""Evaluation of the global models on the server and on clients, and aggregation of metrics."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -10,92 +10,118 @@ from torch import nn
 
 from cadis.algorithm.tasks import Classification, Task
 from cadis.errors import CadisError
-from cadis.flower.client import Data, checked_examples
-from cadis.flower.messages import count_in, finite_scalars, scalars_in
+from cadis.flower.client import Data, prepare_examples
+from cadis.flower.messages import read_num_examples, read_scalars, select_finite
 from cadis.flower.strategy_settings import MetricsFunction, StrategySettings
 from cadis.models import FlatModel
-from cadis.server import Tested, limited_counts
+from cadis.server import TestResult, limit_counts
 from cadis.training import Evaluation, evaluate
 
 EvaluateFunction: TypeAlias = Callable[[int, ArrayRecord], MetricRecord | None]
 
 _ALIASES = {"eval_acc": "accuracy", "eval_loss": "loss"}
-"""What Flower's examples call the results of tests, and what we do."""
+"""Metric names of Flower's examples, and the names that cadis uses for them."""
 
 
 def server_test(model: nn.Module, data: Data, task: Task | None = None) -> EvaluateFunction:
-    """Return an ``evaluate_fn`` that tests a global model on data that the server has.
-
-    It tells ``accuracy``, ``loss``, the task's measures, and the ``confusion`` matrix row by row,
-    of which the run folder's records and figures are made.
+    """Return an ``evaluate_fn`` that evaluates a global model on data of the server.
 
     Args:
-        model: the architecture; it is not changed.
-        data: examples that no client has.
-        task: says what to measure, by default classification.
+        model: a model with the architecture of the global model; it is not changed.
+        data: the test set of the server.
+        task: defines the metrics, by default classification.
+
+    Returns:
+        A function for ``strategy.start(evaluate_fn=...)``. Its record has ``accuracy``, ``loss``,
+        the metrics of the task, and the ``confusion`` matrix row by row, which the records and
+        figures of the run folder need.
+
+    Example:
+        >>> from flwr.app import ArrayRecord
+        >>> model = torch.nn.Linear(2, 3)
+        >>> evaluate_fn = server_test(model, (torch.randn(9, 2), torch.arange(9) % 3))
+        >>> metrics = evaluate_fn(1, ArrayRecord(model.state_dict()))
+        >>> len(metrics["confusion"])
+        9
     """
-    examples, asked = checked_examples(data, "The test set"), task or Classification()
+    examples = prepare_examples(data, "The test set")
+    used_task = task or Classification()
 
     def test(_number: int, arrays: ArrayRecord) -> MetricRecord:
         copy = deepcopy(model)
         try:
             copy.load_state_dict(arrays.to_torch_state_dict())
         except RuntimeError as error:
-            raise CadisError(f"The global model does not fit this client's: {error}") from None
+            raise CadisError(
+                f"The global model does not fit the model for the test: {error}"
+            ) from None
         flat = FlatModel(copy)
-        tested = evaluate(flat, examples.to(flat.vector.device), asked)
-        confusion: list[int] = tested.confusion.flatten().tolist()
-        metrics = {"accuracy": tested.accuracy, "loss": tested.loss, **tested.measures(asked)}
+        evaluation = evaluate(flat, examples.to(flat.vector.device), used_task)
+        confusion: list[int] = evaluation.confusion.flatten().tolist()
+        metrics = {
+            "accuracy": evaluation.accuracy,
+            "loss": evaluation.loss,
+            **evaluation.compute_metrics(used_task),
+        }
         return MetricRecord({**metrics, "confusion": confusion})
 
     return test
 
 
-def combine_tests(
+def make_test_result(
     central: Mapping[str, MetricRecord],
     federated: MetricRecord | None,
-    users: Sequence[str],
+    client_models: Sequence[str],
     seconds: float,
-) -> Tested:
-    """Combine the server's test of each model, which counts more, with the mean of the clients'.
+) -> TestResult:
+    """Combine evaluations on the server with the mean of those on clients.
 
-    ``users`` names the model that each client uses; it is empty if there is only one.
+    Accuracy and loss come from the server if it evaluates, else from the clients.
+
+    Args:
+        central: metrics on the server, by model.
+        federated: mean metrics on clients, if any.
+        client_models: name of the model that each client uses; empty if there is one model only.
+        seconds: duration of the evaluation.
     """
-    weights = [users.count(name) or 1 for name in central]
-    scalars = mean_scalars([_rename(record) for record in central.values()], weights)
+    weights = [client_models.count(name) or 1 for name in central]
+    scalars = average_scalars([_apply_aliases(record) for record in central.values()], weights)
     if federated is not None and "accuracy" not in scalars:
-        scalars = mean_scalars([_rename(federated)], [1])
+        scalars = average_scalars([_apply_aliases(federated)], [1])
     scalars.pop("num-examples", None)
-    return Tested(
-        evaluations=evaluations_in(central),
+    return TestResult(
+        evaluations=read_evaluations(central),
         accuracy=scalars.pop("accuracy", None),
         loss=scalars.pop("loss", None),
-        measures=scalars,
+        metrics=scalars,
         seconds=seconds,
     )
 
 
-def join_metrics(
-    contents: Sequence[RecordDict], settings: StrategySettings, own: MetricsFunction | None
+def aggregate_metrics(
+    contents: Sequence[RecordDict],
+    settings: StrategySettings,
+    aggregate_fn: MetricsFunction | None,
 ) -> MetricRecord | None:
-    """Make one record of the clients' metrics: by the user's own function, else their means.
+    """Aggregate the metrics of replies with the user's function, or average them.
 
-    Numbers of samples in ``contents`` have been found good before.
+    The caller has checked the numbers of examples in ``contents``.
     """
     if not contents:
         return None
     key = settings.weighted_by_key
-    if own is not None:
-        return own(list(contents), key)
-    counts = limited_counts([count_in(content, key) for content in contents], settings.count_limit)
-    means = mean_scalars([scalars_in(content) for content in contents], counts)
+    if aggregate_fn is not None:
+        return aggregate_fn(list(contents), key)
+    num_examples = [read_num_examples(content, key) for content in contents]
+    counts = limit_counts(num_examples, settings.count_limit)
+    means = average_scalars([read_scalars(content) for content in contents], counts)
     return MetricRecord({name: mean for name, mean in means.items() if name != key})
 
 
-def mean_scalars(
+def average_scalars(
     records: Sequence[Mapping[str, float]], weights: Sequence[float]
 ) -> dict[str, float]:
-    """Return the weighted means of the scalars that all records have."""
+    """Return the weighted mean of each scalar that all records contain."""
     names = [name for name in (records[0] if records else ()) if all(name in r for r in records)]
     return {
         name: sum(r[name] * w for r, w in zip(records, weights, strict=True)) / sum(weights)
@@ -103,28 +129,30 @@ def mean_scalars(
     }
 
 
-def evaluations_in(records: Mapping[str, MetricRecord]) -> dict[str, Evaluation]:
-    """Return the tests by class of all models, if there is one of each."""
-    found = {}
+def read_evaluations(records: Mapping[str, MetricRecord]) -> dict[str, Evaluation]:
+    """Return the evaluation of each model by class; empty if a confusion matrix is missing."""
+    evaluations = {}
     for name, metrics in records.items():
         confusion = metrics.get("confusion")
         if not isinstance(confusion, list):
             return {}
         classes = round(len(confusion) ** 0.5)
         matrix = torch.tensor(confusion, dtype=torch.int64).view(classes, classes)
-        found[name] = Evaluation(matrix, _rename(metrics).get("loss", 0.0) * int(matrix.sum()))
-    return found
+        evaluations[name] = Evaluation(
+            matrix, _apply_aliases(metrics).get("loss", 0.0) * int(matrix.sum())
+        )
+    return evaluations
 
 
-def join_models(records: Mapping[str, MetricRecord]) -> MetricRecord:
-    """Return one record; of several models, with the model's name before each entry."""
+def merge_model_metrics(records: Mapping[str, MetricRecord]) -> MetricRecord:
+    """Return one record; for several models, prefix each metric with the name of the model."""
     if len(records) == 1:
         return next(iter(records.values()))
     return MetricRecord({f"{m}.{k}": v for m, record in records.items() for k, v in record.items()})
 
 
-def _rename(metrics: MetricRecord) -> dict[str, float]:
-    """Return the finite scalars of a record, under our names."""
-    scalars = finite_scalars(metrics)
+def _apply_aliases(metrics: MetricRecord) -> dict[str, float]:
+    """Return the finite scalars of a record under the names that cadis uses."""
+    scalars = select_finite(metrics)
     aliases = {ours: scalars.pop(theirs) for theirs, ours in _ALIASES.items() if theirs in scalars}
     return aliases | scalars

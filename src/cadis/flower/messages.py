@@ -1,8 +1,8 @@
-"""Our messages as Flower's records, and back.
+"""Conversion between the messages of cadis and Flower's records.
 
-A message with one model has it where Flower's own apps look for it, as a ``state_dict``; so a
-client app that knows nothing of us can be trained. Several models, and further tensors, have
-records of their own.
+A message with a single model stores it as a ``state_dict`` under the key that Flower's own apps
+use. A ClientApp that does not use cadis can therefore train it. If there are several models, each
+has its own ``ArrayRecord``, and so have further tensors.
 """
 
 import warnings
@@ -25,91 +25,95 @@ from cadis.types import Message, ModelState, TensorState
 _MODEL = "cadis.model."
 _TENSORS = "cadis.tensors"
 _SCALAR = "cadis.scalar."
-METRICS = "metrics"
-"""Where a client puts its scalars."""
+METRICS_KEY = "metrics"
+"""Key of the ``MetricRecord`` in a client's reply."""
 
-_MOST_EXAMPLES = 2**53
-"""Nobody has more samples; floating numbers above it are not exact."""
+_MAX_EXAMPLES = 2**53
+"""Largest ``num-examples`` of a client; larger integers are not exact as floats."""
 
 
-def array_in(array: Array) -> NDArray[Any]:
-    """Return an array's numbers, if possible as a view of its bytes, which may be anybody's.
+def read_array(array: Array) -> NDArray[Any]:
+    """Return the values of an array, as a view of its bytes if possible.
 
-    Whatever is not plain numbers in the usual version of numpy's format is left to Flower, which
-    copies it or refuses it. Nothing is ever unpickled.
+    The bytes come from a client and are not trusted. Anything but plain numbers in version 1.0 of
+    NumPy's file format is passed to Flower, which copies or refuses it. Nothing is unpickled.
     """
     stream = BytesIO(array.data)
     if array.stype != "numpy.ndarray" or read_magic(stream) != (1, 0):
         return array.numpy()
-    shape, by_columns, dtype = read_array_header_1_0(stream)
+    shape, is_fortran, dtype = read_array_header_1_0(stream)
     if dtype.hasobject or min(shape, default=0) < 0:
         return array.numpy()
-    view = np.ndarray(shape, dtype, array.data, stream.tell(), order="F" if by_columns else "C")
+    view = np.ndarray(shape, dtype, array.data, stream.tell(), order="F" if is_fortran else "C")
     return view if view.flags.aligned else view.copy()
 
 
-def tensors_in(arrays: ArrayRecord) -> dict[str, Tensor]:
-    """Return named tensors, which lie where the arrays' bytes do; copy what is to be written to.
+def to_tensors(arrays: ArrayRecord) -> dict[str, Tensor]:
+    """Return the tensors of a record by name. They share memory with the record: do not write.
 
     Raises:
-        WrongTensorsError: if bytes are no array; it ends a sentence about who sent them.
+        WrongTensorsError: if an array cannot be read. The text is the end of a sentence about the
+            sender.
     """
     tensors = {}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
         for name, array in arrays.items():
             try:
-                tensors[name] = torch.from_numpy(array_in(array))
-            except Exception as error:  # whatever foreign bytes may raise
+                tensors[name] = torch.from_numpy(read_array(array))
+            except Exception as error:  # bytes of a client can raise any error
                 raise WrongTensorsError(f"its {name} cannot be read ({error})") from None
     return tensors
 
 
-def models_in(arrays: ArrayRecord, layout: Layout, names: Iterable[str]) -> dict[str, ModelState]:
-    """Split one record into models: the inverse of :meth:`Layout.unpack_all`."""
-    tensors, known = tensors_in(arrays), list(names)
-    if len(known) == 1:
-        return {known[0]: layout.pack(tensors)}
-    parts: dict[str, dict[str, Tensor]] = {name: {} for name in known}
+def to_models(arrays: ArrayRecord, layout: Layout, names: Iterable[str]) -> dict[str, ModelState]:
+    """Split one record into models: the inverse of :meth:`Layout.unpack_models`."""
+    tensors, model_names = to_tensors(arrays), list(names)
+    if len(model_names) == 1:
+        return {model_names[0]: layout.pack(tensors)}
+    models: dict[str, dict[str, Tensor]] = {name: {} for name in model_names}
     for path, tensor in tensors.items():
         model, _, name = path.partition("/")
-        parts.setdefault(model, {})[name] = tensor
-    return {model: layout.pack(part) for model, part in parts.items()}
+        models.setdefault(model, {})[name] = tensor
+    return {model: layout.pack(state) for model, state in models.items()}
 
 
-def contents_of(messages: Iterable[Message], layout: Layout, arrays_key: str) -> list[RecordDict]:
-    """Return the models and tensors of messages as records; what messages share is made once."""
-    made: dict[object, ArrayRecord] = {}
+def to_records(messages: Iterable[Message], layout: Layout, arrays_key: str) -> list[RecordDict]:
+    """Convert the models and tensors of messages to records.
 
-    def record(kind: str, tensors: TensorState, make: Callable[[], TensorState]) -> ArrayRecord:
+    Tensors that several messages share are converted once.
+    """
+    cache: dict[object, ArrayRecord] = {}
+
+    def get_record(kind: str, tensors: TensorState, make: Callable[[], TensorState]) -> ArrayRecord:
         key = kind, tuple((name, id(tensor)) for name, tensor in tensors.items())
-        if key not in made:
-            made[key] = ArrayRecord(dict(make()))
-        return made[key]
+        if key not in cache:
+            cache[key] = ArrayRecord(dict(make()))
+        return cache[key]
 
-    contents, kept = [], list(messages)  # while they are, no two tensors have the same id
-    for message in kept:
+    contents, alive = [], list(messages)  # ids are unique only while the tensors are referenced
+    for message in alive:
         content = RecordDict()
-        is_usual = list(message.models) == ["model"]
+        has_single_model = list(message.models) == ["model"]
         for name, model in message.models.items():
-            key = arrays_key if is_usual else f"{_MODEL}{name}"
-            content[key] = record("model", model.pieces(), partial(layout.unpack, model))
+            key = arrays_key if has_single_model else f"{_MODEL}{name}"
+            content[key] = get_record("model", model.get_tensors(), partial(layout.unpack, model))
         if message.tensors:
-            own = {name: tensor.contiguous() for name, tensor in message.tensors.items()}
-            content[_TENSORS] = record("tensors", message.tensors, partial(dict, own))
+            tensors = {name: tensor.contiguous() for name, tensor in message.tensors.items()}
+            content[_TENSORS] = get_record("tensors", message.tensors, partial(dict, tensors))
         contents.append(content)
     return contents
 
 
 def scalars_to_config(message: Message) -> dict[str, float]:
-    """Return a message's scalars as entries of the config that the server sends."""
+    """Return the scalars of a message as entries of the config that the server sends."""
     return {f"{_SCALAR}{name}": value for name, value in message.scalars.items()}
 
 
-def sent_by_server(
+def read_server_message(
     content: RecordDict, layout: Layout, arrays_key: str, config: ConfigRecord
 ) -> Message:
-    """Read the message that a client has received."""
+    """Convert the content that a client received from the server to a message."""
     scalars = {
         key.removeprefix(_SCALAR): float(value)
         for key, value in config.items()
@@ -118,48 +122,53 @@ def sent_by_server(
     return _read_message(content, arrays_key, "model", layout.pack, scalars)
 
 
-def sent_by_client(content: RecordDict, layout: Layout, sent: Message) -> Message:
-    """Read the message that a client has answered; ``sent`` is what it was sent.
+def read_client_reply(content: RecordDict, layout: Layout, sent: Message) -> Message:
+    """Convert a client's reply to a message. The models share memory with the reply.
 
-    Its models lie where the answer's bytes do.
+    Args:
+        content: the content of the reply.
+        layout: names and shapes of the model's tensors.
+        sent: the message that the server sent to this client.
 
     Raises:
-        WrongTensorsError: if the answer holds no models that fit; it ends a sentence about it.
+        WrongTensorsError: if the models do not fit the global model. The text is the end of a
+            sentence about the client.
     """
-    others = [key for key in content.array_records if not key.startswith("cadis.")]
-    named = [key for key in content.array_records if key.startswith(_MODEL)]
-    if (named and others) or (not named and len(others) != 1):
-        raise WrongTensorsError(f"it sent {len(others) + len(named)} models, not one")
+    plain_keys = [key for key in content.array_records if not key.startswith("cadis.")]
+    named_keys = [key for key in content.array_records if key.startswith(_MODEL)]
+    if (named_keys and plain_keys) or (not named_keys and len(plain_keys) != 1):
+        raise WrongTensorsError(f"it sent {len(plain_keys) + len(named_keys)} models, not one")
     single = next(iter(sent.models)) if len(sent.models) == 1 else ""
-    arrays_key = others[0] if others else ""
+    arrays_key = plain_keys[0] if plain_keys else ""
     make_model = partial(NamedState, layout=layout)
-    return _read_message(content, arrays_key, single, make_model, scalars_in(content))
+    return _read_message(content, arrays_key, single, make_model, read_scalars(content))
 
 
-def scalars_in(content: RecordDict) -> dict[str, float]:
-    """Return all finite scalars of a client's answer."""
+def read_scalars(content: RecordDict) -> dict[str, float]:
+    """Return all finite scalars of a client's reply."""
     records = content.metric_records.values()
-    return {name: value for record in records for name, value in finite_scalars(record).items()}
+    return {name: value for record in records for name, value in select_finite(record).items()}
 
 
-def count_in(content: RecordDict, key: str) -> int:
-    """Return how many samples a client says it has.
+def read_num_examples(content: RecordDict, key: str) -> int:
+    """Return the number of examples that a client reports.
 
     Raises:
-        WrongTensorsError: if that is no whole number; it ends a sentence about the client.
+        WrongTensorsError: if it is missing or not a positive integer. The text is the end of a
+            sentence about the client.
     """
     counts = [record[key] for record in content.metric_records.values() if key in record]
     if not counts:
         raise WrongTensorsError(f"it did not send {key}")
     count = counts[-1]
     if not isinstance(count, int | float) or isinstance(count, bool):
-        raise WrongTensorsError(f"its {key} is no number")
-    if not (1 <= count <= _MOST_EXAMPLES and count == int(count)):
-        raise WrongTensorsError(f"it says that it has {count} samples")
+        raise WrongTensorsError(f"its {key} is not a number")
+    if not (1 <= count <= _MAX_EXAMPLES and count == int(count)):
+        raise WrongTensorsError(f"it reports {count} samples")
     return int(count)
 
 
-def finite_scalars(record: MetricRecord) -> dict[str, float]:
+def select_finite(record: MetricRecord) -> dict[str, float]:
     """Return the scalars of a record that are finite."""
     return {
         name: value
@@ -175,12 +184,12 @@ def _read_message(
     make_model: Callable[[TensorState], ModelState],
     scalars: Mapping[str, float],
 ) -> Message:
-    """Read models and tensors; a model at ``arrays_key`` has the name ``single``."""
+    """Read models and tensors; the model at ``arrays_key`` gets the name ``single``."""
     records = content.array_records
     keys = {key.removeprefix(_MODEL): key for key in records if key.startswith(_MODEL)}
     if arrays_key in records:
         keys[single] = arrays_key
-    models = {name: make_model(tensors_in(records[key])) for name, key in keys.items()}
-    tensors = tensors_in(records[_TENSORS]) if _TENSORS in records else {}
+    models = {name: make_model(to_tensors(records[key])) for name, key in keys.items()}
+    tensors = to_tensors(records[_TENSORS]) if _TENSORS in records else {}
     copies = {name: tensor.clone() for name, tensor in tensors.items()}  # methods may write to them
     return Message(models, copies, scalars)

@@ -1,4 +1,4 @@
-"""Who is who: clients are waited for, asked, and keep their identity over rounds and restarts."""
+"""Identities of clients: which node is which client, over rounds and restarts."""
 
 import logging
 import time
@@ -13,147 +13,153 @@ from flwr.serverapp import Grid
 
 from cadis.errors import CadisError, RunError
 from cadis.server import Member, Rejection
-from cadis.types import ClientId, checked_client_id
+from cadis.types import ClientId, validate_client_id
 
 LOGGER = logging.getLogger("flwr")
 
 IDENTITY_KEYS = ("client-id", "partition-id")
-"""What a client may call itself, the first that it sends."""
+"""Keys of the identity in a client's reply; the first one present counts."""
 
-_ASK_SECONDS = 120.0
-_SAY_SECONDS = 15.0
+_QUERY_TIMEOUT = 120.0
+_LOG_INTERVAL = 15.0
 
 
-def name_in(content: RecordDict) -> ClientId | None:
-    """Return the identity that a client sends with a message, if it does and it can be one."""
+def read_client_id(content: RecordDict) -> ClientId | None:
+    """Return the client id in a reply, or None if there is no valid one."""
     for key in IDENTITY_KEYS:
         for record in content.config_records.values():
             with suppress(CadisError):
-                return checked_client_id(record.get(key))
+                return validate_client_id(record.get(key))
     return None
 
 
-def nameless(node: int) -> str:
-    """Return the identity of a node that has no other."""
+def make_client_id(node: int) -> str:
+    """Return the client id of a node that does not report one."""
     return f"node-{node}"
 
 
 @dataclass
 class ClientRegistry:
-    """All clients that were ever there.
+    """All clients that have connected so far.
 
     Attributes:
-        members: by identity, the client and the node that it was last.
-        claims: by node, who it said it is.
+        members: the clients with their latest node, by client id.
+        claims: the client id that each node reported, by node id.
     """
 
     members: dict[ClientId, Member] = field(default_factory=dict)
     claims: dict[int, ClientId] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, members: Iterable[Member]) -> "ClientRegistry":
-        """Return the registry that a checkpoint holds."""
-        known = list(members)
-        return cls({m.client: m for m in known}, {m.node: m.client for m in known})
+    def from_members(cls, members: Iterable[Member]) -> "ClientRegistry":
+        """Restore the registry from the members of a checkpoint."""
+        clients = list(members)
+        return cls({m.client: m for m in clients}, {m.node: m.client for m in clients})
 
-    def strangers(self, nodes: Iterable[NodeInfo]) -> list[int]:
-        """Return the nodes that must be asked who they are."""
+    def find_unknown_nodes(self, nodes: Iterable[NodeInfo]) -> list[int]:
+        """Return the ids of nodes without a name that have not reported a client id yet."""
         return [n.node_id for n in nodes if not n.name and n.node_id not in self.claims]
 
-    def call(self, nodes: Iterable[NodeInfo]) -> tuple[dict[ClientId, int], list[Rejection]]:
-        """Return the node of each client that is there, by order of names, and who is refused.
+    def match_nodes(self, nodes: Iterable[NodeInfo]) -> tuple[dict[ClientId, int], list[Rejection]]:
+        """Match nodes to clients.
 
-        A registered name counts more than what a node says, and nobody else can claim it. Where
-        several nodes claim to be the same client, only the one that has been it before is let in.
+        The registered name of a node takes precedence over the client id that it reports, and no
+        other node can use that name. If several nodes claim the same client id, only the node that
+        had it before is accepted.
+
+        Returns:
+            The node id of each connected client, sorted by client id, and the refused clients.
         """
         claimants: dict[ClientId, list[NodeInfo]] = defaultdict(list)
-        for node in nodes:
-            client = node.name or self.claims.get(node.node_id)
+        for info in nodes:
+            client = info.name or self.claims.get(info.node_id)
             if client is not None:
-                claimants[client].append(node)
-        present, refused = {}, []
-        for client, claiming in sorted(claimants.items(), key=_order):
-            known, holder = self.members.get(client), self._holder(client, claiming)
-            if holder is not None:
-                present[client] = holder.node_id
-                last_round = 0 if known is None else known.last_round
-                member = Member(client, holder.node_id, last_round, bool(holder.name))
-                self.members[client] = member
-            refused += [_refusal(client, n, claiming) for n in claiming if n is not holder]
-        return present, refused
+                claimants[client].append(info)
+        connected, refused = {}, []
+        for client, candidates in sorted(claimants.items(), key=_sort_key):
+            member, node = self.members.get(client), self._choose_node(client, candidates)
+            if node is not None:
+                connected[client] = node.node_id
+                last_round = 0 if member is None else member.last_round
+                self.members[client] = Member(client, node.node_id, last_round, bool(node.name))
+            refused += [_make_refusal(client, n, candidates) for n in candidates if n is not node]
+        return connected, refused
 
-    def take_part(self, clients: Iterable[ClientId], number: int) -> None:
-        """Updates of these clients became part of a round."""
+    def record_round(self, clients: Iterable[ClientId], number: int) -> None:
+        """Set the last round of clients whose updates were aggregated in round ``number``."""
         for client in clients:
             self.members[client] = replace(self.members[client], last_round=number)
 
-    def _holder(self, client: ClientId, nodes: list[NodeInfo]) -> NodeInfo | None:
-        """The node that is the client, if that is beyond doubt."""
-        known, named = self.members.get(client), [node for node in nodes if node.name]
-        entitled = named if named or (known is not None and known.registered) else nodes
-        if len(entitled) > 1 and known is not None:
-            entitled = [node for node in entitled if node.node_id == known.node]
-        return entitled[0] if len(entitled) == 1 else None
+    def _choose_node(self, client: ClientId, nodes: list[NodeInfo]) -> NodeInfo | None:
+        """Return the node of the client, or None if it is ambiguous."""
+        member, named = self.members.get(client), [node for node in nodes if node.name]
+        eligible = named if named or (member is not None and member.registered) else nodes
+        if len(eligible) > 1 and member is not None:
+            eligible = [node for node in eligible if node.node_id == member.node]
+        return eligible[0] if len(eligible) == 1 else None
 
 
-def _refusal(client: ClientId, node: NodeInfo, claiming: list[NodeInfo]) -> Rejection:
-    others = ", ".join(str(other.node_id) for other in claiming if other is not node)
-    reason = f"and so does node {others}" if others else "but is not registered under that name"
-    return Rejection(client, f"node {node.node_id} claims to be it, {reason}")
+def _make_refusal(client: ClientId, node: NodeInfo, candidates: list[NodeInfo]) -> Rejection:
+    others = ", ".join(str(other.node_id) for other in candidates if other is not node)
+    reason = f"as does node {others}" if others else "but is not registered under that name"
+    return Rejection(client, f"node {node.node_id} claims this client id, {reason}")
 
 
-def _order(claim: tuple[ClientId, list[NodeInfo]]) -> tuple[int, int, str, str]:
-    """Return a sort key: numbers, then names, then nodes without either as they registered."""
+def _sort_key(claim: tuple[ClientId, list[NodeInfo]]) -> tuple[int, int, str, str]:
+    """Sort by number, then by name, then by time of registration for nodes without client id."""
     client, (node, *_) = claim
     if isinstance(client, int):
         return (0, client, "", "")
-    if client == nameless(node.node_id):
+    if client == make_client_id(node.node_id):
         return (2, 0, node.registered_at, client)
     return (1, 0, "", client)
 
 
-def gather(
+def wait_for_clients(
     grid: Grid, registry: ClientRegistry, wanted: int, needed: int, patience: float
 ) -> tuple[dict[ClientId, int], list[Rejection]]:
-    """Return the node of each client that is there, and who is refused.
+    """Wait until ``wanted`` clients are connected; after ``patience`` seconds ``needed`` suffice.
 
-    Waits for the ``wanted`` clients; after ``patience`` seconds, the ``needed`` ones are enough.
+    Returns:
+        The node id of each connected client, and the refused clients.
     """
-    deadline, said = time.monotonic() + patience, 0.0
+    deadline, last_log = time.monotonic() + patience, 0.0
     while True:
         nodes = list(grid.get_nodes())
-        _introduce(grid, registry, registry.strangers(nodes))
-        present, refused = registry.call(nodes)
-        if len(present) >= wanted:
-            return present, refused
+        _query_identities(grid, registry, registry.find_unknown_nodes(nodes))
+        connected, refused = registry.match_nodes(nodes)
+        if len(connected) >= wanted:
+            return connected, refused
         if time.monotonic() > deadline:
-            if len(present) < needed:
+            if len(connected) < needed:
                 raise RunError(
-                    f"Only {len(present)} clients are there after {patience:g} seconds, of at "
-                    f"least {needed}; start the others, then resume the run."
+                    f"Only {len(connected)} of at least {needed} clients connected within "
+                    f"{patience:g} seconds; start the others, then resume the run."
                 )
-            LOGGER.warning("Going on with %d of %d clients.", len(present), wanted)
-            return present, refused
-        if time.monotonic() > said + _SAY_SECONDS:
-            said = time.monotonic()
-            names = ", ".join(map(str, list(present)[:20]))
-            LOGGER.info("Waiting for clients: %d of %d are there. %s", len(present), wanted, names)
+            LOGGER.warning("Continuing with %d of %d clients.", len(connected), wanted)
+            return connected, refused
+        if time.monotonic() > last_log + _LOG_INTERVAL:
+            last_log = time.monotonic()
+            names = ", ".join(map(str, list(connected)[:20]))
+            LOGGER.info(
+                "Waiting for clients: %d of %d connected. %s", len(connected), wanted, names
+            )
             for refusal in refused:
-                LOGGER.warning("Refused %s: %s.", refusal.client, refusal.reason)
+                LOGGER.warning("Refused client %s: %s.", refusal.client, refusal.reason)
         time.sleep(1)
 
 
-def _introduce(grid: Grid, registry: ClientRegistry, strangers: list[int]) -> None:
-    """Ask nodes who they are.
+def _query_identities(grid: Grid, registry: ClientRegistry, nodes: list[int]) -> None:
+    """Ask nodes for their client ids.
 
-    A client app without an answer to such a question is known by its node. A node that does not
-    answer at all is asked again, next time: what Flower says about it does not come from it.
+    A ClientApp without a query function gets an id with its node id. A node that does not reply
+    is asked again next time: Flower's error reply does not come from the node itself.
     """
-    if not strangers:
+    if not nodes:
         return
-    questions = [Message(RecordDict(), n, MessageType.QUERY, ttl=_ASK_SECONDS) for n in strangers]
-    for reply in grid.send_and_receive(questions, timeout=_ASK_SECONDS):
+    queries = [Message(RecordDict(), n, MessageType.QUERY, ttl=_QUERY_TIMEOUT) for n in nodes]
+    for reply in grid.send_and_receive(queries, timeout=_QUERY_TIMEOUT):
         node = reply.metadata.src_node_id
-        if node in strangers:
-            name = None if reply.has_error() else name_in(reply.content)
-            registry.claims[node] = nameless(node) if name is None else name
+        if node in nodes:
+            client = None if reply.has_error() else read_client_id(reply.content)
+            registry.claims[node] = make_client_id(node) if client is None else client

@@ -1,4 +1,4 @@
-"""How a strategy goes about its rounds."""
+"""Settings of a strategy."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,35 +15,41 @@ MetricsFunction: TypeAlias = Callable[[list[RecordDict], str], MetricRecord]
 
 @dataclass(frozen=True)
 class StrategySettings:
-    """Flower's own options under Flower's own names, then ours.
+    """Settings of a strategy: those of Flower's FedAvg under the same names, and further ones.
 
     Attributes:
-        fraction_train: the part of the clients present that trains in a round.
-        fraction_evaluate: the part of them that tests the global model after a round; 0 is none.
-        min_train_nodes: the fewest clients that train in a round.
-        min_evaluate_nodes: the fewest clients that test.
-        min_available_nodes: the fewest clients present to begin a round with.
-        weighted_by_key: the scalar that tells how many samples a client has.
-        arrayrecord_key: where in a message the model is.
-        configrecord_key: where in a message the config is.
-        train_metrics_aggr_fn: what makes one record of the clients' training metrics; by default
-            means by number of samples.
-        evaluate_metrics_aggr_fn: the same for their test metrics.
-        per_round: k, how many clients train in a round, instead of a fraction.
-        num_clients: n, all clients of the federation. The first round waits for them. By default
-            as many as were ever seen.
+        fraction_train: fraction of connected clients that train in a round.
+        fraction_evaluate: fraction of connected clients that evaluate the global model after a
+            round; 0 for none.
+        min_train_nodes: minimum number of clients that train in a round.
+        min_evaluate_nodes: minimum number of clients that evaluate.
+        min_available_nodes: minimum number of connected clients to start a round.
+        weighted_by_key: key of the number of examples in a client's metrics.
+        arrayrecord_key: key of the model in a message.
+        configrecord_key: key of the config in a message.
+        train_metrics_aggr_fn: function that aggregates the train metrics of clients; by default
+            the mean weighted by the number of examples.
+        evaluate_metrics_aggr_fn: function that aggregates the evaluation metrics of clients.
+        per_round: number of clients that train in a round, instead of ``fraction_train``.
+        num_clients: number of all clients of the federation. The first round waits for them. By
+            default, the number of clients that have connected so far.
         patience: seconds to wait for clients to connect.
-        count_limit: how many times the median of a round's numbers of samples a client counts for,
-            at the most, whatever it says; who says more is named.
-        min_replies: the fewest good updates to make a new global model of.
-        attempts: how often a round with too few good updates is tried, before the run stops.
-        head: name of the model's classifier layer, by default the last linear one.
-        seed: of everything random.
-        out: folder to keep the run in; without one, it cannot be resumed.
-        resume: go on with the run in ``out``.
-        notes: further options to keep in ``config.toml``.
-        federation: what ``federation.json`` is to hold, if the server knows who has what.
-        inputs: what the model is given, if the server knows: its file then says how to use it.
+        count_limit: limit of the number of examples of a client, as a multiple of the median of
+            the round. A larger number is reduced to the limit, with a warning.
+        min_replies: minimum number of valid updates to aggregate.
+        attempts: number of attempts of a round with too few valid updates, before the run stops.
+        head: name of the model's classifier layer; by default the last linear layer.
+        seed: seed of the run.
+        out: folder of the run on disk; without one, the run cannot be resumed.
+        resume: continue the run in ``out``.
+        notes: further entries for ``config.toml``.
+        federation: content of ``federation.json``, if the server knows the data of the clients.
+        inputs: description of the model's inputs, if the server knows it; it is saved with the
+            model, for :func:`cadis.load`.
+
+    Example:
+        >>> StrategySettings(fraction_train=0.1, min_train_nodes=1).count_trainers(50)
+        5
     """
 
     fraction_train: Annotated[float, Gt(0), Le(1)] = 1.0
@@ -70,13 +76,13 @@ class StrategySettings:
     federation: Mapping[str, Any] | None = None
     inputs: ModelInputs | None = None
 
-    def trainers(self, present: int) -> int:
-        """How many of the clients present train in a round."""
-        wanted = max(int(present * self.fraction_train), self.min_train_nodes)
-        return min(present, self.per_round or wanted)
+    def count_trainers(self, available: int) -> int:
+        """Return the number of clients that train in a round, of ``available`` ones."""
+        wanted = max(int(available * self.fraction_train), self.min_train_nodes)
+        return min(available, self.per_round or wanted)
 
-    def testers(self, present: int) -> int:
-        """How many of the clients present test the global model."""
+    def count_evaluators(self, available: int) -> int:
+        """Return the number of clients that evaluate the global model, of ``available`` ones."""
         if not self.fraction_evaluate:
             return 0
-        return min(present, max(int(present * self.fraction_evaluate), self.min_evaluate_nodes))
+        return min(available, max(int(available * self.fraction_evaluate), self.min_evaluate_nodes))

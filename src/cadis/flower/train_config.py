@@ -1,4 +1,4 @@
-"""What a server tells a client besides its message, and how the client reads it."""
+"""The config that the server sends to a client with each message."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,10 +11,10 @@ from cadis.algorithm import (
     Algorithm,
     BaseMethod,
     Kind,
+    get_field_names,
+    get_parameters,
     is_of_kind,
-    names_of,
-    parameters_of,
-    validated,
+    validate,
 )
 from cadis.algorithm.local_optimizers import SGD
 from cadis.algorithm.methods import FedAvg
@@ -30,33 +30,35 @@ _ENTRIES = {
     "participants": "cadis.participants",
     "head": "cadis.head",
     "run": "cadis.run",
-    "memory_round": "cadis.memory-round",
+    "state_round": "cadis.memory-round",
 }
-_LOCAL = {name: name.replace("_", "-") for name in names_of(LocalSettings)}
+_LOCAL = {name: name.replace("_", "-") for name in get_field_names(LocalSettings)}
 _TRANSFORMS = "cadis.transforms"
 _PARTS = {"method": FedAvg.name, "task": Classification.name, "local_optimizer": SGD.name}
-"""The kinds of parts that a client runs, and the part that it is unless the config names one."""
+"""The kinds of parts that a client runs, each with its default."""
 
 
-def local_config(local: LocalSettings) -> ConfigRecord:
-    """Return the config that makes clients train with these settings."""
-    return ConfigRecord({key: _plain(getattr(local, name)) for name, key in _LOCAL.items()})
+def make_local_config(local: LocalSettings) -> ConfigRecord:
+    """Convert local settings to a train config for ``strategy.start``."""
+    return ConfigRecord(
+        {key: _to_config_value(getattr(local, name)) for name, key in _LOCAL.items()}
+    )
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How to train, and as whom. Only scalars travel.
+    """Settings of local training that the server sends to a client, as scalars.
 
     Attributes:
-        round: the round, from 1.
-        algorithm: whose client half to run.
+        round: number of the round, from 1.
+        algorithm: the method and other parts; the client runs their client-side code.
         local: epochs, batch size, learning rate, augmentation, precision.
-        client: who the receiver is.
-        seed: of everything random.
-        participants: how many clients take part in the round.
-        head: name of the classifier layer, empty for the last linear one.
-        run: name of the run, by which a client finds its memory.
-        memory_round: the round whose memory is to be gone on from, 0 for none.
+        client: id of the receiving client.
+        seed: seed of the run.
+        participants: number of clients that train in the round.
+        head: name of the classifier layer; empty for the last linear layer.
+        run: id of the run; the client finds its state by it.
+        state_round: round of the client state to start from; 0 for none.
     """
 
     round: int = 1
@@ -67,80 +69,84 @@ class TrainConfig:
     participants: int = 1
     head: str = ""
     run: str = ""
-    memory_round: int = 0
+    state_round: int = 0
 
-    def config(self, given: Mapping[str, Any]) -> ConfigRecord:
-        """Return the config to send: what the user gives, and the rest."""
+    def to_record(self, user_config: Mapping[str, Any]) -> ConfigRecord:
+        """Return the config to send: the entries of the user, and those of cadis."""
         entries: dict[str, Any] = {key: getattr(self, name) for name, key in _ENTRIES.items()}
         for kind in _PARTS:
-            entries |= _entries(f"cadis.{kind}", getattr(self.algorithm, kind))
-        transforms = self.algorithm.transforms_of("client")
+            entries |= _part_to_entries(f"cadis.{kind}", getattr(self.algorithm, kind))
+        transforms = self.algorithm.get_transforms("client")
         if transforms:
             entries[_TRANSFORMS] = [transform.name for transform in transforms]
         for transform in transforms:
-            entries |= _entries(f"cadis.transform.{transform.name}", transform)
-        return ConfigRecord({**given, **entries})
+            entries |= _part_to_entries(f"cadis.transform.{transform.name}", transform)
+        return ConfigRecord({**user_config, **entries})
 
     @classmethod
-    def read(
+    def from_record(
         cls,
         config: Mapping[str, Any],
-        own: Iterable[type[Any]] = (),
+        custom_classes: Iterable[type[Any]] = (),
         method: BaseMethod | None = None,
         lr: float | None = None,
     ) -> "TrainConfig":
         """Read a config.
 
         Args:
-            config: as received; without anything of ours in it, plain federated averaging.
-            own: parts that are not ours, which the server may name.
-            method: the client's own choice instead of the server's.
+            config: the config in the server's message; without entries of cadis, it means FedAvg.
+            custom_classes: parts of the user that the server may name.
+            method: the method to use instead of the one in the config.
             lr: the learning rate, if the config has none.
         """
-        own = tuple(own)
+        classes = tuple(custom_classes)
         local = {} if lr is None else {"lr": lr}
         local |= {name: config[key] for name, key in _LOCAL.items() if key in config}
         parts: dict[str, Any] = {} if method is None else {"method": method}
         for kind, default in _PARTS.items():
             if kind not in parts:
-                parts[kind] = _part(config, f"cadis.{kind}", KINDS[kind], own, default)
+                parts[kind] = _read_part(config, f"cadis.{kind}", KINDS[kind], classes, default)
         parts["transforms"] = tuple(
-            _part(config, f"cadis.transform.{name}", KINDS["transforms"], own, name)
+            _read_part(config, f"cadis.transform.{name}", KINDS["transforms"], classes, name)
             for name in config.get(_TRANSFORMS, ())
         )
         return cls(
             algorithm=Algorithm(**parts),
-            local=validated(LocalSettings, local),
+            local=validate(LocalSettings, local),
             **{name: config[key] for name, key in _ENTRIES.items() if key in config},
         )
 
 
-def _entries(prefix: str, part: Any) -> dict[str, Any]:
-    """Return a part's name and its parameters, but those that have no value."""
-    parameters = parameters_of(part).items()
-    given = {f"{prefix}.{name}": _plain(value) for name, value in parameters if value is not None}
-    return {prefix: part.name, **given}
+def _part_to_entries(prefix: str, part: Any) -> dict[str, Any]:
+    """Return the name of a part and its parameters, except those that are None."""
+    parameters = get_parameters(part).items()
+    entries = {
+        f"{prefix}.{name}": _to_config_value(value)
+        for name, value in parameters
+        if value is not None
+    }
+    return {prefix: part.name, **entries}
 
 
-def _plain(value: Any) -> Any:
+def _to_config_value(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _part(
-    config: Mapping[str, Any], prefix: str, kind: Kind, own: Iterable[type[Any]], default: str
+def _read_part(
+    config: Mapping[str, Any], prefix: str, kind: Kind, classes: Iterable[type[Any]], default: str
 ) -> Any:
-    """Return the part that a config names, with the parameters that it has there."""
-    known = {**kind.registry, **{part.name: part for part in own if is_of_kind(kind, part)}}
+    """Return the part that a config names, with its parameters in the config."""
+    known = {**kind.registry, **{part.name: part for part in classes if is_of_kind(kind, part)}}
     name = str(config.get(prefix, default))
     if name not in known:
         word = prefix.removeprefix("cadis.").partition(".")[0].replace("_", " ")
         raise CadisError(
-            f"This client has no {word} '{name}'; if it is one of your own, give its class to "
-            "local_train as own."
+            f"This client has no {word} '{name}'; if it is your own, pass its class to local_train "
+            "and local_evaluate: custom_classes=[...]."
         )
     parameters = {
         key.removeprefix(f"{prefix}."): value
         for key, value in config.items()
         if key.startswith(f"{prefix}.")
     }
-    return validated(known[name], parameters)
+    return validate(known[name], parameters)

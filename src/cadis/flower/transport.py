@@ -1,4 +1,4 @@
-"""The transport of Flower: messages to nodes, and who is who among them."""
+"""The transport over Flower: sends messages to nodes and reads their replies."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,40 +13,50 @@ from flwr.serverapp.strategy import Result
 
 from cadis.algorithm import Algorithm
 from cadis.algorithm.samplers import SamplerRound, Uniform
-from cadis.flower.evaluation import EvaluateFunction, combine_tests, join_metrics, join_models
-from cadis.flower.messages import contents_of, count_in, scalars_to_config, sent_by_client
-from cadis.flower.registry import LOGGER, ClientRegistry, gather
+from cadis.flower.evaluation import (
+    EvaluateFunction,
+    aggregate_metrics,
+    make_test_result,
+    merge_model_metrics,
+)
+from cadis.flower.messages import (
+    read_client_reply,
+    read_num_examples,
+    scalars_to_config,
+    to_records,
+)
+from cadis.flower.registry import LOGGER, ClientRegistry, wait_for_clients
 from cadis.flower.strategy_settings import StrategySettings
 from cadis.flower.train_config import TrainConfig
 from cadis.models import Layout, WrongTensorsError
-from cadis.rng import derive_seed, generator_for
-from cadis.server import AvailableClients, Rejection, RoundPlan, RunState, Tested
+from cadis.rng import derive_generator, derive_seed
+from cadis.server import AvailableClients, Rejection, RoundPlan, RunState, TestResult
 from cadis.types import ClientId, ClientUpdate
 from cadis.types import Message as CadisMessage
 
-_Read = TypeVar("_Read")
+_Result = TypeVar("_Result")
 
-_LATE = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE)
-"""What Flower says of messages whose time is up."""
+_TIMEOUT_CODES = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE)
+"""Error codes of Flower for messages without a reply in time."""
 
 
 @dataclass
 class FlowerTransport:
-    """Delivers messages to Flower's nodes, each as the client that it is.
+    """Transport of messages between the server and the clients on Flower's nodes.
 
     Attributes:
         grid: Flower's connection to the nodes.
-        algorithm: what clients are told to run.
-        settings: how to go about it.
+        algorithm: the algorithm that clients run.
+        settings: settings of the strategy.
         layout: names and shapes of the model's arrays.
-        registry: who is who.
-        timeout: seconds to wait for answers.
-        train_config: what the user wants clients to know when they train.
-        evaluate_config: what the user wants clients to know when they test.
-        evaluate_fn: tests a model on the server.
-        result: where Flower's users look for the results of tests.
-        replies: by client, what the last good answers told: their content without the arrays, or
-            all of it if the user's own function makes metrics of it.
+        registry: the node of each client.
+        timeout: seconds to wait for replies.
+        train_config: the user's config entries for training.
+        evaluate_config: the user's config entries for evaluation.
+        evaluate_fn: function that evaluates a model on the server.
+        result: Flower's result, which gets the metrics of evaluations.
+        replies: content of the latest valid train replies, by client. It has no arrays unless the
+            user aggregates the metrics of replies.
     """
 
     grid: Grid
@@ -61,152 +71,172 @@ class FlowerTransport:
     result: Result = field(default_factory=Result)
     replies: dict[ClientId, RecordDict] = field(default_factory=dict, init=False)
     _nodes: Mapping[ClientId, int] = field(default_factory=dict, init=False)
-    _begun: bool = field(default=False, init=False)
-    _trainers: dict[ClientId, Message] = field(default_factory=dict, init=False)
-    _testers: dict[ClientId, Message] = field(default_factory=dict, init=False)
+    _has_started: bool = field(default=False, init=False)
+    _train_messages: dict[ClientId, Message] = field(default_factory=dict, init=False)
+    _evaluate_messages: dict[ClientId, Message] = field(default_factory=dict, init=False)
 
-    def presence(self) -> AvailableClients:
-        """Return who is there; before the first round, everybody is waited for."""
+    def available_clients(self) -> AvailableClients:
+        """Return the connected clients; before the first round, wait for all ``num_clients``."""
         settings, needed = self.settings, self.settings.min_available_nodes
-        wanted = needed if self._begun else max(needed, settings.num_clients or 0)
-        self._begun = True
-        self._nodes, refused = gather(self.grid, self.registry, wanted, needed, settings.patience)
+        wanted = needed if self._has_started else max(needed, settings.num_clients or 0)
+        self._has_started = True
+        self._nodes, refused = wait_for_clients(
+            self.grid, self.registry, wanted, needed, settings.patience
+        )
         return AvailableClients(
             clients=list(self._nodes),
-            wanted=settings.trainers(len(self._nodes)),
+            num_participants=settings.count_trainers(len(self._nodes)),
             num_clients=settings.num_clients or len(self.registry.members),
             refused=refused,
         )
 
-    def everyone(self) -> Sequence[ClientId]:
-        """Return all clients that were ever there."""
+    def all_clients(self) -> Sequence[ClientId]:
+        """Return all clients that have connected so far."""
         return list(self.registry.members)
 
     def train(self, plan: RoundPlan) -> tuple[list[ClientUpdate], list[Rejection]]:
-        """Send every participant its message, and gather what comes back."""
-        messages = self.messages(plan)
-        return self.answers(plan, self.grid.send_and_receive(messages, timeout=self.timeout))
+        """Send each participant its message, wait for the replies and read them."""
+        messages = self.make_train_messages(plan)
+        return self.read_train_replies(
+            plan, self.grid.send_and_receive(messages, timeout=self.timeout)
+        )
 
-    def messages(self, plan: RoundPlan) -> list[Message]:
-        """Return the messages to the participants: each is told what to do, and as whom."""
-        present, participants = len(plan.presence.clients), len(plan.messages)
-        LOGGER.info("Round %d: %d of %d clients train.", plan.number, participants, present)
-        contents = contents_of(plan.messages.values(), self.layout, self.settings.arrayrecord_key)
-        self._trainers = {}
+    def make_train_messages(self, plan: RoundPlan) -> list[Message]:
+        """Return the messages to the participants, with the model and the config for each."""
+        available, participants = len(plan.available.clients), len(plan.messages)
+        LOGGER.info(
+            "[ROUND %d] configure_train: sampled %d clients (out of %d)",
+            plan.number,
+            participants,
+            available,
+        )
+        contents = to_records(plan.messages.values(), self.layout, self.settings.arrayrecord_key)
+        self._train_messages = {}
         for (client, message), content in zip(plan.messages.items(), contents, strict=True):
-            config = self._config(client, plan.number, plan.state.run, participants)
-            given = {**self.train_config, **scalars_to_config(message)}
-            content[self.settings.configrecord_key] = config.config(given)
+            config = self._make_config(client, plan.number, plan.state.run, participants)
+            user_config = {**self.train_config, **scalars_to_config(message)}
+            content[self.settings.configrecord_key] = config.to_record(user_config)
             node = self._nodes[client]
-            self._trainers[client] = Message(content, node, MessageType.TRAIN, ttl=self.timeout)
-        return list(self._trainers.values())
+            self._train_messages[client] = Message(
+                content, node, MessageType.TRAIN, ttl=self.timeout
+            )
+        return list(self._train_messages.values())
 
-    def answers(
+    def read_train_replies(
         self, plan: RoundPlan, replies: Iterable[Message]
     ) -> tuple[list[ClientUpdate], list[Rejection]]:
-        """Return the participants' answers, and whose answer is missing or cannot be read."""
+        """Return the updates, and the clients whose reply is missing or cannot be read."""
         self.replies = {}
-        return self._read_replies(self._trainers, replies, partial(self._read_update, plan))
+        return self._read_replies(self._train_messages, replies, partial(self._read_update, plan))
 
-    def remember(self, state: RunState, accepted: Sequence[ClientUpdate]) -> RunState:
-        """Keep who is who, and whose state after this round counts."""
-        self.registry.take_part([update.client_id for update in accepted], state.round)
+    def update_state(self, state: RunState, accepted: Sequence[ClientUpdate]) -> RunState:
+        """Record the clients of the round in the registry, and add its members to the state."""
+        self.registry.record_round([update.client_id for update in accepted], state.round)
         return replace(state, members=tuple(self.registry.members.values()))
 
-    def test(self, state: RunState, model_name_for: Callable[[ClientId], str]) -> Tested:
-        """Test on the server, on clients, or both, as the user wants it."""
+    def test(self, state: RunState, model_name_for: Callable[[ClientId], str]) -> TestResult:
+        """Evaluate on clients and on the server, depending on the settings."""
         started, federated = time.perf_counter(), None
-        messages = self.ask_to_test(state, model_name_for, self.evaluate_config)
+        messages = self.make_evaluate_messages(state, model_name_for, self.evaluate_config)
         if messages:
             replies = self.grid.send_and_receive(messages, timeout=self.timeout)
-            federated = self.take_tests(replies)
+            federated = self.aggregate_evaluate_replies(replies)
         if federated is not None:
             self.result.evaluate_metrics_clientapp[state.round] = federated
-        central = self.test_on_server(state)
-        users = [model_name_for(c) for c in self.everyone()] if len(central) > 1 else []
-        return combine_tests(central, federated, users, time.perf_counter() - started)
+        central = self.evaluate_on_server(state)
+        client_models = [model_name_for(c) for c in self.all_clients()] if len(central) > 1 else []
+        return make_test_result(central, federated, client_models, time.perf_counter() - started)
 
-    def test_on_server(self, state: RunState) -> dict[str, MetricRecord]:
-        """Test every model on the server."""
+    def evaluate_on_server(self, state: RunState) -> dict[str, MetricRecord]:
+        """Evaluate each model with ``evaluate_fn``, and return the metrics by model."""
         if self.evaluate_fn is None:
             return {}
-        found = {}
+        records = {}
         for name, model in state.server.models.items():
             metrics = self.evaluate_fn(state.round, ArrayRecord(self.layout.unpack(model)))
             if metrics is not None:
-                found[name] = metrics
-        if found:
-            self.result.evaluate_metrics_serverapp[state.round] = join_models(found)
-        return found
+                records[name] = metrics
+        if records:
+            self.result.evaluate_metrics_serverapp[state.round] = merge_model_metrics(records)
+        return records
 
-    def ask_to_test(
-        self, state: RunState, model_name_for: Callable[[ClientId], str], given: Mapping[str, Any]
+    def make_evaluate_messages(
+        self,
+        state: RunState,
+        model_name_for: Callable[[ClientId], str],
+        user_config: Mapping[str, Any],
     ) -> list[Message]:
-        """Choose clients from those present that test the models that they use."""
+        """Choose connected clients, and return a message to each with the model that it uses."""
         settings = self.settings
         nodes = self.grid.get_nodes() if settings.fraction_evaluate else []
-        present, _ = self.registry.call(nodes)
-        wanted = settings.testers(len(present))
+        connected, _ = self.registry.match_nodes(nodes)
+        wanted = settings.count_evaluators(len(connected))
         seed = derive_seed(settings.seed, "testers")
-        generator = generator_for(seed, "participants", state.round)
-        among = SamplerRound(state.round, list(present), wanted, generator)
-        chosen = Uniform().choose(among, {}) if wanted else ()
-        # Each is sent the model that it uses, where the usual one would be.
-        sent = [CadisMessage({"model": state.server.models[model_name_for(c)]}) for c in chosen]
-        contents = contents_of(sent, self.layout, settings.arrayrecord_key)
-        self._testers = {}
+        generator = derive_generator(seed, "participants", state.round)
+        round_info = SamplerRound(state.round, list(connected), wanted, generator)
+        chosen = Uniform().choose(round_info, {}) if wanted else ()
+        # The model has the name "model", so that it is stored under ``arrayrecord_key``.
+        messages = [CadisMessage({"model": state.server.models[model_name_for(c)]}) for c in chosen]
+        contents = to_records(messages, self.layout, settings.arrayrecord_key)
+        self._evaluate_messages = {}
         for client, content in zip(chosen, contents, strict=True):
-            config = self._config(client, state.round, state.run, participants=1)
-            content[settings.configrecord_key] = config.config(given)
-            node = present[client]
-            self._testers[client] = Message(content, node, MessageType.EVALUATE, ttl=self.timeout)
-        return list(self._testers.values())
+            config = self._make_config(client, state.round, state.run, participants=1)
+            content[settings.configrecord_key] = config.to_record(user_config)
+            node = connected[client]
+            self._evaluate_messages[client] = Message(
+                content, node, MessageType.EVALUATE, ttl=self.timeout
+            )
+        return list(self._evaluate_messages.values())
 
-    def take_tests(self, replies: Iterable[Message]) -> MetricRecord | None:
-        """Make one record of the tests of clients, of those that sent any."""
+    def aggregate_evaluate_replies(self, replies: Iterable[Message]) -> MetricRecord | None:
+        """Aggregate the metrics of valid evaluate replies, and log the others."""
 
         def read(_client: ClientId, content: RecordDict) -> RecordDict:
-            count_in(content, self.settings.weighted_by_key)
+            read_num_examples(content, self.settings.weighted_by_key)
             return content
 
-        good, rejected = self._read_replies(self._testers, replies, read)
+        contents, rejected = self._read_replies(self._evaluate_messages, replies, read)
         for rejection in rejected:
-            LOGGER.warning("Client %s has not tested: %s.", rejection.client, rejection.reason)
-        return join_metrics(good, self.settings, self.settings.evaluate_metrics_aggr_fn)
+            LOGGER.warning("No evaluation of client %s: %s.", rejection.client, rejection.reason)
+        return aggregate_metrics(contents, self.settings, self.settings.evaluate_metrics_aggr_fn)
 
-    def train_metrics(self, clients: Iterable[ClientId]) -> MetricRecord | None:
-        """Make one record of what these clients told of their training."""
+    def aggregate_train_metrics(self, clients: Iterable[ClientId]) -> MetricRecord | None:
+        """Aggregate the metrics in the train replies of these clients."""
         replies = [self.replies[client] for client in clients]
-        return join_metrics(replies, self.settings, self.settings.train_metrics_aggr_fn)
+        return aggregate_metrics(replies, self.settings, self.settings.train_metrics_aggr_fn)
 
     def _read_replies(
         self,
         sent: Mapping[ClientId, Message],
         replies: Iterable[Message],
-        read: Callable[[ClientId, RecordDict], _Read],
-    ) -> tuple[list[_Read], list[Rejection]]:
-        """Read the answers to messages, and name whose answer is missing or cannot be read."""
-        matched, rejected = _match(sent, replies, self.timeout)
-        good = []
+        read: Callable[[ClientId, RecordDict], _Result],
+    ) -> tuple[list[_Result], list[Rejection]]:
+        """Read the replies to messages; reject clients whose reply is missing or unreadable."""
+        matched, rejected = _match_replies(sent, replies, self.timeout)
+        results = []
         for client, reply in matched.items():
             try:
-                good.append(read(client, reply.content))
+                results.append(read(client, reply.content))
             except WrongTensorsError as error:
                 rejected.append(Rejection(client, str(error)))
-        return good, rejected
+        return results, rejected
 
     def _read_update(self, plan: RoundPlan, client: ClientId, content: RecordDict) -> ClientUpdate:
         key = self.settings.weighted_by_key
-        examples = count_in(content, key)
-        message = sent_by_client(content, self.layout, plan.messages[client])
+        num_examples = read_num_examples(content, key)
+        message = read_client_reply(content, self.layout, plan.messages[client])
         scalars = {name: value for name, value in message.scalars.items() if name != key}
         if self.settings.train_metrics_aggr_fn is None:
             content = RecordDict({**content.metric_records, **content.config_records})
         self.replies[client] = content
         seconds = scalars.get("train-seconds")
-        return ClientUpdate(client, examples, replace(message, scalars=scalars), seconds=seconds)
+        return ClientUpdate(
+            client, num_examples, replace(message, scalars=scalars), seconds=seconds
+        )
 
-    def _config(self, client: ClientId, number: int, run: str, participants: int) -> TrainConfig:
+    def _make_config(
+        self, client: ClientId, number: int, run: str, participants: int
+    ) -> TrainConfig:
         return TrainConfig(
             round=number,
             algorithm=self.algorithm,
@@ -215,32 +245,32 @@ class FlowerTransport:
             participants=participants,
             head=self.layout.head.layer if self.layout.head else "",
             run=run,
-            memory_round=self.registry.members[client].last_round,
+            state_round=self.registry.members[client].last_round,
         )
 
 
-def _match(
+def _match_replies(
     sent: Mapping[ClientId, Message], replies: Iterable[Message], timeout: float
 ) -> tuple[dict[ClientId, Message], list[Rejection]]:
-    """Return each client's first answer, and whose is missing or an error, in the order sent."""
+    """Return the first reply of each client, and reject missing replies and errors."""
     by_message: dict[str, Message] = {}
     for reply in replies:
         by_message.setdefault(reply.metadata.reply_to_message_id, reply)
-    good, rejected = {}, []
+    matched, rejected = {}, []
     for client, message in sent.items():
-        answer = by_message.get(message.metadata.message_id)
-        if answer is None or (answer.has_error() and answer.error.code in _LATE):
-            rejected.append(Rejection(client, f"it did not answer within {timeout:g} seconds"))
-        elif answer.has_error():
-            rejected.append(Rejection(client, _failure(answer)))
+        response = by_message.get(message.metadata.message_id)
+        if response is None or (response.has_error() and response.error.code in _TIMEOUT_CODES):
+            rejected.append(Rejection(client, f"it did not reply within {timeout:g} seconds"))
+        elif response.has_error():
+            rejected.append(Rejection(client, _describe_error(response)))
         else:
-            good[client] = answer
-    return good, rejected
+            matched[client] = response
+    return matched, rejected
 
 
-def _failure(reply: Message) -> str:
-    """Return why there is no answer, in one line."""
+def _describe_error(reply: Message) -> str:
+    """Return the error of a reply in one line."""
     if reply.error.code == ErrorCode.NODE_UNAVAILABLE:
         return "it went offline"
     reason = " ".join((reply.error.reason or "no reason given").split())
-    return f"its app failed: {reason}"
+    return f"its ClientApp failed: {reason}"

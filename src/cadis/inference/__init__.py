@@ -1,11 +1,11 @@
-"""Using a trained model: reading it back, predicting with it, and taking it elsewhere."""
+"""Use of trained models: load, predict and export."""
 
 from cadis.inference.exporting import (
-    COMPARED_INPUTS,
+    NUM_COMPARED_INPUTS,
     SUFFIXES,
-    check_free,
+    check_output_path,
     export,
-    input_name,
+    get_input_name,
     write_predictions,
 )
 from cadis.inference.predictor import Prediction, Predictor, load

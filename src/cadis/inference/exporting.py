@@ -1,8 +1,8 @@
-"""A trained model for other programs: ONNX, TorchScript or a plain state dict; and predictions.
+"""Export of trained models as ONNX, TorchScript or state dict, and of predictions as CSV.
 
-What is exported takes raw inputs and makes probabilities, so that nobody has to know how inputs
-were scaled. It is compared with the model, prediction for prediction, before it is written. A file
-that is there already is left alone.
+An exported model takes raw inputs and returns probabilities, so that users need not know how
+inputs were scaled. Before it is written, its predictions are compared with those of the original
+model. Existing files are not overwritten unless you ask for it.
 """
 
 import csv
@@ -19,99 +19,109 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cadis._io import one_line, shown, unwritable
-from cadis.data import PicturePreprocessing
+from cadis._io import format_error, make_write_error, to_printable
+from cadis.data import ImagePreprocessing
 from cadis.errors import CadisError, RunError
 from cadis.inference.predictor import Prediction, Predictor
 from cadis.store import replace_file
 
-_BATCHES = (1, 2, 17)
-"""So many inputs at once: a file must not have learned how many it was made with."""
+_BATCH_SIZES = (1, 2, 17)
+"""Batch sizes of the comparison: they must not be fixed to the one of the export."""
 
-COMPARED_INPUTS = sum(_BATCHES)
-"""So many inputs an exported file is compared with the model on."""
+NUM_COMPARED_INPUTS = sum(_BATCH_SIZES)
+"""Number of inputs on which an exported model is compared with the original."""
 
 _TOLERANCE = 1e-4
-"""How much a probability may differ: other programs add numbers in another order."""
+"""Maximum difference of a probability; other programs sum in another order."""
 
-_LONGEST = 200
-"""Letters of what an exporter says."""
+_MAX_ERROR_LENGTH = 200
+"""Maximum number of characters of an exporter's error message."""
 
 
 def export(predictor: Predictor, to: str, path: Path, overwrite: bool = False) -> float:
-    """Write a trained model for other programs.
-
-    Return the largest difference of a probability from the model's, of ``COMPARED_INPUTS`` inputs;
-    0 for a state dict.
+    """Write a trained model to a file for other programs.
 
     Args:
         predictor: the model with its preprocessing.
-        to: "onnx" or "torchscript", which make probabilities of raw inputs; or "state-dict", the
-            numbers of the model alone, for ``load_state_dict(torch.load(..., weights_only=True))``.
+        to: "onnx" or "torchscript", which return probabilities for raw inputs; or "state-dict",
+            the parameters only, for ``load_state_dict(torch.load(..., weights_only=True))``.
         path: the file to write.
-        overwrite: whether a file that is there may go.
+        overwrite: replace an existing file.
+
+    Returns:
+        The largest difference between a probability of the exported model and of the original, on
+        ``NUM_COMPARED_INPUTS`` inputs; 0 for a state dict.
+
+    Example:
+        >>> export(cadis.load("runs/digits"), "onnx", Path("digits.onnx"))  # doctest: +SKIP
+        1.2e-07
     """
     if to not in SUFFIXES:
-        raise CadisError(f"A model is exported to {', '.join(SUFFIXES)}, not to {to}.")
-    check_free(path, overwrite)
+        raise CadisError(f"Unknown export format {to}; choose one of: {', '.join(SUFFIXES)}.")
+    check_output_path(path, overwrite)
     content, difference = _WRITERS[to](predictor)
     try:
         replace_file(path, content)
     except OSError as error:
-        raise unwritable(path, error) from None
+        raise make_write_error(path, error) from None
     return difference
 
 
 def write_predictions(
     path: Path, predictions: Iterable[Prediction], classes: Sequence[str], input_title: str
 ) -> None:
-    """Write a row for each: its name, its class, how probable that is, and each class is.
+    """Write predictions to a CSV file, one row per input.
 
-    ``input_title``, "file" or "row", is the title of the first column.
+    Args:
+        path: the file to write.
+        predictions: the predictions.
+        classes: names of the classes.
+        input_title: title of the first column, "file" or "row".
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
             writer.writerow([input_title, "predicted", "probability", *(f"p_{c}" for c in classes)])
-            for each in predictions:
-                numbers = (f"{p:.6g}" for p in (each.probability, *each.probabilities))
-                writer.writerow([each.name, each.label, *numbers])
+            for prediction in predictions:
+                probabilities = (prediction.probability, *prediction.probabilities)
+                cells = (f"{probability:.6g}" for probability in probabilities)
+                writer.writerow([prediction.name, prediction.label, *cells])
     except OSError as error:
-        raise unwritable(path, error) from None
+        raise make_write_error(path, error) from None
 
 
-def check_free(path: Path, overwrite: bool) -> None:
-    """Refuse a path where a file is already, unless it may go."""
+def check_output_path(path: Path, overwrite: bool) -> None:
+    """Refuse a path of a folder, and of an existing file unless ``overwrite`` is set."""
     if path.is_dir():
-        raise CadisError(f"{shown(path)} is a folder; name a file by --out.")
+        raise CadisError(f"{to_printable(path)} is a folder; give the path of a file with --out.")
     if path.exists() and not overwrite:
         raise CadisError(
-            f"{shown(path)} is there already; choose another name by --out, or replace it by "
-            "--overwrite."
+            f"{to_printable(path)} already exists; choose another path with --out, or "
+            "replace it with --overwrite."
         )
 
 
-def input_name(predictor: Predictor) -> str:
-    """Return what the only input of an exported model is called: "pixels", "rows" or "inputs"."""
+def get_input_name(predictor: Predictor) -> str:
+    """Return the name of the input of an exported model: "pixels", "rows" or "inputs"."""
     inputs = predictor.description.inputs
     if inputs is None or inputs.preprocessing is None:
         return "inputs"
-    return "pixels" if isinstance(inputs.preprocessing, PicturePreprocessing) else "rows"
+    return "pixels" if isinstance(inputs.preprocessing, ImagePreprocessing) else "rows"
 
 
 def _to_onnx(predictor: Predictor) -> tuple[bytes, float]:
-    needed = ("onnx", "onnxruntime", "onnxscript")
-    if any(find_spec(name) is None for name in needed):
-        raise CadisError("ONNX needs packages of its own; pip install 'cadis[onnx]'.")
+    packages = ("onnx", "onnxruntime", "onnxscript")
+    if any(find_spec(name) is None for name in packages):
+        raise CadisError("Install the packages for ONNX first: pip install 'cadis[onnx]'.")
     import onnx  # noqa: PLC0415
     import onnxruntime  # noqa: PLC0415
 
-    name = input_name(predictor)
-    with _exporting("ONNX"):
+    name = get_input_name(predictor)
+    with _explain_errors("ONNX"):
         program = torch.onnx.export(
             predictor.pipeline,
-            (_raw_inputs(predictor, 2),),
+            (_make_raw_inputs(predictor, 2),),
             input_names=[name],
             output_names=["probabilities"],
             dynamic_shapes=({0: torch.export.Dim("batch")},),
@@ -120,8 +130,8 @@ def _to_onnx(predictor: Predictor) -> tuple[bytes, float]:
         )
     assert program is not None
     graph = program.model_proto
-    told = {"cadis": predictor.description.to_text(), "classes": json.dumps(predictor.classes)}
-    onnx.helper.set_model_props(graph, told)
+    metadata = {"cadis": predictor.description.to_text(), "classes": json.dumps(predictor.classes)}
+    onnx.helper.set_model_props(graph, metadata)
     content: bytes = graph.SerializeToString()
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
 
@@ -132,22 +142,22 @@ def _to_onnx(predictor: Predictor) -> tuple[bytes, float]:
 
 
 def _to_torchscript(predictor: Predictor) -> tuple[bytes, float]:
-    with _exporting("TorchScript"):
-        raw = _raw_inputs(predictor, 2)
-        traced = torch.jit.trace(predictor.pipeline, raw, check_trace=False)  # we compare more
+    with _explain_errors("TorchScript"):
+        raw = _make_raw_inputs(predictor, 2)
+        traced = torch.jit.trace(predictor.pipeline, raw, check_trace=False)  # _compare checks more
         file = io.BytesIO()
-        described = {"cadis.json": predictor.description.to_text()}
-        torch.jit.save(traced, file, _extra_files=described)
-        again = torch.jit.load(io.BytesIO(file.getvalue()))
-    return file.getvalue(), _compare(predictor, again, "TorchScript")
+        metadata = {"cadis.json": predictor.description.to_text()}
+        torch.jit.save(traced, file, _extra_files=metadata)
+        loaded = torch.jit.load(io.BytesIO(file.getvalue()))
+    return file.getvalue(), _compare(predictor, loaded, "TorchScript")
 
 
 def _to_state_dict(predictor: Predictor) -> tuple[bytes, float]:
-    numbers = {name: tensor.cpu() for name, tensor in predictor.module.state_dict().items()}
+    tensors = {name: tensor.cpu() for name, tensor in predictor.module.state_dict().items()}
     file = io.BytesIO()
-    torch.save(numbers, file)
-    again = torch.load(io.BytesIO(file.getvalue()), weights_only=True)
-    assert all(torch.equal(numbers[name], again[name]) for name in numbers)
+    torch.save(tensors, file)
+    loaded = torch.load(io.BytesIO(file.getvalue()), weights_only=True)
+    assert all(torch.equal(tensors[name], loaded[name]) for name in tensors)
     return file.getvalue(), 0.0
 
 
@@ -157,64 +167,65 @@ _WRITERS: dict[str, Callable[[Predictor], tuple[bytes, float]]] = {
     "state-dict": _to_state_dict,
 }
 SUFFIXES = {"onnx": ".onnx", "torchscript": ".torchscript", "state-dict": ".pt"}
-"""What a model is exported to, and how its file's name ends."""
+"""Export formats, and the suffix of the file of each."""
 
 
-def _raw_inputs(predictor: Predictor, number: int) -> Tensor:
-    """Return made-up raw inputs, always the same ones."""
-    told = predictor.description.inputs
-    if told is None:
+def _make_raw_inputs(predictor: Predictor, number: int) -> Tensor:
+    """Return random raw inputs, always the same ones for a given ``number``."""
+    inputs = predictor.description.inputs
+    if inputs is None:
         raise CadisError(
-            "It is not known what inputs the model takes, so only its numbers can be exported: "
+            "The shape of the model's inputs is unknown, so only its parameters can be exported: "
             "choose state-dict."
         )
     generator = torch.Generator().manual_seed(number)
-    shape = (number, *told.shape)
-    if isinstance(told.preprocessing, PicturePreprocessing):
+    shape = (number, *inputs.shape)
+    if isinstance(inputs.preprocessing, ImagePreprocessing):
         return torch.randint(0, 256, shape, generator=generator).float()
-    dtype: torch.dtype = getattr(torch, told.dtype)
+    dtype: torch.dtype = getattr(torch, inputs.dtype)
     if dtype.is_floating_point:
         return torch.randn(shape, generator=generator).to(dtype)
-    return torch.zeros(shape, dtype=dtype)  # numbers of words and the like: 0 is always one
+    return torch.zeros(shape, dtype=dtype)  # indices of tokens, for example: 0 is always valid
 
 
 @torch.no_grad()
-def _compare(predictor: Predictor, apply: Callable[[Tensor], Tensor], where: str) -> float:
-    """Return the largest difference of a probability; refuse one that matters."""
+def _compare(predictor: Predictor, apply: Callable[[Tensor], Tensor], export_format: str) -> float:
+    """Return the largest difference of a probability; raise an error if it is too large."""
     largest = 0.0
-    for number in _BATCHES:
-        raw = _raw_inputs(predictor, number)
-        expected, found = predictor(raw), apply(raw)
-        if expected.shape != found.shape:
+    for number in _BATCH_SIZES:
+        raw = _make_raw_inputs(predictor, number)
+        expected, exported = predictor(raw), apply(raw)
+        if expected.shape != exported.shape:
             raise RunError(
-                f"The {where} file makes {tuple(found.shape)} of {number} inputs, not "
-                f"{tuple(expected.shape)}; nothing was written."
+                f"The {export_format} model returns shape {tuple(exported.shape)} for {number} "
+                f"inputs, not {tuple(expected.shape)}; nothing was written."
             )
-        largest = max(largest, float((expected - found).abs().max()))
-        says_so = expected.gather(1, found.argmax(dim=1, keepdim=True))[:, 0]
-        surest = expected.max(dim=1).values  # of two that are equally probable, either will do
-        if not largest <= _TOLERANCE or bool((surest - says_so > _TOLERANCE).any()):
+        largest = max(largest, float((expected - exported).abs().max()))
+        # The exported model may choose either of two classes with equal probability.
+        chosen = expected.gather(1, exported.argmax(dim=1, keepdim=True))[:, 0]
+        highest = expected.max(dim=1).values
+        if not largest <= _TOLERANCE or bool((highest - chosen > _TOLERANCE).any()):
             raise RunError(
-                f"The {where} file does not predict as the model does: a probability differs by "
-                f"{largest:.2g}; nothing was written."
+                f"The predictions of the {export_format} model differ from those of the model, by "
+                f"{largest:.2g} in probability; nothing was written."
             )
     return largest
 
 
 @contextmanager
-def _exporting(where: str) -> Iterator[None]:
-    """Silence what torch tells itself; say what it cannot export in one sentence."""
+def _explain_errors(export_format: str) -> Iterator[None]:
+    """Silence log messages and warnings of torch; convert its errors to a CadisError."""
     logger: Any = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")  # TorchScript is deprecated, and still wanted
+            warnings.simplefilter("ignore")  # TorchScript is deprecated, but users still need it
             yield
     except CadisError:
         raise
-    except Exception as error:  # whatever a model of a user's own may do
-        why = one_line(error)[:_LONGEST]  # torch tells all that it knows
-        raise CadisError(f"The model cannot be exported to {where}: {why}") from error
+    except Exception as error:  # the user's model may raise any error
+        reason = format_error(error)[:_MAX_ERROR_LENGTH]  # messages of torch can be very long
+        raise CadisError(f"The model cannot be exported to {export_format}: {reason}") from error
     finally:
         logger.setLevel(level)

@@ -1,4 +1,4 @@
-"""A trained model that predicts on raw inputs; ``cadis.load`` makes it of a run or a file."""
+"""Prediction with a trained model; ``cadis.load`` loads it from a run or a file."""
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,25 +10,25 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from cadis._io import Callbacks, at_home, is_file, is_user_code, load_user_code, shown
+from cadis._io import Callbacks, expand_home, is_file, is_user_code, load_user_code, to_printable
 from cadis.algorithm.tasks import TASKS
-from cadis.data import PicturePreprocessing
+from cadis.data import ImagePreprocessing
 from cadis.errors import CadisError
-from cadis.inference.inputs import raw_batches
+from cadis.inference.inputs import read_batches
 from cadis.models import MODELS, build_network
 from cadis.store import ModelDescription, RunFolder, parse_model, read_file
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model says of one input.
+    """Prediction for one input.
 
     Attributes:
-        name: of the input: a picture's file, or a row's number, from 1.
+        name: name of the input: the file of an image, or the number of a row, from 1.
         label: the most probable class.
-        probability: that it is this class, as far as the model knows.
-        probabilities: of all classes, in the order of :attr:`Predictor.classes`.
-        truth: the class that it has, where the input says so.
+        probability: probability of this class.
+        probabilities: probabilities of all classes, in the order of :attr:`Predictor.classes`.
+        truth: the true class, if the input contains it.
     """
 
     name: str
@@ -39,59 +39,67 @@ class Prediction:
 
 
 class Pipeline(nn.Module):
-    """Scaling, the model, and what makes probabilities of its outputs.
+    """Scaling of inputs, the model, and the conversion of its outputs to probabilities.
 
-    It holds nothing but tensors and checks nothing, so that it can be exported.
+    It contains only tensors and no checks, so that it can be exported.
     """
 
     factor: Tensor | None
     shift: Tensor | None
 
     def __init__(self, module: nn.Module, description: ModelDescription, task: str) -> None:
-        """Put a model between what its inputs and outputs need; ``task`` says what outputs mean."""
+        """Add scaling and the probabilities of the task ``task`` to a model."""
         super().__init__()
-        how = None if description.inputs is None else description.inputs.preprocessing
+        preprocessing = None if description.inputs is None else description.inputs.preprocessing
         factor, shift = None, None
-        if isinstance(how, PicturePreprocessing):
-            scaling = torch.tensor([how.scaling.mean, how.scaling.deviation])
-            mean, deviation = scaling[..., None, None]  # (channels, 1, 1) each
+        if isinstance(preprocessing, ImagePreprocessing):
+            scaling = preprocessing.scaling
+            statistics = torch.tensor([scaling.mean, scaling.deviation])
+            mean, deviation = statistics[..., None, None]  # (channels, 1, 1) each
             factor, shift = 1 / (255 * deviation), mean / deviation
         self.register_buffer("factor", factor, persistent=False)
         self.register_buffer("shift", shift, persistent=False)
         self.module = module
-        kind: Any = load_user_code(task) if is_user_code(task) else TASKS.get(task)
-        if kind is None or not hasattr(kind, "probabilities"):
+        task_class: Any = load_user_code(task) if is_user_code(task) else TASKS.get(task)
+        if task_class is None or not hasattr(task_class, "probabilities"):
             raise CadisError(
-                f"The task {task} does not say what is probable; give it a function "
-                "probabilities(outputs) that makes (n, classes) of (n, outputs)."
+                f"The task {task} has no method probabilities(outputs); add one that converts "
+                "outputs (n, outputs) to probabilities (n, classes)."
             )
-        self._task = kind()
+        self._task = task_class()
 
     def forward(self, raw: Tensor) -> Tensor:
-        """Return probabilities, (n, classes), of raw inputs, (n, ...)."""
-        if self.factor is not None and self.shift is not None:  # what is given stays as it is
+        """Return the probabilities (n, classes) for raw inputs (n, ...)."""
+        if self.factor is not None and self.shift is not None:
+            # Not in place: the caller's tensor must not change.
             raw = raw.to(self.factor.dtype) * self.factor - self.shift
         probabilities: Tensor = self._task.probabilities(self.module(raw))
         return probabilities
 
 
 class Predictor(nn.Module):
-    """A trained model with its preprocessing; ``predictor(raw)`` are probabilities.
+    """A trained model with its preprocessing; ``predictor(raw)`` returns probabilities.
 
     Attributes:
-        description: what the model's file says of it.
-        pipeline: the same without any check of what it is given.
+        description: the description in the file of the model.
+        pipeline: the same computation without checks of the inputs.
+
+    Example:
+        >>> predictor = cadis.load("runs/digits")  # doctest: +SKIP
+        >>> predictor.predict("scan.png")[0].label  # doctest: +SKIP
+        '7'
     """
 
     def __init__(
         self, module: nn.Module, description: ModelDescription, task: str | None = None
     ) -> None:
-        """Take a trained model.
+        """Create a predictor from a trained model.
 
         Args:
-            module: the model, which is set to evaluation.
-            description: what it says of itself.
-            task: where to find a task of a user's own, if not by the name in the description.
+            module: the model; it is switched to evaluation mode.
+            description: description of the model.
+            task: name of a task, or ``file.py:Class`` of your own task; by default the task in the
+                description.
         """
         super().__init__()
         self.description = description
@@ -105,24 +113,27 @@ class Predictor(nn.Module):
 
     @property
     def module(self) -> nn.Module:
-        """The model itself, which takes scaled inputs and makes logits."""
+        """The model without preprocessing: it takes scaled inputs and returns logits."""
         return self.pipeline.module
 
     def forward(self, raw: Tensor) -> Tensor:
-        """Return probabilities, (n, classes), of raw inputs.
+        """Return the probabilities for raw inputs.
 
         Args:
-            raw: pictures as pixels of 0 to 255, (n, channels, height, width), of any type; rows of
-                a table as :meth:`cadis.data.TablePreprocessing.encode` makes them; of a model that
-                was given to ``cadis.run``, what it was trained on there.
+            raw: images as pixels from 0 to 255 of any type, (n, channels, height, width); rows of
+                a table from :meth:`cadis.data.TablePreprocessing.encode`, (n, features); for a
+                model that was passed to ``cadis.run``, inputs like its training data.
+
+        Returns:
+            Probabilities.  # (n, classes)
         """
         inputs = self.description.inputs
         if not isinstance(raw, Tensor):
             raise CadisError(f"Give a tensor of raw inputs, not a {type(raw).__name__}.")
         if inputs is not None and inputs.preprocessing and raw.shape[1:] != inputs.shape:
-            wanted = ", ".join(map(str, inputs.shape))
+            expected = ", ".join(map(str, inputs.shape))
             raise CadisError(
-                f"The model takes {inputs.preprocessing.kind} of shape (n, {wanted}), not "
+                f"The model takes {inputs.preprocessing.kind} of shape (n, {expected}), not "
                 f"{tuple(raw.shape)}."
             )
         probabilities: Tensor = self.pipeline(raw)
@@ -131,27 +142,30 @@ class Predictor(nn.Module):
     def predict(
         self, inputs: Path | str | Tensor | Sequence[Path | str] | Mapping[str, Sequence[Any]]
     ) -> list[Prediction]:
-        """Predict each input; one that cannot be read is left out with a warning.
+        """Predict the class of each input. Inputs that cannot be read are skipped with a warning.
 
         Args:
-            inputs: a picture, a folder of pictures, or a list of pictures; a table as a CSV or
-                Parquet file, or as columns by title, such as a data frame; or a tensor as
-                :meth:`forward` takes it.
+            inputs: path of an image, of a folder of images, or a list of such paths; a table as
+                path of a CSV or Parquet file, as data frame, or as columns by title; or a tensor
+                as for :meth:`forward`.
+
+        Returns:
+            One prediction per input.
         """
         callbacks = Callbacks(say=lambda sentence: warnings.warn(sentence, stacklevel=3))
-        return list(self.predictions(inputs, callbacks))
+        return list(self.iter_predictions(inputs, callbacks))
 
-    def predictions(
+    def iter_predictions(
         self, inputs: Any, callbacks: Callbacks, label: str | None = None
     ) -> Iterator[Prediction]:
-        """Yield predictions one by one, as they are made.
+        """Yield predictions one by one.
 
         Args:
-            inputs: as :meth:`predict` takes them.
-            callbacks: called as it goes on, and with a sentence about each that is left out.
-            label: the column of a table that has the true classes, if any has.
+            inputs: as for :meth:`predict`.
+            callbacks: called with the progress, and with a sentence about each skipped input.
+            label: title of the column with the true classes, if the input is a table.
         """
-        for batch in raw_batches(inputs, self.description, callbacks, label):
+        for batch in read_batches(inputs, self.description, callbacks, label):
             with torch.no_grad():
                 probabilities = self(batch.raw)  # (n, classes)
             chosen = probabilities.argmax(dim=1).tolist()
@@ -160,17 +174,18 @@ class Predictor(nn.Module):
                 yield Prediction(name, self.classes[best], row[best], tuple(row), truth)
 
     def __repr__(self) -> str:
-        """Return what it is, in one line."""
-        told, takes = self.description, "inputs as they are"
-        if told.inputs is not None:
-            how = told.inputs.preprocessing
-            kind = "tensors" if how is None else how.kind
-            takes = f"{kind} of {' x '.join(map(str, told.inputs.shape))}"
+        """Return a description in one line."""
+        description, inputs = self.description, "inputs as they are"
+        if description.inputs is not None:
+            preprocessing = description.inputs.preprocessing
+            kind = "tensors" if preprocessing is None else preprocessing.kind
+            inputs = f"{kind} of {' x '.join(map(str, description.inputs.shape))}"
         size = sum(parameter.numel() for parameter in self.parameters())
         return (
-            f"Predictor({told.architecture or type(self.module).__name__}, {size:,} parameters: "
-            f"{takes} -> {len(self.classes)} classes; {told.training.get('method', 'trained')}, "
-            f"{told.rounds} round{'' if told.rounds == 1 else 's'})"
+            f"Predictor({description.architecture or type(self.module).__name__}, {size:,} "
+            f"parameters: {inputs} -> {len(self.classes)} classes; "
+            f"{description.training.get('method', 'trained')}, "
+            f"{description.rounds} round{'' if description.rounds == 1 else 's'})"
         )
 
 
@@ -180,67 +195,77 @@ def load(
     model: nn.Module | str | None = None,
     name: str | None = None,
 ) -> Predictor:
-    """Return a trained model with its preprocessing, which predicts on raw inputs.
+    """Load a trained model with its preprocessing.
 
     Args:
-        run: the folder of a run, or a model's file, such as ``model.safetensors``.
-        which: the model after the last round, or the best of all rounds.
-        model: a module to load the numbers into, or ``file.py:function`` for what makes one; only
-            needed if the model is one of your own that cannot be made again by its name. A module
-            is copied.
-        name: which of the models, if the method has several.
+        run: folder of a run, or file of a model such as ``model.safetensors``.
+        which: "last" for the model after the last round, "best" for the best of all rounds.
+        model: a module to load the parameters into, which is copied, or ``file.py:function`` that
+            creates one. Only needed for your own model that cannot be created by its name.
+        name: name of the model, if the method has several.
+
+    Returns:
+        The predictor.
+
+    Example:
+        >>> cadis.load("runs/digits").predict("scan.png")[0].label  # doctest: +SKIP
+        '7'
     """
     if which not in ("last", "best"):
-        raise CadisError(f"which is 'last' or 'best', not {which!r}.")
-    path = at_home(run)
-    place = shown(path)
+        raise CadisError(f"which must be 'last' or 'best', not {which!r}.")
+    path = expand_home(run)
+    source = to_printable(path)
     if is_file(path):
-        tensors, description = parse_model(read_file(path), place)
+        tensors, description = parse_model(read_file(path), source)
         architecture, task = description.architecture, description.task
-    else:  # a run's options have the names as the user typed them
+    else:  # the options of a run have user code as the user typed it
         folder = RunFolder(path)
         content, config = folder.read_model(best=which == "best"), folder.read_config()
-        tensors, description = parse_model(content, f"the {which} model of {place}")
+        tensors, description = parse_model(content, f"the {which} model of {source}")
         architecture = str(config.get("model", ""))
         task = str(config.get("task", description.task))
-    chosen = _choose(tensors, description.models, name, place)
+    state_dict = _select_model(tensors, description.models, name, source)
     if isinstance(model, nn.Module):
         module = deepcopy(model)
     else:
-        module = _build(model or architecture, description, place)
+        module = _build_module(model or architecture, description, source)
     try:
-        module.load_state_dict(chosen)
+        module.load_state_dict(state_dict)
     except RuntimeError as error:
         problem = str(error).splitlines()[1:2] or [str(error)]
-        raise CadisError(f"The model does not fit that in {place}: {problem[0].strip()}") from None
+        raise CadisError(
+            f"The model does not fit the one in {source}: {problem[0].strip()}"
+        ) from None
     return Predictor(module, description, task)
 
 
-def _choose(
-    tensors: Mapping[str, Tensor], names: Sequence[str], name: str | None, place: str
+def _select_model(
+    tensors: Mapping[str, Tensor], names: Sequence[str], name: str | None, source: str
 ) -> dict[str, Tensor]:
+    """Return the state dict of the model ``name`` in a file that may have several."""
     if name is None and not names:
         return dict(tensors)
     if name not in names:
-        there = f"there are: {', '.join(names)}; say which by name" if names else "there is but one"
-        which = f"no model '{name}'" if name else "several models"
-        raise CadisError(f"{place} has {which}; {there}.")
-    start = f"{name}/"
-    return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
+        if not names:
+            raise CadisError(f"{source} has one model without a name, not '{name}'; omit the name.")
+        problem = f"no model '{name}'" if name else "several models"
+        raise CadisError(f"{source} has {problem}; choose a name: {', '.join(names)}.")
+    prefix = f"{name}/"
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
 
-def _build(architecture: str, description: ModelDescription, place: str) -> nn.Module:
+def _build_module(architecture: str, description: ModelDescription, source: str) -> nn.Module:
     shape = () if description.inputs is None else description.inputs.shape
     if not (is_user_code(architecture) or (architecture in MODELS and shape)):
         kind = f"a {architecture}" if architecture else "of unknown architecture"
         raise CadisError(
-            f"The model in {place} is {kind}, which cannot be made again by its name; give it to "
-            "load the numbers into: cadis.load(RUN, model=MODULE), or --model FILE.py:FUNCTION."
+            f"The model in {source} is {kind}, which cannot be created by its name; give a module: "
+            "cadis.load(RUN, model=MODULE), or --model FILE.py:FUNCTION."
         )
     try:
         return build_network(architecture, shape, description.num_outputs)
     except CadisError as error:
         raise CadisError(
-            f"The model in {place} cannot be made again: {str(error).removesuffix('.')}; or give "
-            "it: cadis.load(RUN, model=MODULE), or --model FILE.py:FUNCTION."
+            f"The model in {source} cannot be created: {str(error).removesuffix('.')}; or give a "
+            "module: cadis.load(RUN, model=MODULE), or --model FILE.py:FUNCTION."
         ) from error

@@ -1,11 +1,11 @@
-"""Models, and finding the classifier layer of any model."""
+"""Networks, flat views of their parameters, and detection of their classifier layer."""
 
-from cadis.models.build import build_network, own_model
-from cadis.models.flat import FlatModel, channels_last
-from cadis.models.head import Head, find_head, linear_layers, name_head
+from cadis.models.build import build_network, build_user_model
+from cadis.models.flat import FlatModel, to_channels_last
+from cadis.models.head import Head, find_head, find_linear_layers, find_output_layer
 from cadis.models.layout import Layout, WrongTensorsError
 from cadis.models.named import NamedState
-from cadis.models.networks import MODELS, auto_lr, cnn, mlp, resnet9, resnet18, small_cnn
+from cadis.models.networks import MODELS, cnn, get_auto_lr, mlp, resnet9, resnet18, small_cnn
 
 __all__ = [
     "MODELS",
@@ -14,16 +14,16 @@ __all__ = [
     "Layout",
     "NamedState",
     "WrongTensorsError",
-    "auto_lr",
     "build_network",
-    "channels_last",
+    "build_user_model",
     "cnn",
     "find_head",
-    "linear_layers",
+    "find_linear_layers",
+    "find_output_layer",
+    "get_auto_lr",
     "mlp",
-    "name_head",
-    "own_model",
     "resnet9",
     "resnet18",
     "small_cnn",
+    "to_channels_last",
 ]

@@ -1,4 +1,4 @@
-"""A network by the name that a user types: one of ours, or a function of the user's own."""
+"""Building of a network by name: a built-in one, or a function of the user."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -9,71 +9,78 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from cadis._io import is_user_code, load_user_code, one_line
+from cadis._io import format_error, is_user_code, load_user_code
 from cadis.errors import CadisError
 from cadis.models.networks import MODELS
 
 _SIDES = ("channels", "height", "width")
 
 _ANY_SHAPE = "mlp"
-"""Our network that takes inputs as a vector, whatever they are."""
+"""The built-in network that accepts inputs of any shape: it flattens them."""
 
 
 def build_network(name: str, shape: Sequence[int], num_outputs: int) -> nn.Module:
-    """A new network; its numbers come from torch's generator.
+    """Build a network with weights drawn from torch's global generator.
 
     Args:
         name: one of :data:`MODELS`, ``file.py:function`` or ``module:function``.
-        shape: of one input: channels, height and width of a picture, or the numbers in a row;
-            empty if it is not known.
-        num_outputs: as many as the task wants: with most, one for each class.
+        shape: the shape of one input: channels, height and width of an image, or the number of
+            columns of a table; empty if unknown.
+        num_outputs: the number of outputs, for most tasks one per class.
+
+    Example:
+        >>> build_network("mlp", (1, 8, 8), num_outputs=10)[-1]
+        Linear(in_features=200, out_features=10, bias=True)
     """
     if is_user_code(name):
         sides = dict(zip(_SIDES, shape, strict=True)) if len(shape) == len(_SIDES) else {}
-        facts = {**sides, "num_features": prod(shape)} if shape else {}
-        return own_model(name, **facts, num_classes=num_outputs)
+        sizes = {**sides, "num_features": prod(shape)} if shape else {}
+        return build_user_model(name, **sizes, num_classes=num_outputs)
     if len(shape) != len(_SIDES):
         if name != _ANY_SHAPE:
             raise CadisError(
-                f"{name} is made for pictures, not for inputs of shape {tuple(shape)}; choose "
-                f"{_ANY_SHAPE}, or one of your own."
+                f"The model {name} takes images, not inputs of shape {tuple(shape)}; choose "
+                f"{_ANY_SHAPE} or your own model."
             )
         shape = 1, 1, prod(shape)
     channels, height, width = shape
     return MODELS[name](channels, height, width, num_outputs)
 
 
-def own_model(name: str, **facts: int) -> nn.Module:
-    """Load and call what makes a model, such as ``mymodels:Net`` or ``models/mine.py:net``.
+def build_user_model(name: str, **sizes: int) -> nn.Module:
+    """Load and call a user's function or class that returns a model.
 
-    It is called with those of the facts (channels, height and width of pictures, num_features,
-    the numbers in one input, and num_classes) that it has a parameter for.
+    Args:
+        name: the function or class, such as ``mymodels:Net`` or ``models/mine.py:net``.
+        sizes: ``channels``, ``height`` and ``width`` of an image, ``num_features``, the number of
+            elements of an input, and ``num_classes``. The function is called with those that it has
+            a parameter for.
     """
     build = load_user_code(name)
     if isinstance(build, nn.Module):
-        raise CadisError(f"{name} is a model; name a function or class that makes one.")
+        raise CadisError(f"{name} is a model; name a function or class that returns one.")
     if not callable(build):
-        raise CadisError(f"{name} is no function or class that makes a model.")
+        raise CadisError(f"{name} is not a function or class that returns a model.")
     try:
-        model = build(**_wanted(build, facts))
+        model = build(**_select_arguments(build, sizes))
         if isinstance(model, nn.Module) and any(map(is_lazy, model.parameters())):
-            sides = [facts[side] for side in ("channels", "height", "width") if side in facts]
-            model(torch.zeros(2, *(sides or [facts["num_features"]])))
+            sides = [sizes[side] for side in _SIDES if side in sizes]
+            model(torch.zeros(2, *(sides or [sizes["num_features"]])))
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # whatever a user's code may raise, SystemExit too
+    except BaseException as error:  # a user's code may raise anything, SystemExit too
         raise CadisError(
-            f"{name} could not make a model: {one_line(error)}. It is given those "
-            f"of {', '.join(facts)} that it has a parameter for."
+            f"{name} could not build a model: {format_error(error)}. It is called with those of "
+            f"{', '.join(sizes)} that it has a parameter for."
         ) from error
     if not isinstance(model, nn.Module):
-        raise CadisError(f"{name} made no nn.Module, but: {type(model).__name__}.")
+        raise CadisError(f"{name} must return an nn.Module, not {type(model).__name__}.")
     return model
 
 
-def _wanted(build: Callable[..., Any], facts: dict[str, int]) -> dict[str, int]:
-    """The facts that a function has a parameter for."""
+def _select_arguments(build: Callable[..., Any], sizes: dict[str, int]) -> dict[str, int]:
+    """Return the sizes that a function has a parameter for."""
     parameters = inspect.signature(build).parameters
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
-        return facts
-    return {key: value for key, value in facts.items() if key in parameters}
+        return sizes
+    return {key: value for key, value in sizes.items() if key in parameters}

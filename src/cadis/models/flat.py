@@ -1,49 +1,68 @@
-"""Any model as three flat vectors, so that moving, comparing and averaging it is one operation."""
+"""A module whose parameters are views of one flat vector, for fast copies, norms and averages."""
 
 import torch
 from torch import Tensor, nn
 
-from cadis.models.head import linear_layers
-from cadis.models.layout import Layout, flattened
+from cadis.models.head import find_linear_layers
+from cadis.models.layout import Layout, flatten_parameter
 from cadis.types import ModelState
 
 
 class FlatModel:
-    """A model whose trained parameters are views of one vector.
+    """A module whose trainable parameters are views of one vector.
 
     Attributes:
-        module: the model, usable as ever. It is taken over: its parameters now live here.
-        layout: what is where.
-        num_outputs: how many numbers it makes of an input; 0 if that is not known yet, for it has
-            no classifier layer and was never applied.
-        vector: all trained parameters, (P,). It shares its memory with them, but is a leaf of
-            its own for autograd, so that penalties on all parameters are one expression.
+        module: the module. Its parameters become views of ``vector``; use it as usual.
+        layout: the positions of all tensors in the flat vectors.
+        num_outputs: the number of outputs per input; 0 if it is unknown, because the module has no
+            classifier layer and was not called yet.
+        parameters: the trainable parameters, in the order of ``vector``.
+        vector: all trainable parameters, (P,). It shares memory with ``parameters``, but is a
+            separate leaf for autograd, so that a penalty on all parameters is one expression.
+
+    Example:
+        >>> import torch
+        >>> flat = FlatModel(torch.nn.Linear(3, 2))
+        >>> flat.vector.shape
+        torch.Size([8])
+        >>> logits, representation = flat.forward(torch.zeros(4, 3))
+        >>> logits.shape
+        torch.Size([4, 2])
     """
 
     def __init__(self, module: nn.Module, head: str | None = None, num_outputs: int = 0) -> None:
-        """Take over a model.
+        """Move the parameters of a module into one vector, in place.
 
         Args:
-            module: the model.
-            head: name of its classifier layer, by default its last linear one, if it has any; ""
-                is none, or the model itself if that is a linear layer.
-            num_outputs: how many it has, by default as many as the classifier layer.
+            module: the module, which is changed.
+            head: the name of the classifier layer. By default it is the last linear layer, if there
+                is one. "" means no classifier layer, or the module itself if it is a linear layer.
+            num_outputs: the number of outputs, by default that of the classifier layer.
         """
         self.module = module
-        self.layout = Layout.of_module(module, head)
+        self.layout = Layout.from_module(module, head)
         self.num_outputs = num_outputs or self.layout.num_outputs
         self.parameters: list[Tensor] = [p for p in module.parameters() if p.requires_grad]
-        memory = torch.cat([torch.empty_like(p).flatten() for p in self.parameters])
-        for parameter, view in zip(self.parameters, self.layout.views(memory), strict=True):
+        vector = torch.cat([torch.empty_like(p).flatten() for p in self.parameters])
+        views = self.layout.view_parameters(vector)
+        for parameter, view in zip(self.parameters, views, strict=True):
             parameter.data = view.copy_(parameter.data)
-        self.vector = memory.requires_grad_()
+        self.vector = vector.requires_grad_()
         self._representation = torch.empty(0)
         if self.layout.head is not None:
-            layer = linear_layers(module)[self.layout.head.layer]
+            layer = find_linear_layers(module)[self.layout.head.layer]
             layer.register_forward_pre_hook(self._keep_representation)
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits, and the representation R(x): the classifier's input, empty without one."""
+        """Return the logits, and the representation R(x), the input of the classifier layer.
+
+        Args:
+            inputs: a batch, (b, ...).
+
+        Returns:
+            The logits, (b, outputs), and the representation, (b, d); without a classifier layer,
+            the representation is empty.
+        """
         logits: Tensor = self.module(inputs)
         self.num_outputs = logits.shape[-1]
         return logits, self._representation
@@ -53,11 +72,11 @@ class FlatModel:
         with torch.no_grad():
             self.vector.copy_(state.parameters)
             tensors = self.module.state_dict()
-            for name, part in self.layout.buffer_places(state).items():
+            for name, part in self.layout.view_buffers(state).items():
                 tensors[name].copy_(part)
 
-    def state(self) -> ModelState:
-        """A copy of all numbers, on the CPU."""
+    def copy_state(self) -> ModelState:
+        """Return a copy of all parameters, buffers and counters on the CPU."""
         tensors = self.module.state_dict()
         floating = [tensors[name].flatten() for name in self.layout.buffers]
         integer = [tensors[name].flatten().long() for name in self.layout.counters]
@@ -67,21 +86,23 @@ class FlatModel:
             torch.cat([torch.zeros(0, device=self.vector.device).long(), *integer]).cpu(),
         )
 
-    def gradient(self, loss: Tensor) -> Tensor:
-        """The gradient of a loss with respect to all trained parameters, (P,).
+    def compute_gradient(self, loss: Tensor) -> Tensor:
+        """Return the gradient of a loss by all trainable parameters, (P,).
 
-        A loss may depend on the parameters themselves, on :attr:`vector`, or on both.
+        The loss may depend on :attr:`parameters`, on :attr:`vector`, or on both.
         """
         leaves = [*self.parameters, self.vector]
-        *parts, whole = torch.autograd.grad(loss, leaves, allow_unused=True)
-        pairs = zip(self.parameters, parts, strict=True)
-        joined = torch.cat([flattened(torch.zeros_like(p) if g is None else g) for p, g in pairs])
-        return joined if whole is None else joined.add_(whole)
+        *grads, vector_grad = torch.autograd.grad(loss, leaves, allow_unused=True)
+        pairs = zip(self.parameters, grads, strict=True)
+        total = torch.cat(
+            [flatten_parameter(torch.zeros_like(p) if g is None else g) for p, g in pairs]
+        )
+        return total if vector_grad is None else total.add_(vector_grad)
 
     def _keep_representation(self, _module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         self._representation = inputs[0]
 
 
-def channels_last(inputs: Tensor) -> Tensor:
-    """Pictures with the channels last in memory; other inputs as they are."""
+def to_channels_last(inputs: Tensor) -> Tensor:
+    """Convert images to the memory format with the channels last; return other inputs as is."""
     return inputs.contiguous(memory_format=torch.channels_last) if inputs.dim() == 4 else inputs

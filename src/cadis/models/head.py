@@ -1,8 +1,8 @@
-"""The classifier layer ("penultimate layer" W in the paper) of any model that has one.
+"""Detection of the classifier layer, which the paper calls the "penultimate layer" W.
 
-One rule: the layer that the user names; else, where the model can be tried, the linear layer that
-makes its output, if one does; else the last linear layer, if there is any. Only methods that look
-at it need one.
+It is the layer that the user names. By default, if the model can be called, it is the linear layer
+that computes the model's output; otherwise it is the last linear layer. A model may have none:
+only some methods need a classifier layer.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,11 +16,11 @@ from cadis.errors import CadisError
 
 @dataclass(frozen=True)
 class Head:
-    """A linear layer's tensors.
+    """The names of the classifier layer and its tensors.
 
     Attributes:
-        layer: its name in the model, empty if the tensors have no names of layers.
-        parts: names of its weight, (outputs, features), and of its bias, if it has one.
+        layer: the layer's name in the model; empty if the tensors are only numbered.
+        parts: the names of its weight, (outputs, features), and of its bias, if it has one.
     """
 
     layer: str
@@ -32,37 +32,49 @@ def find_head(
     layer: str | None = None,
     linear: Collection[str] | None = None,
 ) -> Head | None:
-    """The layer that the user names, else the last one with a two-dimensional weight.
+    """Find the classifier layer by the names and shapes of a model's tensors.
 
-    Tensors of a ``state_dict`` are named ``<layer>.weight`` and ``<layer>.bias``; those of a plain
-    list are numbered, and a weight's bias is the next one. Where the model's code is at hand,
-    ``linear`` has the names of its linear layers.
+    Tensors of a ``state_dict`` are named ``<layer>.weight`` and ``<layer>.bias``. Tensors of a
+    plain list are named "0", "1", ..., and the bias follows its weight.
+
+    Args:
+        shapes: the shapes of all tensors by name.
+        layer: the layer's name, or the name of its weight; by default the last linear layer.
+        linear: the names of the model's linear layers, if the module is known; by default all
+            layers with a two-dimensional weight count as linear.
+
+    Returns:
+        The classifier layer; None if the model has no linear layer and ``layer`` is None.
     """
-    found = _linear_tensors(shapes)
+    heads = _list_heads(shapes)
     if linear is not None:
-        found = [head for head in found if head.layer in linear]
+        heads = [head for head in heads if head.layer in linear]
     if layer is None:
-        return found[-1] if found else None
-    for head in found:
+        return heads[-1] if heads else None
+    for head in heads:
         if layer in (head.layer, head.parts[0]):
             return head
-    choices = ", ".join(head.layer or head.parts[0] for head in found)
+    choices = ", ".join(head.layer or head.parts[0] for head in heads)
     raise CadisError(f"The model has no linear layer '{layer}'; it has: {choices or 'none'}.")
 
 
-def name_head(module: nn.Module, inputs: Tensor) -> tuple[str, int]:
-    """The linear layer that makes the model's output, found by trying the model.
+def find_output_layer(module: nn.Module, inputs: Tensor) -> tuple[str, int]:
+    """Find the linear layer that computes the model's output, by calling the model.
 
-    It is the last one in use whose output is as wide as the model's, whatever the order in
-    which the layers were defined.
+    It is the last linear layer called that has as many outputs as the model; the order in which
+    the layers are defined does not matter.
+
+    Args:
+        module: the model.
+        inputs: a batch, (b, ...).
 
     Returns:
-        Its name, "" if no linear layer makes the output; and how many outputs the model has.
+        The layer's name, "" if there is none, and the number of the model's outputs.
     """
-    linear = linear_layers(module)
-    used: list[str] = []
+    linear = find_linear_layers(module)
+    calls: list[str] = []
     handles = [
-        layer.register_forward_hook(lambda *_, name=name: used.append(name))
+        layer.register_forward_hook(lambda *_, name=name: calls.append(name))
         for name, layer in linear.items()
     ]
     try:
@@ -72,29 +84,29 @@ def name_head(module: nn.Module, inputs: Tensor) -> tuple[str, int]:
             handle.remove()
     if not isinstance(output, Tensor):
         kind = type(output).__name__
-        raise CadisError(f"The model returns a {kind}; it must return the logits, one tensor.")
+        raise CadisError(f"The model returns a {kind}; it must return one tensor of logits.")
     if output.dim() != 2 or len(output) != len(inputs):
         raise CadisError(
-            f"The model returns {tuple(output.shape)} for {len(inputs)} samples; it must return "
-            "one vector of logits for each."
+            f"The model returns shape {tuple(output.shape)} for {len(inputs)} samples; it must "
+            "return one vector of logits per sample."
         )
-    fitting = [name for name in used if linear[name].out_features == output.shape[1]]
-    return fitting[-1] if fitting else "", output.shape[1]
+    matches = [name for name in calls if linear[name].out_features == output.shape[1]]
+    return matches[-1] if matches else "", output.shape[1]
 
 
-def linear_layers(module: nn.Module) -> dict[str, nn.Linear]:
-    """The model's linear layers by name."""
+def find_linear_layers(module: nn.Module) -> dict[str, nn.Linear]:
+    """Return the model's linear layers by name."""
     return {n: m for n, m in module.named_modules() if isinstance(m, nn.Linear)}
 
 
-def _linear_tensors(shapes: Mapping[str, torch.Size]) -> list[Head]:
-    """All weights of two dimensions, each with its bias, if it has one."""
-    numbered = all(name.isdigit() for name in shapes)
-    found = []
+def _list_heads(shapes: Mapping[str, torch.Size]) -> list[Head]:
+    """Return all layers with a two-dimensional weight, each with its bias if it has one."""
+    is_numbered = all(name.isdigit() for name in shapes)
+    heads = []
     for name, shape in shapes.items():
-        layer, _, kind = ("", "", "weight") if numbered else name.rpartition(".")
+        layer, _, kind = ("", "", "weight") if is_numbered else name.rpartition(".")
         if kind == "weight" and len(shape) == 2:
-            bias = str(int(name) + 1) if numbered else f"{name.removesuffix('weight')}bias"
+            bias = str(int(name) + 1) if is_numbered else f"{name.removesuffix('weight')}bias"
             has_bias = shapes.get(bias) == shape[:1]
-            found.append(Head(layer, (name, bias) if has_bias else (name,)))
-    return found
+            heads.append(Head(layer, (name, bias) if has_bias else (name,)))
+    return heads

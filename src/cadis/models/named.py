@@ -1,4 +1,4 @@
-"""A model as it was received: named tensors, from which flat vectors are made on request."""
+"""A model that is stored as named tensors and converted to flat vectors on request."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -6,69 +6,80 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cadis.models.layout import Layout, flattened
+from cadis.models.layout import Layout, flatten_parameter
 from cadis.types import ModelState
 
 
 class NamedState(ModelState):
-    """A model that is stored as named tensors, so that a round needs no second copy of its models.
+    """A model that is stored as named tensors, which avoids a second copy of received models.
 
-    Each access to one of the vectors makes a new one, and none is kept: the vectors of one model
-    at a time are small, those of all models of a round are not.
+    Each access to a vector computes a new one. None is cached: the vectors of one model are small,
+    but those of all models of a round are not.
     """
 
-    _held: Mapping[str, Tensor]
+    _tensors: Mapping[str, Tensor]
     _layout: Layout
 
-    def __new__(cls, *_given: object, **fields: Any) -> ModelState:  # type: ignore[misc]
-        """With a vector changed, as by ``dataclasses.replace``, it is a plain model."""
+    def __new__(cls, *_args: object, **fields: Any) -> ModelState:  # type: ignore[misc]
+        """Return a plain ``ModelState`` if a vector is given, as by ``dataclasses.replace``."""
         return ModelState(**fields) if "parameters" in fields else object.__new__(cls)
 
     def __init__(self, tensors: Mapping[str, Tensor], layout: Layout) -> None:
-        """Take tensors that must have the layout's names, shapes and kinds; none is copied."""
-        layout.check(tensors)
-        held = {
-            name: tensors[name].to(dtype)  # the same tensor, if it is of this type
-            for _, names, dtype in layout.contents()
+        """Wrap tensors without a copy.
+
+        Args:
+            tensors: a ``state_dict`` with the names, shapes and kinds of types of the layout.
+            layout: the layout of the global model.
+
+        Raises:
+            WrongTensorsError: if the tensors do not match the layout.
+        """
+        layout.check_tensors(tensors)
+        converted = {
+            name: tensors[name].to(dtype)  # no copy if the type is the same
+            for _, names, dtype in layout.list_vectors()
             for name in names
         }
-        object.__setattr__(self, "_held", held)  # the class is frozen
+        object.__setattr__(self, "_tensors", converted)  # the class is frozen
         object.__setattr__(self, "_layout", layout)
 
     def __getattr__(self, name: str) -> Tensor:
-        """One of the vectors, which a plain model holds as attributes."""
+        """Return one of the vectors, which a plain model has as fields."""
         if name not in ("parameters", "buffers", "counters"):
             raise AttributeError(name)
         return self.vectors()[name]
 
     def vectors(self) -> dict[str, Tensor]:
-        """The three vectors by name, made together."""
-        state, places = self.blank()
-        for name, place in places.items():
-            place.copy_(self._held[name])
+        """Return the three vectors by name, all newly computed."""
+        state, views = self.allocate()
+        for name, view in views.items():
+            view.copy_(self._tensors[name])
         return state.vectors()
 
     def shapes(self) -> list[torch.Size]:
-        """Those of the three vectors, without making them."""
-        return [torch.Size([self._layout.size(names)]) for _, names, _ in self._layout.contents()]
+        """Return the shapes of the three vectors without computing them."""
+        return [
+            torch.Size([self._layout.count_elements(names)])
+            for _, names, _ in self._layout.list_vectors()
+        ]
 
-    def pieces(self) -> Mapping[str, Tensor]:
-        """The tensors as they came, none of them copied."""
-        return self._held
+    def get_tensors(self) -> Mapping[str, Tensor]:
+        """Return the named tensors without a copy."""
+        return self._tensors
 
-    def blank(self) -> tuple[ModelState, Mapping[str, Tensor]]:
-        """Vectors to be written to, and where in them each of the tensors goes."""
-        return self._layout.blank()
+    def allocate(self) -> tuple[ModelState, Mapping[str, Tensor]]:
+        """Return an uninitialized flat model, and a view for each named tensor."""
+        return self._layout.allocate()
 
-    def parameters_at(self, places: Sequence[slice]) -> Tensor:
-        """The parameters at some places, read from the tensors that lie there alone."""
-        return torch.cat([part for place in places for part in self._parts(place)])
+    def select_parameters(self, slices: Sequence[slice]) -> Tensor:
+        """Return the parameters in some slices; only the tensors in these slices are read."""
+        return torch.cat([part for indices in slices for part in self._iter_parts(indices)])
 
-    def _parts(self, place: slice) -> Iterator[Tensor]:
-        """What of each parameter lies at a place, which is a range of whole numbers."""
-        start, stop, _ = place.indices(self._layout.size(self._layout.parameters))
+    def _iter_parts(self, indices: slice) -> Iterator[Tensor]:
+        """Yield the part of each parameter tensor that lies in a slice of the flat vector."""
+        start, stop, _ = indices.indices(self._layout.count_elements(self._layout.parameters))
         for name in self._layout.parameters:
-            tensor = self._held[name]
+            tensor = self._tensors[name]
             if start < tensor.numel() and stop > 0:
-                yield flattened(tensor)[max(start, 0) : stop]
+                yield flatten_parameter(tensor)[max(start, 0) : stop]
             start, stop = start - tensor.numel(), stop - tensor.numel()

@@ -1,10 +1,11 @@
-"""Our networks, and the learning rate that each is trained at if nobody says.
+"""The built-in networks and their default learning rates.
 
-Larger models diverge where small ones do best. ResNets on CIFAR hide their clusters at 0.01
-(adjusted Rand index 0.2 and less after a round) and show them at 0.001 (1.0).
+Large models diverge at learning rates that are best for small ones. With ResNets on CIFAR, the
+clusters cannot be found at 0.01 (adjusted Rand index of at most 0.2 after a round), but at 0.001
+they can (1.0).
 
-Pooling comes before the rectifier: the maximum of what is rectified is the rectified maximum, so
-every number and gradient is the same, and a quarter of the numbers are rectified.
+Max pooling comes before ReLU. Since ReLU is monotone, all values and gradients are the same as in
+the usual order, but ReLU has only a quarter of the work.
 """
 
 from collections.abc import Callable
@@ -14,40 +15,59 @@ from typing import TypeAlias
 from torch import Tensor, nn
 
 Builder: TypeAlias = Callable[[int, int, int, int], nn.Module]
-"""Makes a model from channels, height, width and number of classes."""
+"""A function that builds a model from channels, height, width and the number of classes."""
 
-_OTHERS = 0.01
-"""For models that nothing is known of."""
+_DEFAULT_LR = 0.01
+"""The learning rate for models of users."""
 
-_SMALL = 64
-"""Pictures of fewer pixels a side are not shrunk before the first block."""
+_SMALL_IMAGE = 64
+"""Height or width in pixels below which ResNet-18 does not downsample before its first block."""
 
 
-def trains_at(lr: float) -> Callable[[Builder], Builder]:
-    """Note the rate that trains what a builder makes fast and safely."""
+def set_auto_lr(lr: float) -> Callable[[Builder], Builder]:
+    """Return a decorator that attaches a default learning rate to a builder and its models."""
 
-    def noting(build: Builder) -> Builder:
+    def decorate(build: Builder) -> Builder:
         @wraps(build)
-        def building(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+        def wrapper(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
             model = build(channels, height, width, num_classes)
-            model.auto_lr = lr  # type: ignore[assignment]  # no tensor, but a note
+            model.auto_lr = lr  # type: ignore[assignment]  # a plain attribute, not a tensor
             return model
 
-        building.auto_lr = lr  # type: ignore[attr-defined]
-        return building
+        wrapper.auto_lr = lr  # type: ignore[attr-defined]
+        return wrapper
 
-    return noting
+    return decorate
 
 
-def auto_lr(model: nn.Module | Builder | None) -> float:
-    """The learning rate of one of our models or its builder; 0.01 for all others."""
-    lr: float = getattr(model, "auto_lr", _OTHERS)
+def get_auto_lr(model: nn.Module | Builder | None) -> float:
+    """Return the default learning rate of a built-in model or its builder; 0.01 for all others.
+
+    Example:
+        >>> get_auto_lr(mlp), get_auto_lr(nn.Linear(3, 2))
+        (0.1, 0.01)
+    """
+    lr: float = getattr(model, "auto_lr", _DEFAULT_LR)
     return lr
 
 
-@trains_at(0.1)
+@set_auto_lr(0.1)
 def mlp(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-    """The "2NN" of the FedAvg paper: two hidden layers of 200 units."""
+    """Build the "2NN" of the FedAvg paper (McMahan et al., AISTATS 2017, arXiv:1602.05629).
+
+    It has two hidden layers of 200 units.
+
+    Args:
+        channels: the channels of an image.
+        height: its height in pixels.
+        width: its width in pixels.
+        num_classes: the number of outputs.
+
+    Example:
+        >>> import torch
+        >>> mlp(1, 8, 8, 10)(torch.zeros(2, 1, 8, 8)).shape
+        torch.Size([2, 10])
+    """
     return nn.Sequential(
         nn.Flatten(),
         nn.Linear(channels * height * width, 200),
@@ -59,20 +79,28 @@ def mlp(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
 
 
 def cnn(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-    """The CNN of the FedAvg paper: 5 x 5 convolutions of 32 and 64 channels, 512 hidden units."""
+    """Build the CNN of the FedAvg paper (McMahan et al., AISTATS 2017, arXiv:1602.05629).
+
+    It has two 5 x 5 convolutions, of 32 and 64 channels, and 512 hidden units. The arguments are
+    those of :func:`mlp`.
+    """
     features = 64 * (height // 4) * (width // 4)
     return _two_convolutions(5, channels, 32, 64, features, 512, num_classes)
 
 
-@trains_at(0.1)
+@set_auto_lr(0.1)
 def small_cnn(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-    """A CNN for pictures as tiny as the embedded digits: 3 x 3 convolutions, 64 hidden units."""
+    """Build a CNN for images as small as the built-in digits, 8 x 8 pixels.
+
+    It has two 3 x 3 convolutions, of 16 and 32 channels, and 64 hidden units. The arguments are
+    those of :func:`mlp`.
+    """
     features = 32 * (height // 4) * (width // 4)
     return _two_convolutions(3, channels, 16, 32, features, 64, num_classes)
 
 
 def _two_convolutions(kernel: int, *widths: int) -> nn.Module:
-    """Two convolutions, each with pooling, and two linear layers."""
+    """Build two convolutions with pooling, followed by two linear layers."""
     channels, first, second, features, hidden, num_classes = widths
     return nn.Sequential(
         nn.Conv2d(channels, first, kernel, padding=kernel // 2),
@@ -89,7 +117,7 @@ def _two_convolutions(kernel: int, *widths: int) -> nn.Module:
 
 
 class _Residual(nn.Module):
-    """Two convolutions whose output is added to their input."""
+    """A residual block of two convolutions, without downsampling."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -98,19 +126,20 @@ class _Residual(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Same shape in and out."""
+        """Return a tensor of the same shape."""
         out: Tensor = x + self.body(x)
         return out
 
 
-@trains_at(0.001)
+@set_auto_lr(0.001)
 def resnet9(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-    """ResNet-9, which the paper trains on CIFAR.
+    """Build a ResNet-9, which the CADIS paper trains on CIFAR.
 
-    Eight convolutions of 32, 64, 128 and 256 channels; 256 features go into the classifier.
-    Made for pictures of 32 x 32 pixels; any from 8 x 8 will do.
+    It has eight convolutions of 32, 64, 128 and 256 channels, and 256 features before the
+    classifier layer. It is designed for images of 32 x 32 pixels, and accepts any from 8 x 8. The
+    arguments are those of :func:`mlp`.
     """
-    del height, width  # the last pooling takes what there is
+    del height, width  # the last pooling is adaptive
     return nn.Sequential(
         *_convolution(channels, 32),
         *_convolution(32, 64, nn.MaxPool2d(2)),
@@ -125,13 +154,13 @@ def resnet9(channels: int, height: int, width: int, num_classes: int) -> nn.Modu
 
 
 def _convolution(channels: int, out: int, *pooling: nn.Module) -> list[nn.Module]:
-    """3 x 3 convolution, batch normalisation, pooling if there is any, ReLU."""
+    """Return a 3 x 3 convolution, batch norm, optional pooling, and ReLU."""
     convolution = nn.Conv2d(channels, out, kernel_size=3, padding=1, bias=False)
     return [convolution, nn.BatchNorm2d(out), *pooling, nn.ReLU()]
 
 
 class _BasicBlock(nn.Module):
-    """Two 3 x 3 convolutions and a shortcut."""
+    """The basic block of ResNet: two 3 x 3 convolutions and a shortcut."""
 
     def __init__(self, channels: int, out: int, stride: int) -> None:
         super().__init__()
@@ -146,23 +175,23 @@ class _BasicBlock(nn.Module):
             self.downsample = nn.Sequential(projection, nn.BatchNorm2d(out))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Half the height and width if the stride is 2."""
+        """Return the features, with half the height and width if the stride is 2."""
         y = self.relu(self.bn1(self.conv1(x)))
         out: Tensor = self.relu(self.bn2(self.conv2(y)) + self.downsample(x))
         return out
 
 
 class ResNet18(nn.Module):
-    """Layers have torchvision's names, so that its weights can be loaded."""
+    """ResNet-18 with the layer names of torchvision, so that its weights can be loaded."""
 
     def __init__(self, channels: int, height: int, width: int, num_classes: int) -> None:
         super().__init__()
-        small = min(height, width) < _SMALL
-        size, stride = (3, 1) if small else (7, 2)
+        is_small = min(height, width) < _SMALL_IMAGE
+        size, stride = (3, 1) if is_small else (7, 2)
         self.conv1 = nn.Conv2d(channels, 64, size, stride, padding=size // 2, bias=False)
         self.bn1 = nn.BatchNorm2d(64)
         self.relu = nn.ReLU()
-        self.maxpool = nn.Identity() if small else nn.MaxPool2d(3, 2, padding=1)
+        self.maxpool = nn.Identity() if is_small else nn.MaxPool2d(3, 2, padding=1)
         self.layer1 = _stage(64, 64, stride=1)
         self.layer2 = _stage(64, 128, stride=2)
         self.layer3 = _stage(128, 256, stride=2)
@@ -174,18 +203,20 @@ class ResNet18(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (n, classes)."""
+        """Return logits, (n, classes)."""
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         logits: Tensor = self.fc(self.avgpool(x).flatten(1))
         return logits
 
 
-@trains_at(0.001)
+@set_auto_lr(0.001)
 def resnet18(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-    """ResNet-18 (He et al. 2016), which the paper trains on pill pictures.
+    """Build a ResNet-18, which the CADIS paper trains on images of pills.
 
-    For pictures of 224 x 224 pixels; smaller than 64 x 64, the first layers do not shrink.
+    The network is that of He et al., "Deep residual learning for image recognition" (CVPR 2016,
+    arXiv:1512.03385). It is designed for images of 224 x 224 pixels. For images below 64 x 64, the
+    first layers do not downsample. The arguments are those of :func:`mlp`.
     """
     return ResNet18(channels, height, width, num_classes)
 
@@ -201,4 +232,4 @@ MODELS: dict[str, Builder] = {
     "resnet9": resnet9,
     "resnet18": resnet18,
 }
-"""Builders, called with channels, height, width and number of outputs."""
+"""The built-in networks by the names that users type, each a :data:`Builder`."""

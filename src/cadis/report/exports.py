@@ -1,4 +1,4 @@
-"""Results as files: CSV, Markdown, LaTeX."""
+"""Write results as CSV, Markdown and LaTeX files."""
 
 import csv
 import io
@@ -7,24 +7,33 @@ from dataclasses import astuple
 from itertools import product
 from pathlib import Path
 
-from cadis.analysis import ACCURACY, MEASURES, Comparison, Measure, answer, details
+from cadis.analysis import ACCURACY, METRICS, Comparison, Metric, explain_verdict, write_verdict
 from cadis.report.formats import to_latex, to_markdown
-from cadis.report.tables import notes, sheets
+from cadis.report.notes import write_notes
+from cadis.report.tables import make_tables
 
 RESULT_FILES = ("results.csv", "runs.csv", "results.md", "results.tex", "figures", "cells")
-"""Names of the files and folders that are put beside a page."""
+"""Names of the files and folders that are written beside a page."""
 
 
 def write_results(comparison: Comparison, folder: Path) -> list[Path]:
-    """Write the tables for people and the numbers for programs."""
-    tables, said = sheets(comparison), notes(comparison)
-    words = " ".join([answer(comparison), *details(comparison)])
-    markdown = [words, "", *map(to_markdown, tables)]
+    """Write tables (Markdown, LaTeX) and numbers (CSV) into a folder.
+
+    Args:
+        comparison: groups to write.
+        folder: folder for the files; it is created if needed.
+
+    Returns:
+        Paths of the files.
+    """
+    tables, notes = make_tables(comparison), write_notes(comparison)
+    verdict = " ".join([write_verdict(comparison), *explain_verdict(comparison)])
+    markdown = [verdict, "", *map(to_markdown, tables)]
     files = {
-        "results.csv": results_csv(comparison),
-        "runs.csv": runs_csv(comparison),
-        "results.md": "\n".join([*markdown, *(f"- {note}" for note in said), ""]),
-        "results.tex": "\n".join([*(f"% {note}" for note in said), "", *map(to_latex, tables)]),
+        "results.csv": make_results_csv(comparison),
+        "runs.csv": make_runs_csv(comparison),
+        "results.md": "\n".join([*markdown, *(f"- {note}" for note in notes), ""]),
+        "results.tex": "\n".join([*(f"% {note}" for note in notes), "", *map(to_latex, tables)]),
     }
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
@@ -32,75 +41,88 @@ def write_results(comparison: Comparison, folder: Path) -> list[Path]:
     return [folder / name for name in files]
 
 
-def results_csv(comparison: Comparison) -> str:
-    """A line for each method and measure: mean, deviation, and the test against the baseline.
+def make_results_csv(comparison: Comparison) -> str:
+    """Return a line for each method and metric: mean, deviation, and test against the baseline.
 
-    Where there are several cells, each has its lines, and what tells cells apart has columns. The
-    last column names what decides, of which best, last, ten_rounds and so on are.
+    If not all groups are comparable, further columns have the options that distinguish the sets.
+    The last column names the main metric, of which best, last, ten_rounds etc. are computed.
     """
     head = ["measure", "mean", "deviation", "runs", "difference", "low", "high", "p"]
     head += ["p_corrected", "clients_tested_on", "metric"]
     lines = []
-    for cell in comparison.cells:
-        own, told = Comparison(cell.results), list(cell.values.values())
-        for label, *rest in _result_lines(own):
-            lines.append([label, *told, *rest, own.results.metric])
-    return _csv(["method", *comparison.cells[0].values, *head], lines)
+    for part in comparison.comparable_sets:
+        for label, *rest in _make_result_lines(Comparison(part.results)):
+            lines.append([label, *part.values.values(), *rest, part.results.metric])
+    return _format_csv(["method", *comparison.comparable_sets[0].values, *head], lines)
 
 
-def _result_lines(comparison: Comparison) -> Iterator[list[object]]:
-    measures = _measures(comparison)
-    corrected = {measure.key: comparison.corrected(measure) for measure in measures}
-    ways = {"rounds": comparison.rounds_to}
-    ways |= {"time": comparison.time_to} if comparison.has_clock else {}
+def _make_result_lines(comparison: Comparison) -> Iterator[list[object]]:
+    metrics = _list_metrics(comparison)
+    corrected = {metric.key: comparison.correct_p_values(metric) for metric in metrics}
+    units = {"rounds": comparison.count_rounds_to}
+    units |= {"time": comparison.measure_time_to} if comparison.has_clock else {}
     for group in comparison.groups:
-        own = group.runs[0].own_data
-        for measure in measures:
-            spread, test = comparison.spread(group, measure), comparison.test(group, measure)
+        for metric in metrics:
+            spread = comparison.compute_spread(group, metric)
+            test = comparison.test_against_baseline(group, metric)
             if spread is None:
                 continue
-            tested = [test.difference, test.low, test.high, test.p_value] if test else [None] * 4
-            adjusted = corrected[measure.key].get(group.label)
-            which = own if measure.key.startswith("client_") else None
-            yield [group.label, measure.key, *astuple(spread), *tested, adjusted, which]
-        if (figure := comparison.results.in_paper(group)) is not None:
-            yield [group.label, "best_in_paper", figure, *[None] * 8]
-        for name, target in product(ways, comparison.targets):
-            found = ways[name](group, target)
-            reached = [found.rounds.mean, found.rounds.deviation] if found.rounds else [None] * 2
-            yield [group.label, f"{name}_to_{target:g}", *reached, found.reached, *[None] * 6]
+            numbers = [test.difference, test.low, test.high, test.p_value] if test else [None] * 4
+            p_corrected = corrected[metric.key].get(group.label)
+            own_data = group.runs[0].own_data if metric.key.startswith("client_") else None
+            yield [group.label, metric.key, *astuple(spread), *numbers, p_corrected, own_data]
+        if (accuracy := comparison.results.get_paper_accuracy(group)) is not None:
+            yield [group.label, "best_in_paper", accuracy, *[None] * 8]
+        for name, target in product(units, comparison.targets):
+            time = units[name](group, target)
+            spread_cells = [time.rounds.mean, time.rounds.deviation] if time.rounds else [None] * 2
+            yield [
+                group.label,
+                f"{name}_to_{target:g}",
+                *spread_cells,
+                time.num_reached,
+                *[None] * 6,
+            ]
 
 
-def _measures(comparison: Comparison) -> tuple[Measure, ...]:
-    """All that files tell; accuracy besides what decides, if that is another measure."""
+def _list_metrics(comparison: Comparison) -> tuple[Metric, ...]:
+    """Return the metrics in files; with accuracy if it is not the main metric."""
     accuracy = () if comparison.results.metric == "accuracy" else (ACCURACY,)
-    return (*MEASURES, *accuracy, *comparison.task_measures)
+    return (*METRICS.values(), *accuracy, *comparison.task_metrics)
 
 
-def runs_csv(comparison: Comparison) -> str:
-    """A line for each run, with all its measures and its accuracy on each class."""
+def make_runs_csv(comparison: Comparison) -> str:
+    """Return a line for each run, with all metrics and the accuracy on each class."""
     same = comparison.results.same_classes
     classes = comparison.groups[0].runs[0].classes if same else []
-    measures, values = _measures(comparison), comparison.cells[0].values
-    head = ["method", *values, "seed", *(measure.key for measure in measures)]
+    metrics, values = _list_metrics(comparison), comparison.comparable_sets[0].values
+    head = ["method", *values, "seed", *(metric.key for metric in metrics)]
     head += [f"rounds_to_{target:g}" for target in comparison.targets]
     timed = comparison.targets if comparison.has_clock else ()
     head += [f"time_to_{target:g}" for target in timed]
     head += ["clients_tested_on", *(f"accuracy_of_{name}" for name in classes)]
     lines: list[list[object]] = []
-    for cell, group in [(c, g) for c in comparison.cells for g in c.results.groups]:
+    for part, group in [(s, g) for s in comparison.comparable_sets for g in s.results.groups]:
         by_seed = {run_data.seed: run_data for run_data in group.runs}
         for scores in group.scores:
-            rounds: list[float | None] = [scores.rounds_to(t) for t in comparison.targets]
-            rounds += [scores.time_to(target) for target in timed]
+            rounds: list[float | None] = [scores.count_rounds_to(t) for t in comparison.targets]
+            rounds += [scores.measure_time_to(target) for target in timed]
             run_data = by_seed[scores.seed]
-            told = [group.label, *cell.values.values(), scores.seed]
-            told += [*(measure.of(scores) for measure in measures), *rounds, run_data.own_data]
-            lines.append([*told, *(run_data.last_tested.class_accuracy if same else [])])
-    return _csv(head, lines)
+            lines.append(
+                [
+                    group.label,
+                    *part.values.values(),
+                    scores.seed,
+                    *(metric.compute(scores) for metric in metrics),
+                    *rounds,
+                    run_data.own_data,
+                    *(run_data.last_tested.class_accuracy if same else []),
+                ]
+            )
+    return _format_csv(head, lines)
 
 
-def _csv(head: list[str], lines: list[list[object]]) -> str:
+def _format_csv(head: list[str], lines: list[list[object]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([head, *lines])
     return text.getvalue()

@@ -1,4 +1,4 @@
-"""One look for all figures: colour-blind safe, the same colour for the same thing."""
+"""Style of all figures: colours that are safe for colour-blind readers, line styles, legends."""
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,9 +25,9 @@ from cadis.algorithm.methods import METHODS
 from cadis.analysis import Group, Results, RunData
 
 OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
-"""Colours that everybody can tell apart (Okabe and Ito)."""
+"""Colour-blind safe palette of Okabe and Ito, https://jfly.uni-koeln.de/color/."""
 
-_ABLATION_LOOKS = {
+_ABLATION_STYLES = {
     "cadis-no-distillation": ("#882255", "dashed"),
     "cadis-no-clustering": ("#44AA99", "dashed"),
     "cadis-uniform": ("#999933", "dotted"),
@@ -36,30 +36,33 @@ _ABLATION_LOOKS = {
     "cadis-plain-weights": ("#117733", "dotted"),
     "cadis-absent": ("#DDAA33", "dashed"),
 }
-"""Further colours that can be told from those above (Tol)."""
+"""Colours and dashes of ablations, from the palettes of Paul Tol."""
 
 _MORE = ("#8E63C7", "#9A5B33", "#4C9A2A", "#CC6677", "#6699CC", "#888888")
-"""Colours of further methods, seen on white and on black; their lines are dashed, too."""
+"""Colours of further methods, visible on white and on black."""
 
-_GOLDEN = 0.618034
-"""The part of the colour circle from one made-up colour to the next: none comes twice."""
+_METHOD_DASHES = ("solid", "solid", "dashed", "dotted", "dashed", "dotted")
+"""Dashes of the first methods: lines that often coincide, such as FedAvg and FedProx, differ."""
 
-_BRIGHTEST = 0.6
-"""How bright a made-up colour may be, so that it is seen on white: yellow and lime are not."""
+_MARKERS = ("o", "s", "^", "D", "v", "P")
+_NUM_MARKERS = 8  # on a line, so that they do not hide it
+
+_GOLDEN_RATIO = 0.618034  # hue steps by this part of the circle never repeat
+_MAX_BRIGHTNESS = 0.6  # brighter colours, such as yellow and lime, are hard to see on white
 
 DASHES: Any = {"solid": "-", "dashed": (0, (4, 1.5)), "dotted": (0, (1, 1.3))}
-"""What matplotlib calls lines that are solid, dashed and dotted."""
+"""Line styles of matplotlib by the names used here and on the page."""
 
 UNKNOWN = "#d9d9d9"
 ALONE = "#777777"
-_LONGEST = 20  # a figure has room for so many letters of a name
-_LONGEST_LABEL = 44  # a legend has room for so many
-_LETTER = 0.58  # the mean width of a letter, as a part of its height
-_LINE = 1.5  # the height of a line, as a part of that of its letters
-_HANDLE = 44  # points that a legend takes for each entry besides its letters
+_MAX_NAME = 20  # characters of a name in a figure
+_MAX_LABEL = 44  # characters of a name in a legend
+_CHAR_WIDTH = 0.58  # mean width of a character relative to the font size
+_LINE_HEIGHT = 1.5  # relative to the font size
+_HANDLE_WIDTH = 44  # points of a legend entry without its text
 
-_SIGNATURE, _SIGNED = "drawn by cadis", {".png": "Software"}
-"""What tells our pictures from others, and where kinds of files have room for it."""
+_SIGNATURE, _SIGNATURE_FIELD = "drawn by cadis", {".png": "Software"}
+"""Text in the metadata of our figures, and the metadata field by file type."""
 
 _STYLE: Any = {
     "figure.dpi": 150,
@@ -71,92 +74,119 @@ _STYLE: Any = {
     "axes.titlelocation": "left",
     "axes.titlesize": 11,
     "legend.frameon": False,
-    "pdf.fonttype": 42,  # letters stay letters
+    "pdf.fonttype": 42,  # embed fonts, so that text stays text
 }
 
 
-def shown(name: object, longest: int = _LONGEST) -> str:
-    """A name for a figure: its beginning and end if it is long, and no meaning but its own."""
+def shorten(name: object, limit: int = _MAX_NAME) -> str:
+    """Return a name for a figure: long names are cut in the middle, and TeX is escaped."""
     text = str(name)
-    end = longest * 2 // 5
-    short = text if len(text) <= longest else f"{text[: longest - 1 - end]}…{text[-end:]}"
+    end = limit * 2 // 5
+    short = text if len(text) <= limit else f"{text[: limit - 1 - end]}…{text[-end:]}"
     return short.replace("$", r"\$")
 
 
 @dataclass(frozen=True)
-class Look:
-    """How lines and bars of one thing are drawn: a colour, and solid, dashed or dotted."""
+class LineStyle:
+    """Style of the lines and bars of one group.
+
+    Attributes:
+        colour: colour as #rrggbb.
+        dash: "solid", "dashed" or "dotted".
+        marker: marker of matplotlib.
+    """
 
     colour: str
     dash: str = "solid"
+    marker: str = "o"
+
+    def make_line_options(self, num_points: int, index: int = 0) -> dict[str, Any]:
+        """Return options of ``Axes.plot``.
+
+        Markers are shifted by the index of the line, so that lines that coincide stay visible.
+        """
+        step = max(1, num_points // _NUM_MARKERS)
+        return {
+            "color": self.colour,
+            "ls": DASHES[self.dash],
+            "lw": 1.6,
+            "marker": self.marker,
+            "ms": 4,
+            "markevery": (index % step, step),
+            "alpha": 0.9,
+        }
 
 
-def styled_groups(results: Results) -> list[tuple[Group, Look]]:
-    """Return all groups, each with its look."""
-    return list(zip(results.groups, looks([group.name for group in results.groups]), strict=True))
+def get_group_styles(results: Results) -> list[tuple[Group, LineStyle]]:
+    """Return all groups, each with its style."""
+    return list(
+        zip(results.groups, assign_styles([group.name for group in results.groups]), strict=True)
+    )
 
 
-def label_of(group: Group) -> str:
-    """Return what a legend calls a group; it has room for the values of a sweep."""
-    return shown(group.label, _LONGEST_LABEL)
+def get_legend_label(group: Group) -> str:
+    """Return the label of a group in a legend, long enough for the values of a sweep."""
+    return shorten(group.label, _MAX_LABEL)
 
 
-def name_seed(run_data: RunData, results: Results) -> str:
-    """Return the seed of a figure of one run for its title, where there are other runs too."""
+def format_seed(run_data: RunData, results: Results) -> str:
+    """Return the seed of a run for the title of a figure; empty if there is only one run."""
     return f", seed {run_data.seed}" if len(results.runs) > 1 else ""
 
 
-def looks(names: Sequence[str]) -> list[Look]:
-    """A look for each of these, no two alike: methods and ablations have the same everywhere."""
-    known = [_look_of(name) for name in names]
-    free = (look for number in count() if (look := _further_look(number)) not in known)
-    found: list[Look] = []
-    for own in known:
-        found.append(next(free) if own is None or own in found else own)
-    return found
+def assign_styles(names: Sequence[str]) -> list[LineStyle]:
+    """Return distinct styles; a method or ablation has the same style in all figures."""
+    known = [_get_style(name) for name in names]
+    free = (style for number in count() if (style := _make_free_style(number)) not in known)
+    styles: list[LineStyle] = []
+    for fixed in known:
+        styles.append(next(free) if fixed is None or fixed in styles else fixed)
+    return styles
 
 
-def method_look(number: int) -> Look:
-    """The look of a method, by its place in the registry; there is one for any number of them."""
-    few = len(OKABE_ITO) - 2  # yellow is hard to see on white, and black belongs to axes
+def get_method_style(number: int) -> LineStyle:
+    """Return the style of a method by its index in the registry, which is not limited."""
+    marker = _MARKERS[number % len(_MARKERS)]
+    few = len(OKABE_ITO) - 2  # without yellow, hard to see on white, and black, used for axes
     if number < few:
-        return Look(OKABE_ITO[number])
+        return LineStyle(OKABE_ITO[number], _METHOD_DASHES[number], marker)
     if number < few + len(_MORE):
-        return Look(_MORE[number - few], "dashed")
-    return Look(_made_up(number), "dotted")
+        return LineStyle(_MORE[number - few], "dashed", marker)
+    return LineStyle(_make_colour(number), "dotted", marker)
 
 
-def _look_of(name: str) -> Look | None:
-    if name in _ABLATION_LOOKS:
-        return Look(*_ABLATION_LOOKS[name])
-    return method_look(list(METHODS).index(name)) if name in METHODS else None
+def _get_style(name: str) -> LineStyle | None:
+    if name in _ABLATION_STYLES:
+        return LineStyle(*_ABLATION_STYLES[name])
+    return get_method_style(list(METHODS).index(name)) if name in METHODS else None
 
 
-def _further_look(number: int) -> Look:
-    """One of endlessly many looks for what has none of its own."""
+def _make_free_style(number: int) -> LineStyle:
+    """Return a style for a name without a fixed one; the number is not limited."""
     dashes, colours = list(DASHES), OKABE_ITO[:7]
+    marker = _MARKERS[number % len(_MARKERS)]
     if number < len(dashes) * len(colours):
-        return Look(colours[number % len(colours)], dashes[number // len(colours)])
-    return Look(_made_up(number), dashes[number % len(dashes)])
+        return LineStyle(colours[number % len(colours)], dashes[number // len(colours)], marker)
+    return LineStyle(_make_colour(number), dashes[number % len(dashes)], marker)
 
 
-def _made_up(number: int) -> str:
-    """A colour of another hue than those before it; its lightness differs from theirs, too."""
-    rgb = hls_to_rgb(number * _GOLDEN % 1, (0.38, 0.48, 0.58)[number % 3], 0.75)
+def _make_colour(number: int) -> str:
+    """Return a colour whose hue and lightness differ from those of smaller numbers."""
+    rgb = hls_to_rgb(number * _GOLDEN_RATIO % 1, (0.38, 0.48, 0.58)[number % 3], 0.75)
     brightness = 0.30 * rgb[0] + 0.59 * rgb[1] + 0.11 * rgb[2]
-    seen = 255 * min(1, _BRIGHTEST / brightness)
-    return "#" + "".join(f"{round(seen * part):02X}" for part in rgb)
+    scale = 255 * min(1, _MAX_BRIGHTNESS / brightness)
+    return "#" + "".join(f"{round(scale * channel):02X}" for channel in rgb)
 
 
-def cluster_colour(number: int) -> str:
-    """The colour of a cluster, the same in all figures; on the page the first ones are the same."""
+def get_cluster_colour(number: int) -> str:
+    """Return the colour of a cluster; the first ones are the same on the page (theme.js)."""
     few = (*OKABE_ITO[:6], *_MORE)
-    return few[number] if number < len(few) else _made_up(number)
+    return few[number] if number < len(few) else _make_colour(number)
 
 
 @contextmanager
 def figure_style() -> Iterator[None]:
-    """Draw and save in the look of all figures; no font has all the names of the world."""
+    """Use the common style; warnings about characters that the font lacks are ignored."""
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")
         yield
@@ -165,9 +195,12 @@ def figure_style() -> Iterator[None]:
 def new_figure(
     width: float, height: float, layout: Literal["constrained", "compressed"] = "constrained"
 ) -> Figure:
-    """Return an empty figure, in inches, that needs no screen.
+    """Return an empty figure that needs no screen.
 
-    The layout "compressed" puts several panels of a fixed shape next to each other.
+    Args:
+        width: width in inches.
+        height: height in inches.
+        layout: "compressed" removes the gaps between panels of a fixed aspect ratio.
     """
     drawing = Figure(figsize=(width, height), layout=layout)
     FigureCanvasAgg(drawing)
@@ -175,13 +208,13 @@ def new_figure(
 
 
 def new_axes(width: float = 6.4, height: float = 3.2) -> tuple[Figure, Axes]:
-    """Return an empty figure and its only plot."""
+    """Return an empty figure and its only axes."""
     drawing = new_figure(width, height)
     return drawing, drawing.subplots()
 
 
-def panel_grid(drawing: Figure, count: int, columns: int) -> list[Axes]:
-    """Return so many panels side by side in as many rows as they need."""
+def make_panels(drawing: Figure, count: int, columns: int) -> list[Axes]:
+    """Return a number of axes in rows of ``columns``."""
     panels = list(drawing.subplots(-(-count // columns), columns, squeeze=False).flat)
     for axes in panels[count:]:
         axes.set_axis_off()
@@ -189,75 +222,77 @@ def panel_grid(drawing: Figure, count: int, columns: int) -> list[Axes]:
 
 
 def save_figure(drawing: Figure, path: Path, pdf: bool = True) -> Path:
-    """Save a figure as its suffix says; without one, as PNG and, if wanted, as PDF too."""
+    """Save a figure in the format of the suffix; without a suffix, as PNG and optionally PDF."""
     suffixes = [path.suffix] if path.suffix else [".png", ".pdf"] if pdf else [".png"]
     for suffix in suffixes:
         file = path.with_suffix(suffix)
-        drawing.savefig(file, metadata={_SIGNED.get(suffix, "Creator"): _SIGNATURE})
-        drawing.set_layout_engine("none")  # all is in its place now
+        drawing.savefig(file, metadata={_SIGNATURE_FIELD.get(suffix, "Creator"): _SIGNATURE})
+        drawing.set_layout_engine("none")  # the layout is the same for all formats
     return path.with_suffix(suffixes[0])
 
 
-def is_picture(path: Path) -> bool:
-    """Whether a file is a picture that was drawn here."""
+def is_cadis_figure(path: Path) -> bool:
+    """Return whether a file is a figure that cadis has drawn, which may be overwritten."""
     try:
         return _SIGNATURE.encode() in path.read_bytes()
     except OSError:
         return False
 
 
-def head(drawing: Figure, text: str, size: float = 10) -> None:
-    """Say above everything what a figure shows; it becomes higher by what that takes."""
-    letters = int((72 * drawing.get_figwidth() - 12) / (_LETTER * size))
-    wrapped = "\n".join(fill(line, letters) for line in text.split("\n"))
+def add_title(drawing: Figure, text: str, size: float = 10) -> None:
+    """Add a title above all axes; the figure grows by the height of the title."""
+    num_chars = int((72 * drawing.get_figwidth() - 12) / (_CHAR_WIDTH * size))
+    wrapped = "\n".join(fill(line, num_chars) for line in text.split("\n"))
     drawing.suptitle(wrapped, x=0.01, ha="left", size=size)
-    _heighten(drawing, size * _LINE * (wrapped.count("\n") + 1))
+    _grow(drawing, size * _LINE_HEIGHT * (wrapped.count("\n") + 1))
 
 
-def legend_below(drawing: Figure, handles: Mapping[str, Artist], caption: str = "") -> None:
-    """Put a legend and its caption below everything, in as many columns as there is room.
+def add_legend(drawing: Figure, handles: Mapping[str, Artist], caption: str = "") -> None:
+    """Add a legend and a caption below all axes, in as many columns as fit.
 
-    The figure becomes higher by what they take, so that the legend lies on nothing.
+    The figure grows by their height, so that the legend covers nothing.
     """
-    room = 72 * drawing.get_figwidth() - 12
-    widest = _HANDLE + 8 * _LETTER * max(map(len, handles))
-    columns = max(1, min(int(room / widest), len(handles)))
-    explained = fill(caption, int(room / (8 * _LETTER)))
+    width = 72 * drawing.get_figwidth() - 12
+    entry_width = _HANDLE_WIDTH + 8 * _CHAR_WIDTH * max(map(len, handles))
+    columns = max(1, min(int(width / entry_width), len(handles)))
+    wrapped = fill(caption, int(width / (8 * _CHAR_WIDTH)))
     drawing.legend(
         list(handles.values()),
         list(handles),
         loc="outside lower left",
         fontsize=8,
         ncols=columns,
-        title=explained or None,
+        title=wrapped or None,
         title_fontsize=8,
         alignment="left",
+        handlelength=3,  # long enough to show dashes
     )
-    lines = -(-len(handles) // columns) + (explained.count("\n") + 1 if explained else 0)
-    _heighten(drawing, 8 * _LINE * lines)
+    lines = -(-len(handles) // columns) + (wrapped.count("\n") + 1 if wrapped else 0)
+    _grow(drawing, 8 * _LINE_HEIGHT * lines)
 
 
-def legend_of_lines(drawing: Figure) -> None:
-    """Put a legend of all lines that have a label below them."""
+def add_line_legend(drawing: Figure) -> None:
+    """Add a legend of all lines that have a label."""
     lines = [line for axes in drawing.axes for line in axes.get_lines()]
     handles = {str(line.get_label()): line for line in lines}
-    legend_below(drawing, {text: h for text, h in handles.items() if not text.startswith("_child")})
+    add_legend(drawing, {text: h for text, h in handles.items() if not text.startswith("_child")})
 
 
-def _heighten(drawing: Figure, points: float) -> None:
+def _grow(drawing: Figure, points: float) -> None:
     drawing.set_figheight(drawing.get_figheight() + points / 72)
 
 
-def round_axis(axes: Axes, rounds: int) -> None:
-    """An axis of rounds from the first to the last, whole numbers only."""
+def set_round_axis(axes: Axes, last: int, first: int = 1) -> None:
+    """Set up an axis of rounds with integer ticks, and some space for markers at both ends."""
     axes.set_xlabel("round")
-    axes.set_xlim((1, rounds) if rounds > 1 else (0.5, 1.5))
+    margin = 0.02 * (last - first) or 0.5
+    axes.set_xlim(first - margin, last + margin)
     ticks = MaxNLocator(integer=True, steps=[1, 2, 5, 10], min_n_ticks=1)
     axes.xaxis.set_major_locator(ticks)
 
 
-def heat_map(axes: Axes, values: NDArray[np.float64]) -> AxesImage:
-    """Shares from 0 to 1; grey is unknown."""
+def draw_heat_map(axes: Axes, values: NDArray[np.float64]) -> AxesImage:
+    """Draw fractions from 0 to 1; unknown values are grey."""
     colours = colormaps["viridis"].with_extremes(bad=UNKNOWN)
     axes.spines[:].set_visible(False)
     return axes.imshow(values, cmap=colours, vmin=0, vmax=1, interpolation="nearest")

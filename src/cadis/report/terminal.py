@@ -1,4 +1,4 @@
-"""The terminal: a bar while a run works, a table when it ends, and the results of several."""
+"""Show runs in the terminal: progress bars, the summary of a run, tables of a comparison."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,29 +20,38 @@ from rich.progress import (
 from rich.table import Column
 
 from cadis._io import Callbacks
-from cadis.algorithm.methods import label_of
-from cadis.analysis import Comparison, answer, details
-from cadis.report.formats import fits_a_terminal, listed, shown_number, to_rich
+from cadis.algorithm.methods import get_method_label
+from cadis.analysis import Comparison, explain_verdict, write_verdict
+from cadis.report.formats import fits_terminal, format_number, join_names, to_rich
 from cadis.report.notebook import NotebookBar
-from cadis.report.tables import main_sheets, notes
-from cadis.report.terminal_table import fitting_table
+from cadis.report.notes import write_notes
+from cadis.report.tables import make_main_tables
+from cadis.report.terminal_table import make_terminal_table
 from cadis.server import OnRound, RoundRecord, RoundResult
-from cadis.store import RunFolder, clusters_of, measured, metric_words
+from cadis.store import RunFolder, format_metric_name, get_clusters, get_metric
 
 _Describe = Callable[[RoundResult], str]
 _REFRESH_SECONDS = 0.1
-_SHORTEST_BAR, _LONGEST_BAR = 10, 40
-_NUMBERS = 66  # columns of a terminal that words and numbers take beside a bar
+_MIN_BAR, _MAX_BAR = 10, 40  # characters
+_TEXT_WIDTH = 66  # characters beside a bar
 
 
 @contextmanager
-def run_progress(
+def show_run_progress(
     console: Console, rounds: int, metric: str = "accuracy"
 ) -> Iterator[tuple[OnRound, Callbacks]]:
-    """Show the rounds of a run, and the measure that decides, as they end.
+    """Show the rounds of a run and its main metric.
 
-    In a terminal, there is a live bar for loading and one for the rounds; in a notebook, a line
-    that changes; elsewhere, a line for every tenth of the rounds.
+    A terminal gets live bars, a notebook a line that is updated, and any other output one line
+    per tenth of the rounds.
+
+    Args:
+        console: where to print.
+        rounds: number of rounds.
+        metric: name of the main metric.
+
+    Yields:
+        The function to call after each round, and callbacks for other slow work.
     """
     describe = _describe_rounds(metric)
     if console.is_jupyter:
@@ -51,39 +60,39 @@ def run_progress(
         def on_load(what: str, done: int, total: int) -> None:
             bar.draw(f"{what} {done / total:.0%}" if total else what)
 
-        say = partial(tell, console)
+        say = partial(print_line, console)
         yield lambda r: bar.advance(r.record.round, describe(r)), Callbacks(on_load, say)
         return
     if not console.is_terminal:
-        yield _round_lines(console, rounds, describe), plain_callbacks(console)
+        yield _round_lines(console, rounds, describe), make_line_callbacks(console)
         return
     with _bars(console) as bars:
-        yield _round_bar(bars, rounds, describe), bar_callbacks(bars)
+        yield _round_bar(bars, rounds, describe), make_bar_callbacks(bars)
 
 
 @contextmanager
-def loading(console: Console) -> Iterator[Callbacks]:
-    """A live bar for what takes a while; without a terminal, a line for each thing."""
+def show_loading(console: Console) -> Iterator[Callbacks]:
+    """Show live bars for slow work; print one line each if there is no terminal."""
     if not console.is_terminal:
-        yield plain_callbacks(console)
+        yield make_line_callbacks(console)
         return
     with _bars(console) as bars:
-        yield bar_callbacks(bars)
+        yield make_bar_callbacks(bars)
 
 
 def _bars(console: Console) -> Progress:
-    """Bars drawn on demand, without a thread: worker processes are forked meanwhile."""
-    columns = bar_columns(console, TimeRemainingColumn())
+    """Return bars without a refresh thread, since worker processes are forked meanwhile."""
+    columns = make_bar_columns(console, TimeRemainingColumn())
     return Progress(*columns, console=console, auto_refresh=False)
 
 
-def bar_columns(console: Console, time_left: TimeRemainingColumn) -> list[ProgressColumn]:
-    """What, how much of it, a bar, how good it is, the time; a narrow terminal has no bar."""
-    what = TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold"))
+def make_bar_columns(console: Console, time_left: TimeRemainingColumn) -> list[ProgressColumn]:
+    """Return the columns of a row: name, amount, bar (if there is space), state and time left."""
+    name = TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold"))
     state = TextColumn("{task.fields[state]}", table_column=Column(overflow="fold"))
-    amount, room = TextColumn("{task.fields[amount]}"), console.width - _NUMBERS
-    bars = [BarColumn(min(room, _LONGEST_BAR))] if room >= _SHORTEST_BAR else []
-    return [what, amount, *bars, state, time_left]
+    amount, width = TextColumn("{task.fields[amount]}"), console.width - _TEXT_WIDTH
+    bars = [BarColumn(min(width, _MAX_BAR))] if width >= _MIN_BAR else []
+    return [name, amount, *bars, state, time_left]
 
 
 def _round_bar(bars: Progress, rounds: int, describe: _Describe) -> OnRound:
@@ -98,8 +107,8 @@ def _round_bar(bars: Progress, rounds: int, describe: _Describe) -> OnRound:
     return on_round
 
 
-def bar_callbacks(bars: Progress) -> Callbacks:
-    """A bar for each thing that takes a while; what begins again has its bar emptied."""
+def make_bar_callbacks(bars: Progress) -> Callbacks:
+    """Return callbacks that show one bar per activity; an activity that restarts empties it."""
     tasks: dict[str, TaskID] = {}
     drawn = 0.0
 
@@ -110,121 +119,128 @@ def bar_callbacks(bars: Progress) -> Callbacks:
         if bars.tasks[tasks[what]].completed >= done:
             bars.reset(tasks[what])
         amount = f"{done / total:.0%}" if total else ""
-        due = time.monotonic() > drawn + _REFRESH_SECONDS  # drawing takes a while, too
+        due = time.monotonic() > drawn + _REFRESH_SECONDS  # drawing is slow, too
         bars.update(tasks[what], completed=done, amount=amount, refresh=due)
         drawn = time.monotonic() if due else drawn
 
-    return Callbacks(progress, partial(tell, bars.console))
+    return Callbacks(progress, partial(print_line, bars.console))
 
 
-def plain_callbacks(console: Console) -> Callbacks:
-    """A line for each thing that takes a while."""
-    begun: set[str] = set()
+def make_line_callbacks(console: Console) -> Callbacks:
+    """Return callbacks that print one line per activity."""
+    printed: set[str] = set()
 
     def progress(what: str, *_: int) -> None:
-        if what not in begun:
-            begun.add(what)
+        if what not in printed:
+            printed.add(what)
             console.print(f"{what} ...", soft_wrap=True)
 
-    return Callbacks(progress, partial(tell, console))
+    return Callbacks(progress, partial(print_line, console))
 
 
-def summary_table(summary: Mapping[str, Any], classes: Sequence[str]) -> RenderableType:
-    """A finished run in a few lines, and its models if there are several.
+def make_summary_table(summary: Mapping[str, Any], classes: Sequence[str]) -> RenderableType:
+    """Return a table of a finished run, and of its models if there are several.
 
     Args:
-        summary: what ``summary.json`` holds.
+        summary: content of ``summary.json``.
         classes: names of the classes.
     """
-    title = f"{escape(label_of(summary['method']))} after {summary['rounds']} round"
+    title = f"{escape(get_method_label(summary['method']))} after {summary['rounds']} round"
     rows = [*_accuracy_rows(summary, classes), *_cluster_rows(summary)]
     if summary["rejected"]:
-        left_out = f"[red]{summary['rejected']}[/red]"
-        rows.append(("[red]updates left out (see history.jsonl)[/red]", left_out))
+        rejected = f"[red]{summary['rejected']}[/red]"
+        rows.append(("[red]rejected updates (see history.jsonl)[/red]", rejected))
     rows.append(("seconds", f"{summary['seconds']['total']:.1f}"))
-    table = fitting_table(f"{title}{'s' * (summary['rounds'] != 1)}", ("measure", "value"), rows)
+    table = make_terminal_table(
+        f"{title}{'s' * (summary['rounds'] != 1)}", ("metric", "value"), rows
+    )
     if "models" not in summary:
         return table
     models = [
-        (escape(m["name"]), str(m["clients"]), shown_number(m["accuracy"]), shown_number(m["loss"]))
+        (
+            escape(m["name"]),
+            str(m["clients"]),
+            format_number(m["accuracy"]),
+            format_number(m["loss"]),
+        )
         for m in summary["models"]
     ]
     columns = ("model", "clients", "accuracy", "loss")
-    return Group(table, fitting_table("its models", columns, models))
+    return Group(table, make_terminal_table("Models", columns, models))
 
 
 def _accuracy_rows(summary: Mapping[str, Any], classes: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Accuracy, the task's further measures and the best round; rare classes and own data."""
+    """Yield rows for accuracy, metrics of the task, best round, rare classes and client data."""
     if summary["accuracy"] is not None:
-        yield "accuracy", shown_number(summary["accuracy"])
-        for measure, value in summary.get("measures", {}).items():
+        yield "accuracy", format_number(summary["accuracy"])
+        for name, value in summary.get("measures", {}).items():
             if value is not None:
-                yield escape(metric_words(measure)), shown_number(value)
-        headline = escape(metric_words(summary.get("headline", "")))
+                yield escape(format_metric_name(name)), format_number(value)
+        main_metric = escape(format_metric_name(summary.get("headline", "")))
         if (key := f"best_{summary.get('headline')}") in summary:
-            yield f"best {headline}", shown_number(summary[key])
+            yield f"best {main_metric}", format_number(summary[key])
         if summary["best_accuracy"] is not None:
-            best = f"accuracy where {headline} is best" if headline else "best accuracy"
-            yield best, shown_number(summary["best_accuracy"])
-            yield "  reached in round", str(summary["best_round"])
+            best = f"accuracy at the best {main_metric}" if main_metric else "best accuracy"
+            yield best, format_number(summary["best_accuracy"])
+            yield "  in round", str(summary["best_round"])
     if summary["rare_accuracy"] is not None:
-        rare = escape(listed([classes[number] for number in summary["rare_classes"]]))
-        yield f"accuracy on the rare classes ({rare})", shown_number(summary["rare_accuracy"])
+        rare = escape(join_names([classes[number] for number in summary["rare_classes"]]))
+        yield f"accuracy on the rare classes ({rare})", format_number(summary["rare_accuracy"])
     if "client_mean" in summary:
-        yield "accuracy on clients' own test data", shown_number(summary["client_mean"])
-        yield "  of the worst client", shown_number(summary["client_worst"])
+        yield "accuracy on clients' own test data, mean", format_number(summary["client_mean"])
+        yield "  worst client", format_number(summary["client_worst"])
 
 
 def _cluster_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """How many clusters were found, and how well, if anybody knows the true ones."""
+    """Yield rows for the number of clusters and their agreement with the true ones, if known."""
     if "clusters_found" not in summary:
         return
     yield "clusters found", str(summary["clusters_found"])
-    some = summary.get("clusters_among")
-    everybody = "all clients seen" if some is None else f"{some} of the clients seen"
+    sample_size = summary.get("clusters_among")
+    clients = "all participants" if sample_size is None else f"{sample_size} of all participants"
     agreements = {
-        "among a round's participants, mean": summary["round_agreement"],
-        f"among {everybody}, at the end": summary["cluster_agreement"],
+        "participants of a round, mean": summary["round_agreement"],
+        f"{clients}, last round": summary["cluster_agreement"],
     }
-    told = {among: value for among, value in agreements.items() if value is not None}
-    if told:
-        yield "  like the true ones (adjusted Rand index)", ""
-    for among, value in told.items():
-        yield f"    {among}", shown_number(value)
+    known = {clients: value for clients, value in agreements.items() if value is not None}
+    if known:
+        yield "  agreement with true clusters (adjusted Rand index)", ""
+    for clients, value in known.items():
+        yield f"    {clients}", format_number(value)
 
 
-def summary_text(folder: RunFolder) -> str:
-    """The table of a finished run as text, for logs."""
+def format_summary(folder: RunFolder) -> str:
+    """Return the summary table of a finished run as text, for logs."""
     summary, classes = folder.read_json("summary.json"), folder.read_json("federation.json")
-    paper = Console(file=StringIO(), width=88)
-    with paper.capture() as printed:
-        paper.print(summary_table(summary, classes["classes"]))
+    console = Console(file=StringIO(), width=88)
+    with console.capture() as printed:
+        console.print(make_summary_table(summary, classes["classes"]))
     return printed.get()
 
 
-def show_tables(console: Console, comparison: Comparison) -> None:
-    """The tables that fit, and what to know about them."""
-    for sheet in main_sheets(comparison):
-        if fits_a_terminal(sheet):
-            console.print(to_rich(sheet))
-    for sentence in notes(comparison):
-        tell(console, sentence)
+def print_tables(console: Console, comparison: Comparison) -> None:
+    """Print the tables that fit the terminal, and the notes."""
+    for table in make_main_tables(comparison):
+        if fits_terminal(table):
+            console.print(to_rich(table))
+    for sentence in write_notes(comparison):
+        print_line(console, sentence)
 
 
-def show_answer(console: Console, comparison: Comparison) -> None:
-    """Say who wins, and what that rests on."""
-    console.print(answer(comparison), style="bold", markup=False, highlight=False)
-    for sentence in details(comparison):
-        tell(console, sentence)
+def print_verdict(console: Console, comparison: Comparison) -> None:
+    """Print the verdict and its explanation."""
+    console.print(write_verdict(comparison), style="bold", markup=False, highlight=False)
+    for sentence in explain_verdict(comparison):
+        print_line(console, sentence)
 
 
-def tell(console: Console, sentence: str) -> None:
-    """A sentence, just as it is."""
+def print_line(console: Console, sentence: str) -> None:
+    """Print a sentence without markup and without line breaks."""
     console.print(sentence, soft_wrap=True, markup=False)
 
 
 def _round_lines(console: Console, rounds: int, describe: _Describe) -> OnRound:
-    """A line for every tenth of the rounds."""
+    """Return a function that prints a line for every tenth of the rounds."""
 
     def on_round(result: RoundResult) -> None:
         number, state = result.record.round, describe(result)
@@ -234,23 +250,23 @@ def _round_lines(console: Console, rounds: int, describe: _Describe) -> OnRound:
     return on_round
 
 
-def measured_in_words(record: RoundRecord, metric: str) -> str:
-    """What decides, after a round; nothing if it was not tested."""
-    value = measured(record, metric)
-    return "" if value is None else f"{metric_words(metric)} {value:.3f}"
+def format_metric(record: RoundRecord, metric: str) -> str:
+    """Return name and value of a metric after a round; empty if the round was not tested."""
+    value = get_metric(record, metric)
+    return "" if value is None else f"{format_metric_name(metric)} {value:.3f}"
 
 
 def _describe_rounds(metric: str) -> _Describe:
-    """Describe rounds by the last measure that is known, as not every round need be tested."""
-    tested = "not tested"
+    """Return a function that describes a round by the last known value of the metric."""
+    last = "not tested"
 
     def describe(result: RoundResult) -> str:
-        nonlocal tested
-        number = len(set(clusters_of(result.record) or ()))
-        found = f", {number} cluster{'s' * (number > 1)}" if number else ""
-        if not (shown := measured_in_words(result.record, metric)):
-            return f"{tested}{found}"
-        tested = f"{shown} in round {result.record.round}"
-        return f"{shown}{found}"
+        nonlocal last
+        number = len(set(get_clusters(result.record) or ()))
+        clusters = f", {number} cluster{'s' * (number > 1)}" if number else ""
+        if not (text := format_metric(result.record, metric)):
+            return f"{last}{clusters}"
+        last = f"{text} in round {result.record.round}"
+        return f"{text}{clusters}"
 
     return describe

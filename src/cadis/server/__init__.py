@@ -1,6 +1,9 @@
-"""The server: one round, written once, over any transport."""
+"""The server of a federation: one round loop that runs over any transport.
 
-from cadis.server.outcome import RoundOutcome, together
+The engine and the Flower strategy call it; records, results and errors of rounds are defined here.
+"""
+
+from cadis.server.outcome import RoundOutcome, combine_evaluations
 from cadis.server.records import (
     STRICT,
     Member,
@@ -12,8 +15,8 @@ from cadis.server.records import (
     RoundResult,
     RunState,
     Seconds,
-    numbers,
+    to_json_array,
 )
 from cadis.server.round import Server
-from cadis.server.transport import AvailableClients, RoundPlan, Tested
-from cadis.server.validation import DivergedError, check_answer, limited_counts
+from cadis.server.transport import AvailableClients, RoundPlan, TestResult
+from cadis.server.validation import DivergedError, find_defect, limit_counts

@@ -1,4 +1,8 @@
-"""A round in numbers and lists."""
+"""Outcome of one round, and the :class:`RoundRecord` that is computed from it.
+
+The server calls :func:`make_record` at the end of each round; the Flower strategy reads the outcome
+of failed attempts as well.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,16 +14,23 @@ from operator import add
 from cadis.algorithm import Aggregation
 from cadis.algorithm.tasks import Task
 from cadis.errors import CadisError
-from cadis.server.records import ModelRecord, Rejection, RoundRecord, RunState, Seconds, numbers
-from cadis.server.transport import Tested
-from cadis.server.user_errors import calling
+from cadis.server.records import (
+    ModelRecord,
+    Rejection,
+    RoundRecord,
+    RunState,
+    Seconds,
+    to_json_array,
+)
+from cadis.server.transport import TestResult
+from cadis.server.user_errors import catch_part_errors
 from cadis.training import Evaluation
 from cadis.types import ClientId, ClientUpdate
 
 
 @dataclass(frozen=True)
 class UpdateSummary:
-    """What is kept of an update when it has been aggregated: names of its models, no tensors."""
+    """An update without its tensors, kept after aggregation."""
 
     client_id: ClientId
     num_examples: int
@@ -27,30 +38,33 @@ class UpdateSummary:
     scalars: Mapping[str, float]
 
     @classmethod
-    def by(cls, update: ClientUpdate) -> "UpdateSummary":
-        """Summarise an update."""
+    def from_update(cls, update: ClientUpdate) -> "UpdateSummary":
+        """Copy the fields that are not tensors."""
         message = update.message
         return cls(update.client_id, update.num_examples, tuple(message.models), message.scalars)
 
     @property
     def model_name(self) -> str:
-        """The name of the only model."""
+        """Name of the only model in the update."""
         if len(self.models) != 1:
-            raise CadisError(f"The update of {self.client_id} holds {len(self.models)} models.")
+            raise CadisError(
+                f"The update of client {self.client_id} has {len(self.models)} models; a client "
+                "must send exactly one."
+            )
         return self.models[0]
 
 
 @dataclass(frozen=True)
 class RoundOutcome:
-    """What came of a round's answers.
+    """Result of an attempt to do a round, before the global models are tested.
 
     Attributes:
-        updates: those that could be used, in the order of the plan.
-        rejected: who was left out, and why.
-        capped: what those said of their number of samples that count for fewer.
-        aggregation: the aggregated models, and why; None if there are too few good updates.
-        state: what the next round depends on, likewise.
-        seconds: that aggregating took.
+        updates: the valid updates, in the order of the plan.
+        rejected: clients without a valid update, and the reasons.
+        capped: number of samples that a client reported, for clients whose number was reduced.
+        aggregation: what the method returned; None if there were too few valid updates.
+        state: state after the round; None if there were too few valid updates.
+        seconds: time of the aggregation.
     """
 
     updates: Sequence[UpdateSummary]
@@ -61,87 +75,101 @@ class RoundOutcome:
     seconds: float = 0.0
 
 
-def record_of(
+def make_record(
     number: int,
     outcome: RoundOutcome,
-    tested: Tested,
+    result: TestResult,
     seconds: Seconds,
-    users: Sequence[str],
+    client_models: Sequence[str],
     task: Task,
 ) -> tuple[RoundRecord, Evaluation | None]:
-    """A round's record, and the test of what clients get, if there was any by class.
+    """Return the record of a round and the evaluation over all clients.
 
-    Users are the models that each client of the federation uses, where there are several.
+    Args:
+        number: number of the round, from 1.
+        outcome: updates and aggregation of the round.
+        result: test results of the global models.
+        seconds: time of each part of the round.
+        client_models: name of the model that each client uses; empty if there is one model.
+        task: computes the metrics.
+
+    Returns:
+        The record, and the evaluation on the server's test set, None if there is no test set.
     """
     updates, aggregation = outcome.updates, outcome.aggregation
     assert aggregation is not None
     assert outcome.state is not None
-    evaluation, clients = together(tested.evaluations, users), Counter(users)
-    measures = _checked_measures(tested, clients, task)
+    evaluation = combine_evaluations(result.evaluations, client_models)
+    num_users = Counter(client_models)
     by_class = [] if evaluation is None else evaluation.class_accuracy.tolist()
     record = RoundRecord(
         round=number,
-        accuracy=evaluation.accuracy if evaluation else tested.accuracy,
-        loss=_finite(evaluation.loss if evaluation else tested.loss),
+        accuracy=evaluation.accuracy if evaluation else result.accuracy,
+        loss=_finite(evaluation.loss if evaluation else result.loss),
         class_accuracy=[_finite(accuracy) for accuracy in by_class],
         participants=[update.client_id for update in updates],
         weights=aggregation.weights.tolist(),
         rejected=list(outcome.rejected),
         seconds=seconds,
-        client_accuracy=tested.client_accuracy,
+        client_accuracy=result.client_accuracy,
         capped=list(outcome.capped),
-        report={name: numbers(array) for name, array in aggregation.report.items()},
-        measures=measures,
+        report={name: to_json_array(array) for name, array in aggregation.report.items()},
+        measures=_compute_metrics(result, num_users, task),
         client_loss=[_finite(update.scalars.get("train_loss")) for update in updates],
         models=[
-            _model_record(name, clients[name], tested.evaluations.get(name))
-            for name in (outcome.state.server.models if users else ())
+            _make_model_record(name, num_users[name], result.evaluations.get(name))
+            for name in (outcome.state.server.models if client_models else ())
         ],
-        client_models=[update.model_name for update in updates] if users else [],
+        client_models=[update.model_name for update in updates] if client_models else [],
     )
     return record, evaluation
 
 
-def _model_record(name: str, clients: int, evaluation: Evaluation | None) -> ModelRecord:
-    found = (evaluation.accuracy, _finite(evaluation.loss)) if evaluation else (None, None)
-    return ModelRecord(name, clients, *found)
+def _make_model_record(name: str, clients: int, evaluation: Evaluation | None) -> ModelRecord:
+    if evaluation is None:
+        return ModelRecord(name, clients, None, None)
+    return ModelRecord(name, clients, evaluation.accuracy, _finite(evaluation.loss))
 
 
-def together(evaluations: Mapping[str, Evaluation], users: Sequence[str]) -> Evaluation | None:
-    """What clients get: each model counts for all who use it; a single one as it is.
+def combine_evaluations(
+    evaluations: Mapping[str, Evaluation], client_models: Sequence[str]
+) -> Evaluation | None:
+    """Return the sum of evaluations, each multiplied by the number of clients that use the model.
 
-    Users are the models that each client of the federation uses, where there are several.
+    Args:
+        evaluations: evaluation of each model; a single one is returned unchanged.
+        client_models: name of the model that each client of the federation uses.
     """
     if len(evaluations) < 2:
         return next(iter(evaluations.values()), None)
-    clients = Counter(users)
-    used = [e.times(clients[name]) for name, e in evaluations.items() if clients[name]]
-    return reduce(add, used)
+    num_users = Counter(client_models)
+    return reduce(add, (e.repeat(num_users[n]) for n, e in evaluations.items() if num_users[n]))
 
 
-def _checked_measures(
-    tested: Tested, clients: Mapping[str, int], task: Task
+def _compute_metrics(
+    result: TestResult, num_users: Mapping[str, int], task: Task
 ) -> dict[str, float | None]:
-    """Further measures, averaged over the clients by the model that each uses.
+    """Return the mean over clients of each metric besides accuracy.
 
-    What whoever has tested tells of them goes before what the confusion matrices say. A headline
-    that is none of them is refused.
+    Metrics that clients sent replace those that are computed from the confusion matrices.
     """
-    evaluations = tested.evaluations
-    with calling(task, "measures"):
-        found = {name: evaluation.measures(task) for name, evaluation in evaluations.items()}
-        shares = {name: clients.get(name, 0) if clients else 1 for name in found}
+    evaluations = result.evaluations
+    with catch_part_errors(task, "compute_metrics"):
+        by_model = {name: e.compute_metrics(task) for name, e in evaluations.items()}
+        weights = {name: num_users.get(name, 0) if num_users else 1 for name in by_model}
         means = {
-            measure: sum(each[measure] * shares[name] for name, each in found.items())
-            / sum(shares.values())
-            for measure in next(iter(found.values()), {})
+            metric: sum(values[metric] * weights[name] for name, values in by_model.items())
+            / sum(weights.values())
+            for metric in next(iter(by_model.values()), {})
         }
-        measures = {name: _finite(value) for name, value in {**means, **tested.measures}.items()}
-    told_all = tested.measures or any(len(e.outputs) for e in evaluations.values())
-    if told_all and task.headline not in ("accuracy", *measures):
-        told = ", ".join(measures)
-        raise CadisError(f"The headline of {task.name} is {task.headline}, none of: {told}.")
-    return measures
+        metrics = {name: _finite(value) for name, value in {**means, **result.metrics}.items()}
+    is_complete = result.metrics or any(len(e.outputs) for e in evaluations.values())
+    if is_complete and task.main_metric not in ("accuracy", *metrics):
+        raise CadisError(
+            f"The main metric of the task {task.name} is {task.main_metric}, but the task computes "
+            f"only: {', '.join(metrics)}; choose one of them."
+        )
+    return metrics
 
 
 def _finite(value: float | None) -> float | None:

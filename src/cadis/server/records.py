@@ -1,4 +1,8 @@
-"""What is remembered of a round; small arrays to be read by people, large ones packed."""
+"""Records of rounds, and the state that the next round starts from.
+
+The server creates them, the store writes them to ``history.jsonl``, and analyses read them. Small
+arrays are stored as readable lists, large matrices as base64.
+"""
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
@@ -16,25 +20,25 @@ from cadis.algorithm import ServerState
 from cadis.training import Evaluation
 from cadis.types import ClientId, StoredFile, TensorState
 
-_READABLE = 32 * 32
-"""Matrices with more numbers are packed."""
+_MAX_LISTED = 32 * 32
+"""Matrices with more entries are packed."""
 
 _DTYPES = {"float32": "<f4", "float64": "<f8", "int64": "<i8"}
-"""As they are called, and as they lie in memory: the least byte first."""
+"""Little-endian numpy type of each dtype that can be packed."""
 
 STRICT: dict[str, Any] = {"extra": "forbid", "allow_inf_nan": False}
-"""What a dataclass is given as ``__pydantic_config__`` if nothing but its fields may be stored."""
+"""The ``__pydantic_config__`` of dataclasses whose JSON may have no other keys than the fields."""
 
 
 @dataclass(frozen=True)
 class PackedMatrix:
-    """A matrix in little room, exactly as it was.
+    """A matrix encoded as base64 without loss.
 
     Attributes:
-        shape: rows and columns.
-        dtype: of its numbers.
-        symmetric: whether only the diagonal and what is above it is stored.
-        base64: the numbers, row by row, the least byte first.
+        shape: number of rows and columns.
+        dtype: type of the entries.
+        symmetric: whether only the upper triangle, with the diagonal, is stored.
+        base64: the entries, row by row, little-endian.
     """
 
     __pydantic_config__: ClassVar = STRICT
@@ -45,53 +49,54 @@ class PackedMatrix:
 
     def __post_init__(self) -> None:
         rows, columns = self.shape
-        number = rows * (rows + 1) // 2 if self.symmetric else rows * columns
+        size = rows * (rows + 1) // 2 if self.symmetric else rows * columns
         if min(rows, columns) < 0 or (self.symmetric and rows != columns):
-            raise ValueError("is no shape")
-        if len(b64decode(self.base64, validate=True)) != number * int(_DTYPES[self.dtype][-1]):
-            raise ValueError(f"does not hold {number} numbers")
+            raise ValueError("is not a valid shape")
+        if len(b64decode(self.base64, validate=True)) != size * int(_DTYPES[self.dtype][-1]):
+            raise ValueError(f"does not hold {size} numbers")
 
     @classmethod
     def pack(cls, matrix: Tensor) -> "PackedMatrix":
-        """Pack any matrix; what is of half precision, or a truth value, becomes wider."""
-        wide = torch.float32 if matrix.is_floating_point() else torch.int64
-        values: NDArray[Any] = matrix.to(torch.promote_types(matrix.dtype, wide)).numpy(force=True)
+        """Encode a matrix of any dtype; half precision becomes float32, booleans become int64."""
+        min_dtype = torch.float32 if matrix.is_floating_point() else torch.int64
+        dtype = torch.promote_types(matrix.dtype, min_dtype)
+        values: NDArray[Any] = matrix.to(dtype).numpy(force=True)
         rows, columns = values.shape
         symmetric = rows == columns and np.array_equal(values, values.T)
         name = str(values.dtype)
-        stored = values[np.triu_indices(rows)] if symmetric else values
-        content = b64encode(stored.astype(_DTYPES[name]).tobytes()).decode()
+        entries = values[np.triu_indices(rows)] if symmetric else values
+        content = b64encode(entries.astype(_DTYPES[name]).tobytes()).decode()
         return cls((rows, columns), name, symmetric, content)  # type: ignore[arg-type]
 
-    def unpacked(self) -> NDArray[Any]:
-        """The matrix."""
+    def unpack(self) -> NDArray[Any]:
+        """Decode the matrix."""
         values = np.frombuffer(b64decode(self.base64), _DTYPES[self.dtype]).astype(self.dtype)
         if not self.symmetric:
             return values.reshape(self.shape)
         matrix = np.zeros(self.shape, self.dtype)
-        above = np.triu_indices(len(matrix))
-        matrix[above] = matrix.T[above] = values
+        upper = np.triu_indices(len(matrix))
+        matrix[upper] = matrix.T[upper] = values
         return matrix
 
 
 Number: TypeAlias = int | float | None
-"""An entry of a stored array; None stands for what is infinite or not a number."""
+"""An entry of an array in JSON; None stands for infinity and NaN."""
 
-Stored: TypeAlias = Number | list[Number] | list[list[Number]] | PackedMatrix
-"""An array as JSON can hold it."""
+JsonArray: TypeAlias = Number | list[Number] | list[list[Number]] | PackedMatrix
+"""An array in a form that JSON supports."""
 
 
-def numbers(array: Tensor) -> Any:
-    """An array as JSON can hold it; of a matrix, as many digits as are worth reading, or packed."""
-    if array.dim() == 2 and array.numel() > _READABLE:
+def to_json_array(array: Tensor) -> Any:
+    """Convert an array to JSON values: matrices are rounded to six digits, or packed if large."""
+    if array.dim() == 2 and array.numel() > _MAX_LISTED:
         return PackedMatrix.pack(array)
-    return _listed(array.tolist(), digits=6 if array.dim() > 1 else None)
+    return _to_json_value(array.tolist(), digits=6 if array.dim() > 1 else None)
 
 
-def _listed(value: Any, digits: int | None) -> Any:
+def _to_json_value(value: Any, digits: int | None) -> Any:
     if isinstance(value, list):
-        return [_listed(part, digits) for part in value]
-    if isinstance(value, int):  # a truth value, too
+        return [_to_json_value(item, digits) for item in value]
+    if isinstance(value, int):  # includes bool
         return int(value)
     if not isfinite(value):
         return None
@@ -100,7 +105,7 @@ def _listed(value: Any, digits: int | None) -> Any:
 
 @dataclass(frozen=True)
 class Rejection:
-    """An update that was left out, and why."""
+    """A client whose update was not used, and the reason."""
 
     __pydantic_config__: ClassVar = STRICT
     client: ClientId
@@ -109,13 +114,13 @@ class Rejection:
 
 @dataclass(frozen=True)
 class Seconds:
-    """Where the time went.
+    """Time of each part of a round, in seconds.
 
     Attributes:
-        train: training clients, summed over workers.
-        aggregate: the method's server half.
-        evaluate: testing the global model, summed over workers.
-        total: from the beginning to the end of the round, on the clock.
+        train: training of clients, summed over workers.
+        aggregate: aggregation by the method.
+        evaluate: tests of the global models, summed over workers.
+        total: wall-clock time of the whole round.
     """
 
     __pydantic_config__: ClassVar = STRICT
@@ -130,10 +135,10 @@ class ModelRecord:
     """One of several global models after a round.
 
     Attributes:
-        name: what the method calls it.
-        clients: how many clients of the federation use it.
-        accuracy: top-1 accuracy on the test set, None if nobody tested.
-        loss: its mean loss, None if that is infinite or unknown.
+        name: the name that the method gave it.
+        clients: number of clients of the federation that use it.
+        accuracy: top-1 accuracy on the test set; None if it was not tested.
+        loss: mean loss on the test set; None if it is infinite or unknown.
     """
 
     __pydantic_config__: ClassVar = STRICT
@@ -145,35 +150,39 @@ class ModelRecord:
 
 @dataclass(frozen=True, repr=False)
 class RoundRecord:
-    """One line of ``history.jsonl``; numbers and lists only.
+    """Results of one round: one line of ``history.jsonl``.
 
     Attributes:
-        round: from 1.
-        accuracy: top-1 accuracy of the new global model on the test set, None if none was tested.
-            Of several models: what the federation's clients get on the average, each by the model
-            that it uses.
-        loss: its mean loss, None if that is infinite or unknown.
-        class_accuracy: accuracy on each class, None where there is no test example; empty if
-            nobody tested by class.
-        participants: whose updates were aggregated; the lists below are in this order.
-        weights: what each of them weighed in the model that it trained.
-        rejected: who was left out, and why.
-        seconds: where the time went.
-        client_accuracy: accuracy on each client's own data of the model that it uses, in the
-            federation's order: on what it has held out, if clients hold anything out, else on
-            what it trains on. None for clients that are not tested since there are so many, or
-            since they have nothing to hold out; None in rounds in which it was not measured.
-        capped: which participants said that they have far more samples than the others, and were
-            weighed as if they had fewer.
-        report: what the method told about the round, as named arrays. CADIS's are ``clusters``,
-            ``similarity``, ``threshold`` and ``gamma``. Large ones are packed: :meth:`array` reads
-            them all.
-        measures: further measures of the task on the test set, such as ``auc``; None where one is
-            infinite or unknown.
-        client_loss: mean training loss of each participant, None if it did not tell.
-        models: each of the global models, if there are several.
-        client_models: which of these each participant trained, if there are several.
-        clock: the simulated time at the end of the round; None where nothing is simulated.
+        round: number of the round, from 1.
+        accuracy: top-1 accuracy of the new global model on the test set; None if it was not tested.
+            If there are several models, the mean over clients, each with the model that it uses.
+        loss: mean loss on the test set; None if it is infinite or unknown.
+        class_accuracy: accuracy on each class, None for a class without test examples; empty if
+            there was no test on the server.
+        participants: clients whose updates were aggregated; ``weights``, ``client_loss`` and
+            ``client_models`` have the same order.
+        weights: weight of each participant in the model that it trained.
+        rejected: clients whose updates were not used, and the reasons.
+        seconds: time of each part of the round.
+        client_accuracy: accuracy of the model that a client uses on its own data, in the order of
+            the federation: on its held-out data if there are any, else on its training data. None
+            for a client that was not tested, and None in rounds without this test.
+        capped: participants that reported far more samples than the others, and whose number of
+            samples was reduced.
+        report: named arrays that the method reported, such as ``clusters``, ``similarity``,
+            ``threshold`` and ``gamma`` of CADIS. Large ones are packed; read them by
+            :meth:`array`.
+        measures: the task's metrics besides accuracy on the test set, such as ``auc``; None for a
+            metric that is infinite or unknown.
+        client_loss: mean training loss of each participant; None if it was not reported.
+        models: the global models, if there are several.
+        client_models: name of the model that each participant trained, if there are several.
+        clock: simulated time at the end of the round; None if no time is simulated.
+
+    Example:
+        >>> record = RoundRecord(1, 0.9, 0.3, [0.9], ["a"], [1.0], [], Seconds(1, 0, 0, 1))
+        >>> record.accuracy, record.array("clusters")
+        (0.9, None)
     """
 
     __pydantic_config__: ClassVar = STRICT
@@ -187,7 +196,7 @@ class RoundRecord:
     seconds: Seconds
     client_accuracy: list[float | None] | None = None
     capped: list[ClientId] = field(default_factory=list)
-    report: dict[str, Stored] = field(default_factory=dict)
+    report: dict[str, JsonArray] = field(default_factory=dict)
     measures: dict[str, float | None] = field(default_factory=dict)
     client_loss: list[float | None] = field(default_factory=list)
     models: list[ModelRecord] = field(default_factory=list)
@@ -197,26 +206,33 @@ class RoundRecord:
     __repr__ = short_repr
 
     def array(self, name: str) -> NDArray[Any] | None:
-        """An array that the method told, NaN for what is no number; None if it told none."""
-        told = self.report.get(name)
-        if isinstance(told, PackedMatrix):
-            return told.unpacked()
-        return None if name not in self.report else np.array(told, float)
+        """Return an array of the method's report, with NaN for missing numbers.
+
+        Args:
+            name: key of the report, such as "similarity".
+
+        Returns:
+            The array, or None if the report does not have it.
+        """
+        value = self.report.get(name)
+        if isinstance(value, PackedMatrix):
+            return value.unpack()
+        return None if name not in self.report else np.array(value, float)
 
     def to_json(self) -> dict[str, object]:
-        """A JSON object."""
+        """Convert the record to a JSON object."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Member:
-    """A client of a deployment.
+    """A client of a Flower deployment.
 
     Attributes:
-        client: who it is.
-        node: the node that is this client.
-        last_round: the last round that its update was part of, 0 if there is none.
-        registered: whether the server's operator gave it that name.
+        client: id of the client.
+        node: id of its Flower node.
+        last_round: last round in which its update was aggregated; 0 before the first.
+        registered: whether the operator of the server assigned the id.
     """
 
     __pydantic_config__: ClassVar = STRICT
@@ -228,17 +244,17 @@ class Member:
 
 @dataclass(frozen=True, repr=False)
 class RunState:
-    """All that the next round depends on.
+    """State of a run between two rounds; the next round depends on nothing else.
 
     Attributes:
-        round: rounds done.
-        server: the global models, and what the method remembers.
-        sampler: what the sampler remembers.
-        server_optimizer: what the server optimiser remembers, for each model.
-        client_files: by client number, the file that holds its memory, if it is kept here.
-        run: a deployment's name for the run, by which clients find their memories.
-        members: who is who in a deployment.
-        clock: the simulated time.
+        round: number of finished rounds.
+        server: the global models and the method's state.
+        sampler: state of the sampler.
+        server_optimizer: state of the server optimizer for each model.
+        client_files: file with the state of each client, by client index, if the server keeps them.
+        run: id of the run in a deployment, by which clients find their own state.
+        members: clients of a deployment.
+        clock: simulated time.
     """
 
     round: int
@@ -255,7 +271,13 @@ class RunState:
 
 @dataclass(frozen=True, repr=False)
 class RoundResult:
-    """A finished round: its record, its test if there was one by class, what to go on from."""
+    """Result of a finished round.
+
+    Attributes:
+        record: numbers of the round.
+        evaluation: evaluation on the server's test set; None if there was none.
+        state: state after the round.
+    """
 
     record: RoundRecord
     evaluation: Evaluation | None
@@ -265,4 +287,4 @@ class RoundResult:
 
 
 OnRound: TypeAlias = Callable[[RoundResult], None]
-"""Called with the result of each round."""
+"""A function that is called with the result of each round."""

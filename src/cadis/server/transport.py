@@ -1,4 +1,8 @@
-"""What a transport is: it delivers messages, and names who failed. It knows nothing of methods."""
+"""The interface between the server and its clients.
+
+A transport sends messages to clients, collects their updates and tests models; it knows nothing
+about methods. The engine and :mod:`cadis.flower` implement it, and the server calls it.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,70 +15,77 @@ from cadis.types import ClientId, ClientUpdate, Message
 
 @dataclass(frozen=True)
 class AvailableClients:
-    """Who could take part in a round.
+    """The clients that can take part in a round.
 
     Attributes:
-        clients: those that are there, always in the same order.
-        wanted: k, how many are to take part.
-        num_clients: n, all clients of the federation.
-        refused: who was not let in, and why.
+        clients: ids of the available clients, always in the same order.
+        num_participants: k, the number of clients that take part in a round.
+        num_clients: n, the number of clients in the federation.
+        refused: clients that the transport did not admit, and the reasons.
     """
 
     clients: Sequence[ClientId]
-    wanted: int
+    num_participants: int
     num_clients: int
     refused: Sequence[Rejection] = ()
 
 
 @dataclass(frozen=True)
 class RoundPlan:
-    """A round that is to be, what it begins with, and by participant what it is sent."""
+    """Plan of a round.
+
+    Attributes:
+        number: number of the round, from 1.
+        state: state before the round.
+        available: the clients that can take part.
+        messages: the message that is sent to each participant.
+    """
 
     number: int
     state: RunState
-    presence: AvailableClients
+    available: AvailableClients
     messages: Mapping[ClientId, Message]
 
 
 @dataclass(frozen=True)
-class Tested:
-    """The global models after a round.
+class TestResult:
+    """Test results of the global models after a round.
 
     Attributes:
-        evaluations: by model, its test by class on the server's test set, where there is one.
-        accuracy: what clients get on the average, where that is all that is known.
-        loss: the same of the loss.
-        measures: the same of the task's measures.
-        client_accuracy: on each client's own data, held out where any are, in the federation's
-            order, None for those that were not tested; None if nobody was.
-        seconds: that it took, all together.
+        evaluations: evaluation of each model on the server's test set; empty if there is none.
+        accuracy: mean accuracy over clients, if the clients did the test.
+        loss: mean loss over clients, if the clients did the test.
+        metrics: the task's other metrics, if the clients did the test.
+        client_accuracy: accuracy on each client's own data (held-out data if there are any), in the
+            order of the federation; None for a client without a test, or if no client was tested.
+        seconds: total time of all tests.
     """
 
     evaluations: Mapping[str, Evaluation] = field(default_factory=dict)
     accuracy: float | None = None
     loss: float | None = None
-    measures: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
     client_accuracy: list[float | None] | None = None
     seconds: float = 0.0
 
 
 class Transport(Protocol):
-    """The way to the clients: processes on this machine, or Flower."""
+    """The connection to the clients: processes on this machine, or Flower."""
 
-    def presence(self) -> AvailableClients:
-        """Who could take part in a round now."""
+    def available_clients(self) -> AvailableClients:
+        """Return the clients that can take part in a round now."""
 
     def train(self, plan: RoundPlan) -> tuple[Sequence[ClientUpdate], Sequence[Rejection]]:
-        """Send every participant its message; return the updates, and who failed and why.
+        """Send each participant its message and return the updates and the failures.
 
         Both are in the order of the plan.
         """
 
-    def remember(self, state: RunState, accepted: Sequence[ClientUpdate]) -> RunState:
-        """A state with what the transport itself must know of its clients after a round."""
+    def update_state(self, state: RunState, accepted: Sequence[ClientUpdate]) -> RunState:
+        """Return ``state`` with the transport's own data about its clients added."""
 
-    def everyone(self) -> Sequence[ClientId]:
-        """All clients of the federation that are known."""
+    def all_clients(self) -> Sequence[ClientId]:
+        """Return the ids of all known clients of the federation."""
 
-    def test(self, state: RunState, model_name_for: Callable[[ClientId], str]) -> Tested:
-        """Test the global models; each client uses the one that ``model_name_for`` names."""
+    def test(self, state: RunState, model_name_for: Callable[[ClientId], str]) -> TestResult:
+        """Test the global models; ``model_name_for`` returns the name of a client's model."""

@@ -1,43 +1,46 @@
-"""What a run leaves behind: records, checkpoints, and the folder that reports read."""
+"""Storage of runs and studies: records, checkpoints, model files and summaries.
+
+:mod:`cadis.experiment` and :mod:`cadis.flower` write them; analyses and reports read them.
+"""
 
 from cadis.store.checkpoint import Checkpoint, read_tensors, store_tensors
 from cadis.store.folder import RunFolder
 from cadis.store.history import HistoryWriter
 from cadis.store.lock import is_locked, lock
 from cadis.store.metrics import (
-    SHOWN,
-    agreement,
-    best_round,
-    client_spread,
-    last_tested,
-    mean_accuracy,
-    measured,
-    metric_words,
-    rare_classes,
-    replay,
-    sample,
-    summarise,
-    true_clusters_of,
+    MAX_FIGURE_CLIENTS,
+    adjusted_rand_index,
+    compute_client_spread,
+    compute_mean_accuracy,
+    find_best_round,
+    find_last_tested,
+    find_rare_classes,
+    format_metric_name,
+    get_metric,
+    get_true_clusters,
+    rebuild_similarity,
+    sample_clients,
+    summarize,
 )
 from cadis.store.model_file import ModelDescription, ModelInputs, parse_model
 from cadis.store.observations import (
-    Alikeness,
+    MeanProfiles,
     Observations,
-    SeenProfiles,
-    alikeness,
-    clusters_of,
-    confidence_of,
-    gamma_of,
-    grouped,
-    joined,
-    scalar_of,
-    similarity_of,
-    tells_profiles,
-    threshold_of,
-    told_scalars,
-    unfit,
+    SimilarityReader,
+    assign_clusters,
+    choose_similarity_reader,
+    find_report_errors,
+    get_clusters,
+    get_confidence,
+    get_gamma,
+    get_scalar,
+    get_similarity,
+    get_threshold,
+    has_profiles,
+    list_compared_clients,
+    list_scalars,
 )
-from cadis.store.resuming import check_named
+from cadis.store.resuming import check_part_names
 from cadis.store.storage import DamagedError, read_file, replace_file, replace_text, sync_folder
 from cadis.store.study import (
     PaperReport,
@@ -46,8 +49,8 @@ from cadis.store.study import (
     StudyCallbacks,
     StudyFolder,
     Variant,
-    cell_label,
-    cell_name,
-    planned_runs,
+    format_cell_label,
+    format_cell_name,
+    list_planned_runs,
 )
 from cadis.store.writer import RunWriter

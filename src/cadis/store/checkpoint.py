@@ -1,4 +1,8 @@
-"""Stop at any time, go on exactly: the state after a round, in a folder, without pickle."""
+"""Checkpoints: the state after a round in a folder, without pickle.
+
+:class:`~cadis.store.RunWriter` saves one after each round. A resumed run gives the same results as
+one that was never interrupted.
+"""
 
 import json
 import os
@@ -14,16 +18,16 @@ from torch import Tensor
 
 from cadis.algorithm import ServerState
 from cadis.server import STRICT, Member, RunState
-from cadis.store.history import HistoryMark
+from cadis.store.history import HistoryPosition
 from cadis.store.lock import Lock, lock
 from cadis.store.storage import (
     DamagedError,
-    damaged,
-    digest_of,
+    compute_digest,
+    make_damage_error,
     make_folder,
-    read_as,
+    parse_json,
     read_file,
-    read_stored,
+    read_verified,
     replace_file,
     sync_folder,
     tensor_metadata,
@@ -32,31 +36,31 @@ from cadis.store.storage import (
 from cadis.types import ModelState, StoredFile, TensorState
 
 _MANIFEST = re.compile(r"round-(0|[1-9][0-9]*)\.json")
-_OURS = re.compile(r"round-.*\.(json|safetensors)|client-.*\.safetensors")
-"""Files that are dropped when no manifest speaks of them."""
+_DELETABLE = re.compile(r"round-.*\.(json|safetensors)|client-.*\.safetensors")
+"""Files that are deleted when no manifest lists them."""
 _ORDER = "order"
-"""Under which a file of tensors tells their order."""
+"""Metadata key of the order of the tensors in a file."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """All that a round left on the disk.
+    """List of the files of a run after a round, with their digests.
 
     Attributes:
-        round: the last round done, 0 before the first one.
-        history: how far the history goes.
-        config: the text of ``config.toml``, from which that file can be restored.
-        files: by name, the digest of every other file of the run that may be looked at.
-        state: the model and the method's memory; None before the first round.
-        clients: by client number, the file that holds its memory.
-        run: a deployment's name for the run.
-        members: who is who in a deployment.
-        clock: the simulated time.
+        round: number of the last finished round, 0 before the first.
+        history: size and digest of the history.
+        config: text of ``config.toml``, from which that file can be restored.
+        files: digest of every other file of the run, by name.
+        state: file of the models and the states of all parts; None before the first round.
+        clients: file of the state of each client, by client index.
+        run: id of the run in a deployment.
+        members: clients of a deployment.
+        clock: simulated time.
     """
 
     __pydantic_config__: ClassVar = STRICT
     round: int
-    history: HistoryMark
+    history: HistoryPosition
     config: str
     files: Mapping[str, str] = field(default_factory=dict)
     state: StoredFile | None = None
@@ -66,38 +70,38 @@ class Manifest:
     clock: float = 0.0
 
     def to_bytes(self) -> bytes:
-        """As it is stored: with a digest of its own, since nothing else vouches for it."""
+        """Return the content of the manifest file, which includes a digest of itself."""
         text = to_json(self)
-        return f'{{"manifest": {text},\n"sha256": "{digest_of(text.encode())}"}}\n'.encode()
+        return f'{{"manifest": {text},\n"sha256": "{compute_digest(text.encode())}"}}\n'.encode()
 
     @classmethod
-    def from_bytes(cls, content: bytes, where: Path) -> "Manifest":
-        """The inverse of :meth:`to_bytes`; ``where`` is named if it is damaged."""
-        sealed = read_as(_Sealed, content, where)
+    def from_bytes(cls, content: bytes, path: Path) -> "Manifest":
+        """Parse the content of a manifest file and verify its digest; errors name ``path``."""
+        sealed = parse_json(_SealedManifest, content, path)
         text = json.dumps(sealed.manifest, sort_keys=True)
-        if digest_of(text.encode()) != sealed.sha256:
-            raise damaged(where)
-        return read_as(cls, text, where)
+        if compute_digest(text.encode()) != sealed.sha256:
+            raise make_damage_error(path)
+        return parse_json(cls, text, path)
 
 
 @dataclass(frozen=True)
-class _Sealed:
-    """What is stored, before it is known to be a manifest."""
+class _SealedManifest:
+    """A manifest file before its digest is verified."""
 
     manifest: dict[str, Any]
     sha256: str
 
 
 class Checkpoint:
-    """A checkpoint folder: the last round, and the one before.
+    """A folder with the state after the last round and after the round before it.
 
-    Each round has a manifest that names its files and their digests. It is put in place when
-    they all are on the disk, and only then is the round before the last one dropped. So a run
-    that is killed, or whose machine loses power, at any moment is found as it was after some
-    round; and if the last round is damaged, there is another.
+    Each round has a manifest with the names and digests of its files. The manifest is written after
+    all of them are on the disk, and older rounds are deleted after that. So if a process is killed
+    or the machine loses power at any moment, a complete round remains; and if the files of the last
+    round are damaged, the round before it remains.
 
     Attributes:
-        client_folder: where clients' memories are written while a round is under way.
+        client_folder: folder of the clients' states.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -106,33 +110,36 @@ class Checkpoint:
 
     @property
     def lock_file(self) -> Path:
-        """Held by whoever works on the run."""
+        """Path of the lock of the process that writes the run."""
         return self._folder / "lock"
 
     def lock(self) -> Lock:
-        """Keep others from working on the same run; folders that are missing are made."""
+        """Create missing folders and lock the run."""
         make_folder(self.client_folder)
         return lock(self.lock_file, f"The run in {self._folder.parent}")
 
     def manifests(self) -> list[Path]:
-        """Those of the rounds that are kept, the newest first."""
-        found = {path: _MANIFEST.fullmatch(path.name) for path in self._folder.glob("round-*.json")}
-        rounds = {path: int(match[1]) for path, match in found.items() if match}
+        """Return the paths of the manifests, the newest first."""
+        paths = self._folder.glob("round-*.json")
+        matches = {path: _MANIFEST.fullmatch(path.name) for path in paths}
+        rounds = {path: int(match[1]) for path, match in matches.items() if match}
         return sorted(rounds, key=lambda path: -rounds[path])
 
     def read(self, path: Path) -> Manifest:
-        """One of the manifests."""
+        """Read a manifest."""
         return Manifest.from_bytes(read_file(path), path)
 
     def save_state(self, state: RunState) -> StoredFile:
-        """Bring the models and all memories to the disk; they count with their manifest."""
+        """Write the models and states to the disk; :meth:`commit` makes them valid."""
         path = self._folder / f"round-{state.round}.safetensors"
-        return store_tensors(path, dict(_named_tensors(state)))
+        return store_tensors(path, dict(_iter_tensors(state)))
 
     def commit(self, manifest: Manifest, last: Manifest | None = None) -> None:
-        """Make a round the one to go on from, and drop what is older than the round before.
+        """Make a round the one to resume from, and delete files older than the round before it.
 
-        Where the manifest that was committed last is that of the round before, it is not read.
+        Args:
+            manifest: manifest of the round.
+            last: the manifest that was committed last; it saves reading the file.
         """
         if manifest.clients:
             sync_folder(self.client_folder)
@@ -140,15 +147,15 @@ class Checkpoint:
         sync_folder(self._folder)
         if last is None or last.round != manifest.round - 1:
             last = self._read_round(manifest.round - 1)
-        self._drop_all_but([manifest] if last is None else [manifest, last])
+        self._delete_all_but([manifest] if last is None else [manifest, last])
 
     def load(self, manifest: Manifest) -> RunState:
-        """The state after a round; every file of it must be what was written."""
+        """Read the state after a round and verify all its files."""
         assert manifest.state is not None
         tensors = read_tensors(self._folder, manifest.state)
         for stored in manifest.clients.values():
-            read_stored(self.client_folder, stored)
-        state = _state_of(tensors, manifest.round, self._folder / manifest.state.name)
+            read_verified(self.client_folder, stored)
+        state = _build_state(tensors, manifest.round, self._folder / manifest.state.name)
         return replace(
             state,
             client_files=dict(manifest.clients),
@@ -158,72 +165,72 @@ class Checkpoint:
         )
 
     def _read_round(self, number: int) -> Manifest | None:
-        """The manifest of a round, if it can be read."""
+        """Return the manifest of a round; None if it cannot be read."""
         try:
             return self.read(self._folder / f"round-{number}.json")
         except DamagedError:
             return None
 
-    def _drop_all_but(self, kept: list[Manifest]) -> None:
-        names = {f"round-{manifest.round}.json" for manifest in kept}
-        names |= {manifest.state.name for manifest in kept if manifest.state}
-        names |= {stored.name for manifest in kept for stored in manifest.clients.values()}
+    def _delete_all_but(self, manifests: list[Manifest]) -> None:
+        names = {f"round-{manifest.round}.json" for manifest in manifests}
+        names |= {manifest.state.name for manifest in manifests if manifest.state}
+        names |= {stored.name for manifest in manifests for stored in manifest.clients.values()}
         for folder in (self._folder, self.client_folder):
             entries = os.scandir(folder) if folder.is_dir() else ()  # glob takes ten times as long
             for name in {entry.name for entry in entries} - names:
-                if _OURS.fullmatch(name) and (folder / name).is_file():
+                if _DELETABLE.fullmatch(name) and (folder / name).is_file():
                     (folder / name).unlink()
 
 
 def store_tensors(path: Path, tensors: Mapping[str, Tensor]) -> StoredFile:
-    """Bring named tensors to the disk; their order is kept, too.
+    """Write named tensors, in their order, to the disk.
 
-    The file format wants contiguous tensors that share no memory. Models may share some, when one
-    has just been begun from another.
+    Safetensors needs contiguous tensors without common storage. Models may share storage if a
+    method has just copied one from another.
     """
-    named, taken = {}, set[int]()
+    separate, storages = {}, set[int]()
     for name, tensor in tensors.items():
-        place = tensor.untyped_storage().data_ptr()
-        named[name] = tensor.clone() if place in taken else tensor.contiguous()
-        taken.add(place)
-    content = save(named, metadata={_ORDER: json.dumps(list(named))})
+        storage = tensor.untyped_storage().data_ptr()
+        separate[name] = tensor.clone() if storage in storages else tensor.contiguous()
+        storages.add(storage)
+    content = save(separate, metadata={_ORDER: json.dumps(list(separate))})
     replace_file(path, content)
-    return StoredFile(path.name, digest_of(content))
+    return StoredFile(path.name, compute_digest(content))
 
 
 def read_tensors(folder: Path, stored: StoredFile) -> dict[str, Tensor]:
-    """The inverse of :func:`store_tensors`."""
-    content = read_stored(folder, stored)
+    """Read the tensors that :func:`store_tensors` has written."""
+    content = read_verified(folder, stored)
     try:
-        tensors = load(content)  # in any order
+        tensors = load(content)  # in an arbitrary order
         return {name: tensors[name] for name in json.loads(tensor_metadata(content)[_ORDER])}
     except (SafetensorError, ValueError, KeyError) as error:
         raise DamagedError(f"{folder / stored.name} is damaged: {error}.") from None
 
 
-def _named_tensors(state: RunState) -> Iterator[tuple[str, Tensor]]:
-    """All tensors of a state, each under the name of the part that it belongs to."""
+def _iter_tensors(state: RunState) -> Iterator[tuple[str, Tensor]]:
+    """Yield all tensors of a state, each with a path that begins with its part."""
     optimizer = state.server_optimizer.items()
     parts: dict[str, TensorState] = {
         **{f"models/{name}": model.vectors() for name, model in state.server.models.items()},
-        "method": state.server.memory,
+        "method": state.server.tensors,
         "sampler": state.sampler,
-        **{f"server_optimizer/{name}": memory for name, memory in optimizer},
+        **{f"server_optimizer/{name}": part_state for name, part_state in optimizer},
     }
     for part, tensors in parts.items():
         for key, tensor in tensors.items():
             yield f"{part}/{key}", tensor
 
 
-def _state_of(tensors: Mapping[str, Tensor], number: int, where: Path) -> RunState:
-    """The inverse of :func:`_named_tensors`."""
+def _build_state(tensors: Mapping[str, Tensor], number: int, file: Path) -> RunState:
+    """Build the state after round ``number`` from the paths of :func:`_iter_tensors`."""
     parts: dict[str, dict[str, Tensor]] = {"method": {}, "sampler": {}}
     nested: dict[str, dict[str, dict[str, Tensor]]] = {"models": {}, "server_optimizer": {}}
     for path, tensor in tensors.items():
         part, _, name = path.partition("/")
         if part in nested:
-            owner, _, key = name.rpartition("/")
-            nested[part].setdefault(owner, {})[key] = tensor
+            model, _, key = name.rpartition("/")
+            nested[part].setdefault(model, {})[key] = tensor
         else:
             parts.setdefault(part, {})[name] = tensor
     try:
@@ -231,6 +238,6 @@ def _state_of(tensors: Mapping[str, Tensor], number: int, where: Path) -> RunSta
     except TypeError:
         models = {}
     if not models:
-        raise DamagedError(f"{where} is damaged: it holds no model.")
+        raise DamagedError(f"{file} is damaged: it has no model.")
     server = ServerState(models, parts["method"])
     return RunState(number, server, parts["sampler"], nested["server_optimizer"])

@@ -1,4 +1,7 @@
-"""``history.jsonl``: a line for each round, written as the round ends."""
+"""The file ``history.jsonl``, which has one line per round.
+
+:class:`~cadis.store.RunWriter` appends to it when a round ends; the run folder reads it.
+"""
 
 import hashlib
 import json
@@ -6,56 +9,63 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cadis.server import RoundRecord
-from cadis.store.storage import DamagedError, damaged, digest_of, read_as, sync_file
+from cadis.store.storage import (
+    DamagedError,
+    compute_digest,
+    make_damage_error,
+    parse_json,
+    sync_file,
+)
 
 
 @dataclass(frozen=True)
-class HistoryMark:
-    """How far the history went when a round was kept: its bytes, and their digest."""
+class HistoryPosition:
+    """Size of the history in bytes after a round, and the digest of these bytes."""
 
     size: int
     sha256: str
 
 
-def read_records(content: bytes, where: Path) -> list[RoundRecord]:
-    """All rounds in a history. A last line that was not finished is passed over."""
+def parse_records(content: bytes, path: Path) -> list[RoundRecord]:
+    """Parse the rounds in a history, without a last line that is incomplete."""
     lines = content.splitlines(keepends=True)
     records = []
     for number, line in enumerate((line for line in lines if line.endswith(b"\n")), start=1):
-        place = f"Line {number} of {where}"
-        records.append(read_as(RoundRecord, line, place))
-        if (found := records[-1].round) != number:
-            raise DamagedError(f"{place} is damaged: it is round {found}, not {number}.")
+        source = f"Line {number} of {path}"
+        record = parse_json(RoundRecord, line, source)
+        if record.round != number:
+            raise DamagedError(f"{source} is damaged: it is round {record.round}, not {number}.")
+        records.append(record)
     return records
 
 
-def check_history(content: bytes, mark: HistoryMark, where: Path) -> None:
-    """Refuse a history that does not begin with what was written."""
-    if digest_of(content[: mark.size]) != mark.sha256:
-        raise damaged(where)
+def check_history(content: bytes, position: HistoryPosition, path: Path) -> None:
+    """Raise an error unless the history begins with the content that was written."""
+    if compute_digest(content[: position.size]) != position.sha256:
+        raise make_damage_error(path)
 
 
 class HistoryWriter:
-    """Adds rounds to a history, and knows how far it goes."""
+    """Appends rounds to a history."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._size, self._digest = path, 0, hashlib.sha256()
 
     @property
-    def mark(self) -> HistoryMark:
-        """How many bytes the history has by now, and their digest."""
-        return HistoryMark(self._size, self._digest.hexdigest())
+    def position(self) -> HistoryPosition:
+        """Size of the history now, and its digest."""
+        return HistoryPosition(self._size, self._digest.hexdigest())
 
     def append(self, record: RoundRecord) -> None:
-        """Add a round, and bring it to the disk."""
+        """Append a round and flush it to the disk."""
         line = (json.dumps(record.to_json(), allow_nan=False) + "\n").encode()
         with self._path.open("ab") as file:
             file.write(line)
             sync_file(file)
         self._add(line)
 
-    def go_on(self, content: bytes) -> None:
-        """Go on after what the history begins with, and drop what was written later."""
+    def resume_after(self, content: bytes) -> None:
+        """Continue after ``content``, the beginning of the history; delete what follows it."""
         with self._path.open("ab") as file:
             file.truncate(len(content))
             sync_file(file)

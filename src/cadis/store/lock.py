@@ -1,4 +1,7 @@
-"""One process at a time works on a folder, and others can tell."""
+"""File locks, so that only one process at a time writes to a run or a study.
+
+The store locks its folders; the report page checks whether a run is still locked.
+"""
 
 import os
 from functools import partial
@@ -8,68 +11,78 @@ from filelock import FileLock, Timeout
 
 from cadis.errors import CadisError
 
-_PATIENCE = 0.1
-"""Seconds: somebody may only have looked whether it is locked."""
+_TIMEOUT = 0.1
+"""Seconds to wait for a lock; :func:`is_locked` of another process holds it for a moment."""
 
-_LONGEST = 100
+_MAX_BYTES = 100
+"""Number of bytes to read of a lock file, which has only the id of a process."""
 
 
 class Lock:
-    """A lock that is held until it is closed, or the process ends."""
+    """A lock that is held until it is closed or the process ends."""
 
-    def __init__(self, held: FileLock) -> None:
-        self._held = held
+    def __init__(self, file_lock: FileLock) -> None:
+        self._file_lock = file_lock
 
     def close(self) -> None:
-        """Let others work on it."""
-        self._held.release()
+        """Release the lock."""
+        self._file_lock.release()
 
 
-def lock(path: Path, what: str) -> Lock:
-    """Lock a file; ``what`` names what is worked on to those who are refused."""
-    path.parent.stat()  # a folder that is missing is not made
-    held = FileLock(
+def lock(path: Path, subject: str) -> Lock:
+    """Lock a file.
+
+    Args:
+        path: the lock file; its folder must exist.
+        subject: what the lock protects, such as "The run in out", for the error.
+    """
+    path.parent.stat()  # FileLock would create a missing folder
+    file_lock = FileLock(
         path,
-        thread_local=False,  # whoever has it may close it
-        fallback_to_soft=False,  # a file that merely exists would outlive a process that is killed
+        thread_local=False,  # another thread may release it
+        fallback_to_soft=False,  # a soft lock would outlive a killed process
         preserve_lock_file=True,
-        on_acquired=partial(_sign, path),
+        on_acquired=partial(_write_owner, path),
     )
     try:
-        held.acquire(timeout=_PATIENCE)
+        file_lock.acquire(timeout=_TIMEOUT)
     except Timeout:
         raise CadisError(
-            f"{what} is still going on, in process {_owner(path)}; stop it first, or let it end."
+            f"{subject} is in use by process {_read_owner(path)}; stop that process, or wait until "
+            "it ends."
         ) from None
-    return Lock(held)
+    return Lock(file_lock)
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody works on it."""
+    """Return whether a process holds the lock."""
     if not path.exists():
         return False
-    looking = FileLock(path, fallback_to_soft=False, preserve_lock_file=True)
+    file_lock = FileLock(path, fallback_to_soft=False, preserve_lock_file=True)
     try:
-        with looking.acquire(blocking=False):
+        with file_lock.acquire(blocking=False):
             return False
     except Timeout:
         return True
-    except OSError:  # it cannot be asked
+    except OSError:  # such as a folder without permission
         return False
 
 
-def _sign(path: Path, descriptor: int) -> None:
-    """Write into a lock who has it, if it is one of ours."""
+def _write_owner(path: Path, descriptor: int) -> None:
+    """Write the id of this process into a lock file, unless the file is not one of ours."""
     os.lseek(descriptor, 0, os.SEEK_SET)
-    if os.read(descriptor, _LONGEST).strip(b" 0123456789"):
+    if os.read(descriptor, _MAX_BYTES).strip(b" 0123456789"):
         raise CadisError(f"{path} is not a lock of cadis; choose another folder.")
     os.ftruncate(descriptor, 0)
     os.lseek(descriptor, 0, os.SEEK_SET)
     os.write(descriptor, f" {os.getpid()}".encode())
 
 
-def _owner(path: Path) -> str:
-    """Who has a lock. On Windows nobody else can read its first byte."""
+def _read_owner(path: Path) -> str:
+    """Return the id of the process that holds a lock.
+
+    Windows locks the first byte, which other processes cannot read; the id starts after it.
+    """
     with path.open("rb") as file:
         file.seek(1)
-        return file.read(_LONGEST).decode(errors="replace")
+        return file.read(_MAX_BYTES).decode(errors="replace")

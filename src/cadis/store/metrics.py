@@ -1,4 +1,7 @@
-"""What a finished run says: accuracy, the rare classes, the clusters that were found."""
+"""Metrics of a run from its history: accuracy, rare classes, and the clusters that were found.
+
+:class:`~cadis.store.RunWriter` writes them to ``summary.json``; analyses and trackers use them too.
+"""
 
 import platform
 from collections import Counter
@@ -12,135 +15,152 @@ from typing import Any, TypeVar
 import torch
 
 from cadis.algorithm.methods.cadis import SimilarityMatrix, estimate_all
-from cadis.rng import one_thread
+from cadis.rng import use_one_thread
 from cadis.server import RoundRecord
 from cadis.store.observations import (
+    MeanProfiles,
     Observations,
-    SeenProfiles,
-    clusters_of,
-    gamma_of,
-    grouped,
-    joined,
-    tells_profiles,
-    threshold_of,
+    assign_clusters,
+    get_clusters,
+    get_gamma,
+    get_threshold,
+    has_profiles,
+    list_compared_clients,
 )
 from cadis.training import Evaluation
 from cadis.types import ClientId
 
-_EXACT = 1000
-"""Up to so many clients, the clusters at the end are looked for among all of them."""
-_LOOKED_AT = 300
-"""Of more, among so many: all pairs of 2,000 clients take 8 seconds, of 10,000 some minutes."""
-_FEW = 300
-"""Up to so many clients, figures show all of them."""
-SHOWN = 120
-"""Of more, so many: a picture has room for no more, and pairs cost the same for any number."""
+_MAX_CLUSTERED = 1000
+"""Up to this number of clients, all of them are clustered at the end of a run."""
+_CLUSTER_SAMPLE = 300
+"""Size of the sample otherwise: all pairs of 2,000 clients take 8 s, those of 10,000 minutes."""
+_MAX_SHOWN = 300
+"""Up to this number of clients, figures show all of them."""
+MAX_FIGURE_CLIENTS = 120
+"""Number of clients in figures otherwise; a picture has no space for more."""
 
 Client = TypeVar("Client", int, ClientId)
 
 
-def rare_classes(described: dict[str, Any]) -> list[int]:
-    """The classes that only the clusters with the fewest clients have; none if nobody knows."""
-    clients = described["clients"]
+def find_rare_classes(federation: dict[str, Any]) -> list[int]:
+    """Return the labels of classes that only clients of the smallest clusters have.
+
+    Args:
+        federation: content of ``federation.json``.
+
+    Returns:
+        The labels; empty if clusters or samples are unknown, or all clusters have the same size.
+    """
+    clients = federation["clients"]
     sizes = Counter(client["cluster"] for client in clients)
-    told = all(client["samples"] is not None for client in clients)
-    if None in sizes or not told or len(set(sizes.values())) < 2:
+    is_known = all(client["samples"] is not None for client in clients)
+    if None in sizes or not is_known or len(set(sizes.values())) < 2:
         return []
     rare, common = set[int](), set[int]()
     for client in clients:
-        held = {number for number, count in enumerate(client["samples"]) if count}
-        (rare if sizes[client["cluster"]] == min(sizes.values()) else common).update(held)
+        labels = {label for label, count in enumerate(client["samples"]) if count}
+        (rare if sizes[client["cluster"]] == min(sizes.values()) else common).update(labels)
     return sorted(rare - common)
 
 
-def mean_accuracy(record: RoundRecord, classes: Sequence[int]) -> float | None:
-    """Mean of the accuracies on some classes; None if there are none, or nobody tested."""
-    found = record.class_accuracy
-    tested = [a for label in classes if found and (a := found[label]) is not None]
-    return sum(tested) / len(tested) if tested else None
+def compute_mean_accuracy(record: RoundRecord, classes: Sequence[int]) -> float | None:
+    """Return the mean accuracy on some classes; None if none of them was tested."""
+    by_class = record.class_accuracy
+    values = [a for label in classes if by_class and (a := by_class[label]) is not None]
+    return sum(values) / len(values) if values else None
 
 
-def last_tested(history: Sequence[RoundRecord]) -> RoundRecord:
-    """The last round whose model was tested; if there is none, the last."""
-    tested = (record for record in reversed(history) if record.accuracy is not None)
-    return next(tested, history[-1])
+def find_last_tested(history: Sequence[RoundRecord]) -> RoundRecord:
+    """Return the last round whose model was tested, or the last round if none was."""
+    records = (record for record in reversed(history) if record.accuracy is not None)
+    return next(records, history[-1])
 
 
-def metric_words(name: str) -> str:
-    """A measure as people write it."""
+def format_metric_name(name: str) -> str:
+    """Format the key of a metric for people, such as "balanced accuracy" or "AUC"."""
     return {"auc": "AUC", "f1": "F1"}.get(name, name.replace("_", " "))
 
 
-def measured(record: RoundRecord, name: str) -> float | None:
-    """A measure after a round: accuracy, or a further one; None if nobody measured it."""
+def get_metric(record: RoundRecord, name: str) -> float | None:
+    """Return the value of a metric after a round; None if it was not computed."""
     return record.accuracy if name == "accuracy" else record.measures.get(name)
 
 
-def best_round(history: Sequence[RoundRecord], headline: str = "accuracy") -> RoundRecord:
-    """The first round in which a measure is largest, accuracy or a further one."""
-    values = [measured(record, headline) for record in history]
-    known = [-inf if value is None else value for value in values]
-    return history[known.index(max(known))]
+def find_best_round(history: Sequence[RoundRecord], main_metric: str = "accuracy") -> RoundRecord:
+    """Return the first round with the largest value of the main metric."""
+    metrics = [get_metric(record, main_metric) for record in history]
+    values = [-inf if metric is None else metric for metric in metrics]
+    return history[values.index(max(values))]
 
 
-@one_thread()
-def replay(
+@use_one_thread()
+def rebuild_similarity(
     history: Sequence[RoundRecord], clients: Collection[ClientId] | None = None
 ) -> SimilarityMatrix | None:
-    """The similarity matrix after these rounds, from their records; None if nobody measured any.
+    """Return the similarity matrix after these rounds, computed from their records.
 
-    All pairs of clients are estimated, but only once, at the end. If only some clients are asked
-    for, all others help to estimate even so.
+    Missing pairs are estimated once, at the end.
+
+    Args:
+        history: records of the rounds.
+        clients: clients in the matrix, by default all; the others still help to estimate pairs.
+
+    Returns:
+        The matrix; None if the method reported no similarities.
     """
-    if tells_profiles(history):
-        seen = SeenProfiles()
+    if has_profiles(history):
+        profiles = MeanProfiles()
         for record in history:
-            seen.add(record)
-        return seen.matrix(clients)
+            profiles.add(record)
+        return profiles.matrix(clients)
     observations = Observations(history, clients)
     if not observations.client_ids:
         return None
     for record in history:
         observations.add(record)
-    helping, gamma = observations.direct(), gamma_of(history[-1])
-    rows, ids = observations.chosen_rows(), observations.client_ids
-    direct = helping[rows]
+    helpers, gamma = observations.get_observed(), get_gamma(history[-1])
+    rows, ids = observations.column_rows(), observations.client_ids
+    similarity = helpers[rows]
     if gamma is not None:
-        missing = direct.isnan()
-        direct[missing] = estimate_all(direct, gamma, helping)[missing]
-    known, chosen = ~direct.isnan(), tuple(ids[row] for row in rows.tolist())
-    return SimilarityMatrix(chosen, direct.nan_to_num(), observations.count[rows], known)
+        missing = similarity.isnan()
+        similarity[missing] = estimate_all(similarity, gamma, helpers)[missing]
+    known, selected = ~similarity.isnan(), tuple(ids[row] for row in rows.tolist())
+    return SimilarityMatrix(selected, similarity.nan_to_num(), observations.count[rows], known)
 
 
-def true_clusters_of(described: dict[str, Any]) -> dict[ClientId, Any]:
-    """The true cluster of each client, None if it is not known, from a ``federation.json``."""
-    return {client["id"]: client["cluster"] for client in described["clients"]}
+def get_true_clusters(federation: dict[str, Any]) -> dict[ClientId, Any]:
+    """Return the true cluster of each client in a ``federation.json``; None if unknown."""
+    return {client["id"]: client["cluster"] for client in federation["clients"]}
 
 
-def summarise(
+def summarize(
     method_name: str,
     history: Sequence[RoundRecord],
-    described: dict[str, Any],
+    federation: dict[str, Any],
     evaluation: Evaluation | None,
     among_all: bool = True,
-    headline: str = "accuracy",
+    main_metric: str = "accuracy",
 ) -> dict[str, Any]:
-    """What ``summary.json`` holds: the run in a few numbers, and the last confusion matrix.
+    """Return the content of ``summary.json``.
 
     Args:
-        method_name: the method's name, as users type it.
-        history: its rounds, at least one.
-        described: its ``federation.json``.
-        evaluation: the last test by class, if there was any.
-        among_all: whether to find the clusters among all clients seen, too, or of very many among
-            a choice of them; that takes a second, and a run that goes on makes it out of date.
-        headline: the measure that tells which round is best: accuracy, or one of the task's.
+        method_name: name of the method that users type.
+        history: records of the rounds, at least one.
+        federation: content of ``federation.json``.
+        evaluation: last evaluation on the test set, for the confusion matrix, if there is one.
+        among_all: whether to cluster all clients of the history (a sample of very many). This takes
+            about a second, so it is not done for runs in progress.
+        main_metric: the metric that decides which round is best.
     """
-    last, best, rare = last_tested(history), best_round(history, headline), rare_classes(described)
+    last, best, rare = (
+        find_last_tested(history),
+        find_best_round(history, main_metric),
+        find_rare_classes(federation),
+    )
     seconds = [asdict(record.seconds) for record in history]
-    by_headline = {"headline": headline, f"best_{headline}": measured(best, headline)}
-    if headline == "accuracy":
-        by_headline = {}
+    by_main_metric = {"headline": main_metric, f"best_{main_metric}": get_metric(best, main_metric)}
+    if main_metric == "accuracy":
+        by_main_metric = {}
     return {
         "method": method_name,
         "rounds": history[-1].round,
@@ -148,16 +168,16 @@ def summarise(
         "loss": last.loss,
         "best_accuracy": best.accuracy,
         "best_round": best.round,
-        **by_headline,
+        **by_main_metric,
         "measures": dict(last.measures),
         **({"models": [asdict(model) for model in last.models]} if last.models else {}),
         "rare_classes": rare,
-        "rare_accuracy": mean_accuracy(last, rare),
-        **_summarise_clients(history, described),
+        "rare_accuracy": compute_mean_accuracy(last, rare),
+        **_summarize_clients(history, federation),
         "rejected": sum(len(record.rejected) for record in history),
-        **_summarise_clusters(history, described, among_all),
+        **_summarize_clusters(history, federation, among_all),
         "confusion": None if evaluation is None else evaluation.confusion.tolist(),
-        "seconds": {name: sum(each[name] for each in seconds) for name in seconds[0]},
+        "seconds": {name: sum(times[name] for times in seconds) for name in seconds[0]},
         "versions": {
             "cadis": version("cadis"),
             "torch": torch.__version__,
@@ -166,43 +186,50 @@ def summarise(
     }
 
 
-def _summarise_clients(history: Sequence[RoundRecord], described: dict[str, Any]) -> dict[str, Any]:
-    """The last accuracy on the data that clients hold out; nothing if they do not."""
-    if not any(client.get("test_samples") for client in described["clients"]):
-        return {}
-    told = next((r.client_accuracy for r in reversed(history) if r.client_accuracy), [])
-    return {f"client_{name}": value for name, value in client_spread(told).items()}
-
-
-def client_spread(accuracies: Iterable[float | None]) -> dict[str, float]:
-    """Return mean, deviation and minimum over the clients that were tested; empty if none was."""
-    tested = [accuracy for accuracy in accuracies if accuracy is not None]
-    if not tested:
-        return {}
-    return {"mean": fmean(tested), "deviation": pstdev(tested), "worst": min(tested)}
-
-
-def _summarise_clusters(
-    history: Sequence[RoundRecord], described: dict[str, Any], among_all: bool
+def _summarize_clients(
+    history: Sequence[RoundRecord], federation: dict[str, Any]
 ) -> dict[str, Any]:
-    """How many clusters were found among all clients seen, and how they agree with the truth."""
-    last, true_clusters = history[-1], true_clusters_of(described)
-    if clusters_of(last) is None and threshold_of(last) is None:
+    """Return the last accuracy on held-out data of clients; empty if no data are held out."""
+    if not any(client.get("test_samples") for client in federation["clients"]):
+        return {}
+    last = next((r.client_accuracy for r in reversed(history) if r.client_accuracy), [])
+    return {f"client_{name}": value for name, value in compute_client_spread(last).items()}
+
+
+def compute_client_spread(accuracies: Iterable[float | None]) -> dict[str, float]:
+    """Return mean, standard deviation and minimum over the tested clients; empty if there are none.
+
+    Args:
+        accuracies: accuracy of each client; None if it was not tested.
+    """
+    values = [accuracy for accuracy in accuracies if accuracy is not None]
+    if not values:
+        return {}
+    return {"mean": fmean(values), "deviation": pstdev(values), "worst": min(values)}
+
+
+def _summarize_clusters(
+    history: Sequence[RoundRecord], federation: dict[str, Any], among_all: bool
+) -> dict[str, Any]:
+    """Return the number of clusters found, and their agreement with the true clusters."""
+    last, true_clusters = history[-1], get_true_clusters(federation)
+    if get_clusters(last) is None and get_threshold(last) is None:
         return {}
     by_round = {"round_agreement": _round_agreement(history, true_clusters)}
-    if not among_all or not (seen := joined(history)):
+    if not among_all or not (clients := list_compared_clients(history)):
         return by_round
-    ordered = sorted(seen, key=lambda client: true_clusters[client] or 0)
-    looked_at = sample(ordered, true_clusters, _EXACT, _LOOKED_AT)
-    matrix = replay(history, looked_at if len(looked_at) < len(seen) else None)
+    ordered = sorted(clients, key=lambda client: true_clusters[client] or 0)
+    selected = sample_clients(ordered, true_clusters, _MAX_CLUSTERED, _CLUSTER_SAMPLE)
+    is_sample = len(selected) < len(clients)
+    matrix = rebuild_similarity(history, selected if is_sample else None)
     assert matrix is not None
-    found = grouped(matrix, history)
-    expected = [true_clusters[client] for client in matrix.client_ids]
-    known = None not in expected
+    labels = assign_clusters(matrix, history)
+    truth = [true_clusters[client] for client in matrix.client_ids]
+    is_known = None not in truth
     return {
-        "clusters_found": len(found.unique()),
-        "cluster_agreement": agreement(expected, found.tolist()) if known else None,
-        **({"clusters_among": len(looked_at)} if len(looked_at) < len(seen) else {}),
+        "clusters_found": len(labels.unique()),
+        "cluster_agreement": adjusted_rand_index(truth, labels.tolist()) if is_known else None,
+        **({"clusters_among": len(selected)} if is_sample else {}),
         **by_round,
     }
 
@@ -210,40 +237,46 @@ def _summarise_clusters(
 def _round_agreement(
     history: Sequence[RoundRecord], true_clusters: Mapping[ClientId, Any]
 ) -> float | None:
-    """The agreement of each round's participants; the mean over the rounds."""
+    """Return the mean over rounds of the adjusted Rand index of the participants' clusters."""
     if None in true_clusters.values():
         return None
     scores = [
-        agreement([true_clusters[client] for client in record.participants], found)
+        adjusted_rand_index([true_clusters[client] for client in record.participants], labels)
         for record in history
-        if (found := clusters_of(record)) is not None
+        if (labels := get_clusters(record)) is not None
     ]
     return sum(scores) / len(scores) if scores else None
 
 
-def agreement(true_clusters: Sequence[int], found: Sequence[int]) -> float:
+def adjusted_rand_index(true_clusters: Sequence[int], labels: Sequence[int]) -> float:
     """Return the adjusted Rand index of two clusterings of the same clients; 1 if they agree."""
     from sklearn.metrics import adjusted_rand_score  # noqa: PLC0415  # slow to import
 
-    return float(adjusted_rand_score(true_clusters, found))
+    return float(adjusted_rand_score(true_clusters, labels))
 
 
-def sample(
+def sample_clients(
     clients: Sequence[Client],
     true_clusters: Mapping[Client, int | None],
-    exact: int = _FEW,
-    shown: int = SHOWN,
+    max_all: int = _MAX_SHOWN,
+    sample_size: int = MAX_FIGURE_CLIENTS,
 ) -> list[Client]:
-    """All clients, or of very many an even choice; their order is kept.
+    """Return all clients, or an evenly spaced sample if there are many.
 
-    Every cluster has its share, and one client at least if there are not too many clusters. Those
-    of a cluster are side by side, if clusters are known.
+    If the clients are sorted by cluster, every cluster has its share of the sample, and at least
+    one client unless there are too many clusters.
+
+    Args:
+        clients: clients, in the order of the result.
+        true_clusters: true cluster of each client; None if unknown.
+        max_all: up to this number, all clients are returned.
+        sample_size: size of the sample otherwise.
     """
-    if len(clients) <= exact:
+    if len(clients) <= max_all:
         return list(clients)
     first = {true_clusters[client]: client for client in reversed(clients)}
-    chosen = set(first.values()) if 2 * len(first) <= shown else set()
-    others = [client for client in clients if client not in chosen]
-    room = shown - len(chosen)
-    chosen.update(others[place * len(others) // room] for place in range(room))
-    return [client for client in clients if client in chosen]
+    selected = set(first.values()) if 2 * len(first) <= sample_size else set()
+    others = [client for client in clients if client not in selected]
+    num_others = sample_size - len(selected)
+    selected.update(others[index * len(others) // num_others] for index in range(num_others))
+    return [client for client in clients if client in selected]

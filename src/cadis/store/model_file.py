@@ -1,4 +1,7 @@
-"""A model's file: its tensors, and a description that is enough to use the model elsewhere."""
+"""Model files: safetensors with a description that suffices to use the model elsewhere.
+
+:class:`~cadis.store.RunWriter` writes them; :func:`cadis.load` reads them.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,33 +16,36 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from cadis.algorithm import KINDS
-from cadis.data import Examples, PicturePreprocessing, Preprocessing, from_json, to_json
+from cadis.data import Examples, ImagePreprocessing, Preprocessing, from_json, to_json
 from cadis.options import OPTIONS
 from cadis.store.storage import DamagedError, tensor_metadata
 
 FORMAT = 1
-"""Of the description; it grows when an older version could not read it any more."""
+"""Version of the description; it increases when older versions of cadis cannot read it."""
 
 _KEY = "cadis"
-"""Of the description. It is the only one: safetensors writes several in any order, and a file must
-be the same bits each time."""
+"""Metadata key of the description. There is only one key, since safetensors writes several in an
+arbitrary order, and a file must have the same bytes each time."""
 
 _TRAINING = (
     *(key for key in KINDS if key != "task"),
     *(name for name, option in OPTIONS.items() if option.in_card and not option.may_change),
 )
-"""Options that decide how a model is trained; others are about the machine, or a user's notes."""
+"""Options that describe the training, without those about the machine and the user's notes."""
 
 
 @dataclass(frozen=True)
 class ModelInputs:
-    """What a model is given.
+    """Description of the inputs of a model.
 
     Attributes:
-        shape: of one raw input.
-        dtype: of raw inputs, such as "uint8".
-        preprocessing: what makes the model's inputs of raw ones; None if they are taken as they
-            are.
+        shape: shape of one raw input.
+        dtype: dtype of raw inputs, such as "uint8".
+        preprocessing: converts raw inputs to inputs of the model; None if they are the same.
+
+    Example:
+        >>> ModelInputs((3, 32, 32), "uint8").shape
+        (3, 32, 32)
     """
 
     shape: tuple[int, ...]
@@ -47,31 +53,38 @@ class ModelInputs:
     preprocessing: Preprocessing | None = None
 
     @classmethod
-    def of(cls, examples: Examples, preprocessing: Preprocessing | None = None) -> "ModelInputs":
-        """Those of examples like these; pictures that are scaled as they are used say how."""
+    def from_examples(
+        cls, examples: Examples, preprocessing: Preprocessing | None = None
+    ) -> "ModelInputs":
+        """Return the description of examples.
+
+        Args:
+            examples: examples with the model's inputs.
+            preprocessing: conversion of raw inputs; by default the scaling of pictures, if any.
+        """
         shape = tuple(examples.inputs.shape[1:])
         if preprocessing is None and examples.scaling is not None and len(shape) == 3:
-            preprocessing = PicturePreprocessing(*shape, examples.scaling)
-        pixels = isinstance(preprocessing, PicturePreprocessing)
-        dtype = "uint8" if pixels else str(examples.inputs.dtype).removeprefix("torch.")
+            preprocessing = ImagePreprocessing(*shape, examples.scaling)
+        is_picture = isinstance(preprocessing, ImagePreprocessing)
+        dtype = "uint8" if is_picture else str(examples.inputs.dtype).removeprefix("torch.")
         return cls(shape, dtype, preprocessing)
 
 
 @dataclass(frozen=True)
 class ModelDescription:
-    """A model in words and numbers.
+    """Description of a model in its file.
 
     Attributes:
-        architecture: one of :data:`cadis.models.MODELS`, ``file.py:function`` for a user's own, or
-            the name of a class that nobody here knows; "" if nothing was said.
-        num_outputs: how many numbers it makes of an input.
-        task: what they mean, as users type it.
-        classes: names of the classes, in the order of their numbers.
-        inputs: what it is given; None if whoever aggregated it did not know.
-        rounds: how many rounds it was trained for.
-        training: how: the options that tell, and the parameters of the method and the other parts.
-        models: names of the models, if there are several in the file.
-        version: of cadis, which wrote it.
+        architecture: one of :data:`cadis.models.MODELS`, ``file.py:function`` of a user's own
+            model, or the name of a class; "" if unknown.
+        num_outputs: number of outputs.
+        task: name of the task, which defines the meaning of the outputs.
+        classes: names of the classes, in the order of their labels.
+        inputs: description of the inputs; None if unknown, as on a Flower server.
+        rounds: number of rounds of training.
+        training: options of the training, and parameters of the method and the other parts.
+        models: names of the models, if the file has several.
+        version: version of cadis that wrote the file.
     """
 
     architecture: str
@@ -85,29 +98,36 @@ class ModelDescription:
     version: str = field(default_factory=lambda: version("cadis"))
 
     @classmethod
-    def of_run(
+    def from_options(
         cls,
         options: Mapping[str, Any],
         num_outputs: int,
         classes: Sequence[str],
         inputs: ModelInputs | None,
     ) -> "ModelDescription":
-        """The model of a run with these options, before its first round."""
+        """Return the description of a run's model before the first round.
+
+        Args:
+            options: options of the run.
+            num_outputs: number of outputs of the model.
+            classes: names of the classes.
+            inputs: description of the inputs, if known.
+        """
         return cls(
-            architecture=without_folders(str(options.get("model", ""))),
+            architecture=strip_folders(str(options.get("model", ""))),
             num_outputs=num_outputs,
-            task=without_folders(str(options.get("task", "classification"))),
+            task=strip_folders(str(options.get("task", "classification"))),
             classes=tuple(classes),
             inputs=inputs,
-            training=_training_of(options),
+            training=_select_training(options),
         )
 
-    def after(self, rounds: int, models: Sequence[str]) -> "ModelDescription":
-        """The same after so many rounds, with names of the models if there are several."""
+    def with_rounds(self, rounds: int, models: Sequence[str]) -> "ModelDescription":
+        """Return a copy with the number of rounds, and the names of the models if several."""
         return replace(self, rounds=rounds, models=tuple(models) if len(models) > 1 else ())
 
     def to_text(self) -> str:
-        """One line of JSON, always alike."""
+        """Return one line of JSON, the same for equal descriptions."""
         inputs = None if self.inputs is None else vars(self.inputs).copy()
         if inputs is not None and inputs["preprocessing"] is not None:
             inputs["preprocessing"] = to_json(inputs["preprocessing"])
@@ -115,27 +135,31 @@ class ModelDescription:
         return json.dumps({"format": FORMAT, **fields}, sort_keys=True)
 
     @classmethod
-    def from_text(cls, text: str, where: object) -> "ModelDescription":
-        """What :meth:`to_text` has written; ``where`` names what holds it in a sentence."""
+    def from_text(cls, text: str, source: object) -> "ModelDescription":
+        """Parse the text of :meth:`to_text`; errors name ``source``."""
         try:
             content = json.loads(text)
             if content.pop("format") > FORMAT:
-                raise DamagedError(f"{where} was written by a newer version of cadis; update it.")
+                raise DamagedError(
+                    f"{source} was written by a newer version of cadis; update cadis."
+                )
             inputs = content["inputs"]
             if inputs is not None:
-                how = inputs["preprocessing"]
-                preprocessing = None if how is None else from_json(how)
+                conversion = inputs["preprocessing"]
+                preprocessing = None if conversion is None else from_json(conversion)
                 inputs = ModelInputs(tuple(inputs["shape"]), inputs["dtype"], preprocessing)
             lists = {name: tuple(content[name]) for name in ("classes", "models")}
             return cls(**{**content, **lists, "inputs": inputs})
         except DamagedError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DamagedError(f"The description of the model in {where} is damaged.") from error
+            raise DamagedError(
+                f"The description of the model in {source} is damaged; restore a copy of the file."
+            ) from error
 
 
-def model_bytes(model: Mapping[str, Tensor], description: ModelDescription) -> bytes:
-    """A model's state dict under its usual names, as safetensors that say what the model is."""
+def encode_model(model: Mapping[str, Tensor], description: ModelDescription) -> bytes:
+    """Return the content of a model file: a state dict as safetensors, with the description."""
     contiguous = torch.contiguous_format
     tensors = {
         key: value.detach().cpu().clone(memory_format=contiguous) for key, value in model.items()
@@ -143,35 +167,37 @@ def model_bytes(model: Mapping[str, Tensor], description: ModelDescription) -> b
     return save(tensors, {_KEY: description.to_text()})
 
 
-def parse_model(content: bytes, where: object) -> tuple[dict[str, Tensor], ModelDescription]:
-    """The tensors in a model's file, and its description; ``where`` names it in sentences."""
+def parse_model(content: bytes, source: object) -> tuple[dict[str, Tensor], ModelDescription]:
+    """Return the state dict and the description in a model file; errors name ``source``."""
     try:
-        tensors, described = load(content), tensor_metadata(content)[_KEY]
+        tensors, text = load(content), tensor_metadata(content)[_KEY]
     except (SafetensorError, ValueError, KeyError):
-        raise DamagedError(f"{where} is no model of cadis, or damaged; put back a copy.") from None
-    return tensors, ModelDescription.from_text(described, where)
+        raise DamagedError(
+            f"{source} is not a model of cadis, or it is damaged; restore a copy of the file."
+        ) from None
+    return tensors, ModelDescription.from_text(text, source)
 
 
-def _training_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that tell how a model is trained, and the tables of its parts' parameters."""
-    told = {key: options[key] for key in _TRAINING if options.get(key) not in (None, "", [], ())}
+def _select_training(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of the training, and the tables with parameters of the parts."""
+    training = {k: options[k] for k in _TRAINING if options.get(k) not in (None, "", [], ())}
     tables = {key: value for key, value in options.items() if isinstance(value, Mapping)}
-    plain: dict[str, Any] = _plain({**told, **tables})
+    plain: dict[str, Any] = _to_plain({**training, **tables})
     return plain
 
 
-def without_folders(name: str) -> str:
-    """A name as others may see it: of a path in it, as in ``images:/home/me/pills``, the last part.
+def strip_folders(name: str) -> str:
+    """Remove folders from a name: ``images:/home/me/pills`` becomes ``images:pills``.
 
-    Where a user's files are is nobody's business who is given the model.
+    A model file must not reveal where the user keeps data.
     """
     return ":".join(PurePath(part).name if part else part for part in name.split(":"))
 
 
-def _plain(value: Any) -> Any:
-    """A value as JSON holds it, without folders."""
+def _to_plain(value: Any) -> Any:
+    """Convert a value to JSON types and remove folders from texts."""
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items() if v is not None}
+        return {str(k): _to_plain(v) for k, v in value.items() if v is not None}
     if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return without_folders(value) if isinstance(value, str) else value
+        return [_to_plain(item) for item in value]
+    return strip_folders(value) if isinstance(value, str) else value

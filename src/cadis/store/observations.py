@@ -1,12 +1,16 @@
-"""What the records of a run say about how alike its clients are.
+"""Similarities and clusters of clients, read from the records of a run.
 
-A method tells it by arrays of these names, whatever method it is: ``clusters``, the cluster of each
-participant, (k,); ``similarity``, how alike they are, (k, k), or ``profile``, the class profile of
-each, (k, classes); ``threshold``, how alike neighbours in the Q-matrix must be, or ``cut``, how
-alike the clients of a cluster are on the average, with its ``confidence``; ``gamma``, the largest
-deviation of a transitive estimate. Where it tells clusters and not how alike clients are, a number
-must mean the same cluster in all rounds. What has one of these names but is something else is
-passed over.
+Summaries, analyses and reports use them. Any method can report arrays with these names:
+
+- ``clusters``: cluster label of each participant, (k,). If a method reports only this, a label must
+  mean the same cluster in all rounds.
+- ``similarity``: similarities of the participants, (k, k); or ``profile``: class profile of each
+  participant, (k, classes).
+- ``threshold``: smallest entry of the Q-matrix within a cluster; or ``cut``: smallest mean
+  similarity within a cluster, with its ``confidence``.
+- ``gamma``: largest deviation of a transitive estimate.
+
+Arrays with one of these names but another form are ignored.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -17,50 +21,50 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cadis.algorithm import cosines, unit
+from cadis.algorithm import compute_cosines, normalize
 from cadis.algorithm.methods.cadis import (
     ClientProfiles,
     SimilarityMatrix,
     average_linkage,
-    cluster,
-    rescale,
-    running_mean,
+    cluster_by_threshold,
+    compute_q_matrix,
+    cumulative_similarity,
     update_profiles,
 )
 from cadis.server import PackedMatrix, RoundRecord
-from cadis.types import ClientId, client_keys
+from cadis.types import ClientId, compute_client_keys
 
-_LARGEST = 2**53
-"""The largest count that every program reads as what it is."""
-_COSINE = 1.001
-"""The largest similarity, with what rounding may add."""
-_KNOWN = ("threshold", "cut", "confidence", "gamma")
-"""The single numbers that are known here."""
-_MAJORITY = 0.501
-"""The threshold in the Q-matrix where the method tells similarities, but no threshold."""
+_MAX_LABEL = 2**53
+"""Largest integer that every JSON reader represents exactly."""
+_MAX_COSINE = 1.001
+"""Largest similarity, with a tolerance for rounding."""
+_KNOWN_SCALARS = ("threshold", "cut", "confidence", "gamma")
+"""Scalars of a report that this module uses."""
+_DEFAULT_THRESHOLD = 0.501
+"""Threshold in the Q-matrix if a method reports similarities without a threshold."""
 
 
-def clusters_of(record: RoundRecord) -> list[int] | None:
-    """The cluster of each participant, counted from 0; None if the method told none."""
+def get_clusters(record: RoundRecord) -> list[int] | None:
+    """Return the cluster label of each participant, from 0; None if the method reported none."""
     labels = record.report.get("clusters")
-    if not isinstance(labels, list) or _unfit_clusters(labels, len(record.participants)):
+    if not isinstance(labels, list) or _find_label_errors(labels, len(record.participants)):
         return None
     return [int(label) for label in labels]  # type: ignore[arg-type]
 
 
-def similarity_of(record: RoundRecord) -> Tensor | None:
-    """How alike the participants are, (k, k); None if the method did not tell."""
-    found = _similarity(record)
-    return None if isinstance(found, str) else torch.tensor(found, dtype=torch.float32)
+def get_similarity(record: RoundRecord) -> Tensor | None:
+    """Return the similarities of the participants, (k, k); None if the method reported none."""
+    matrix = _parse_similarity(record)
+    return None if isinstance(matrix, str) else torch.tensor(matrix, dtype=torch.float32)
 
 
-def threshold_of(record: RoundRecord) -> float | None:
-    """How alike neighbours had to be in the Q-matrix; None if the method did not tell."""
-    return scalar_of(record, "threshold")
+def get_threshold(record: RoundRecord) -> float | None:
+    """Return the threshold in the Q-matrix; None if the method reported none."""
+    return get_scalar(record, "threshold")
 
 
-def profile_of(record: RoundRecord) -> Tensor | None:
-    """The class profile of each participant, (k, classes); None if the method did not tell."""
+def get_profiles(record: RoundRecord) -> Tensor | None:
+    """Return the class profile of each participant, (k, classes); None if none were reported."""
     if not isinstance(record.report.get("profile"), list | PackedMatrix):
         return None
     try:
@@ -69,221 +73,236 @@ def profile_of(record: RoundRecord) -> Tensor | None:
         return None
     if profiles is None or profiles.ndim != 2 or len(profiles) != len(record.participants):
         return None
-    sound = (np.linalg.norm(profiles, axis=1) <= _COSINE).all()  # NaN is not
-    return torch.tensor(profiles, dtype=torch.float32) if sound else None
+    is_valid = (np.linalg.norm(profiles, axis=1) <= _MAX_COSINE).all()  # False for NaN
+    return torch.tensor(profiles, dtype=torch.float32) if is_valid else None
 
 
-def confidence_of(record: RoundRecord) -> float | None:
-    """How sure the method was that there are clusters; None if it did not tell."""
-    return scalar_of(record, "confidence")
+def get_confidence(record: RoundRecord) -> float | None:
+    """Return the confidence that there are clusters; None if the method reported none."""
+    return get_scalar(record, "confidence")
 
 
-def gamma_of(record: RoundRecord) -> float | None:
-    """The largest deviation of a transitive estimate; None if nothing was estimated."""
-    return scalar_of(record, "gamma")
+def get_gamma(record: RoundRecord) -> float | None:
+    """Return the largest deviation of a transitive estimate; None if nothing was estimated."""
+    return get_scalar(record, "gamma")
 
 
-def scalar_of(record: RoundRecord, name: str) -> float | None:
-    """A single number that the method told; None if it did not."""
+def get_scalar(record: RoundRecord, name: str) -> float | None:
+    """Return a scalar of the method's report; None if the report does not have it."""
     value = record.report.get(name)
     return float(value) if isinstance(value, int | float) else None
 
 
-def told_scalars(record: RoundRecord) -> list[str]:
-    """Names of the single numbers that the method told, but for those that are known here."""
-    arrays = (list, PackedMatrix)
-    single = (name for name, value in record.report.items() if not isinstance(value, arrays))
-    return [name for name in single if name not in _KNOWN]
+def list_scalars(record: RoundRecord) -> list[str]:
+    """Return the names of the scalars in the method's report, without those listed above."""
+    array_types = (list, PackedMatrix)
+    names = (name for name, value in record.report.items() if not isinstance(value, array_types))
+    return [name for name in names if name not in _KNOWN_SCALARS]
 
 
-def unfit(record: RoundRecord) -> list[str]:
-    """What is wrong with arrays whose names are known, in words."""
-    report, found = record.report, list[str]()
+def find_report_errors(record: RoundRecord) -> list[str]:
+    """Describe what is wrong with arrays of a report that have a known name."""
+    report, errors = record.report, list[str]()
     if "clusters" in report:
-        found += _unfit_clusters(report["clusters"], len(record.participants))
-    if "similarity" in report and isinstance(wrong := _similarity(record), str):
-        found.append(wrong)
-    if "profile" in report and profile_of(record) is None:
-        found.append("profile has not one vector, of length 1 at the most, for each participant")
-    given = [name for name in _KNOWN if name in report and scalar_of(record, name) is None]
-    return found + [f"{name} is no number" for name in given]
+        errors += _find_label_errors(report["clusters"], len(record.participants))
+    if "similarity" in report and isinstance(problem := _parse_similarity(record), str):
+        errors.append(problem)
+    if "profile" in report and get_profiles(record) is None:
+        errors.append("profile does not have one vector of norm at most 1 per participant")
+    scalars = [n for n in _KNOWN_SCALARS if n in report and get_scalar(record, n) is None]
+    return errors + [f"{name} is not a number" for name in scalars]
 
 
-def _unfit_clusters(labels: Any, size: int) -> list[str]:
-    """What is wrong with labels, if anything is."""
+def _find_label_errors(labels: Any, size: int) -> list[str]:
+    """Describe what is wrong with cluster labels; empty if they are valid."""
     if not isinstance(labels, list):
-        return ["clusters is no list"]
+        return ["clusters is not a list"]
     if len(labels) != size:
         return [f"clusters has {len(labels)} entries, not {size}"]
-    counted = all(isinstance(n, int) and 0 <= n <= _LARGEST for n in labels)
-    return [] if counted else ["clusters are not counted from 0"]
+    is_valid = all(isinstance(label, int) and 0 <= label <= _MAX_LABEL for label in labels)
+    return [] if is_valid else ["clusters are not integers from 0"]
 
 
-def _similarity(record: RoundRecord) -> NDArray[Any] | str:
-    """How alike the participants are, (k, k), or what is wrong with what was told, in words."""
-    told, size = record.report.get("similarity"), len(record.participants)
-    if isinstance(told, PackedMatrix):
-        lengths = [told.shape[1]] * told.shape[0]
-    elif isinstance(told, list) and all(isinstance(row, list) for row in told):
-        lengths = [len(row) for row in told]  # type: ignore[arg-type]
+def _parse_similarity(record: RoundRecord) -> NDArray[Any] | str:
+    """Return the similarities of the participants, (k, k), or a description of what is wrong."""
+    value, size = record.report.get("similarity"), len(record.participants)
+    if isinstance(value, PackedMatrix):
+        lengths = [value.shape[1]] * value.shape[0]
+    elif isinstance(value, list) and all(isinstance(row, list) for row in value):
+        lengths = [len(row) for row in value]  # type: ignore[arg-type]
     else:
-        return "similarity is no matrix"
+        return "similarity is not a matrix"
     if len(lengths) != size:
-        return f"similarity has {len(lengths)} entries, not {size}"
+        return f"similarity has {len(lengths)} rows, not {size}"
     if wrong := [length for length in lengths if length != size]:
         return f"a row of similarity has {wrong[0]} entries, not {size}"
     try:
         matrix = record.array("similarity")
     except OverflowError:
         matrix = None
-    if matrix is None or not (np.abs(matrix) <= _COSINE).all():  # NaN is not, either
+    if matrix is None or not (np.abs(matrix) <= _MAX_COSINE).all():  # False for NaN
         return "a similarity is not between -1 and 1"
     return matrix
 
 
-Alikeness = Callable[[RoundRecord], Tensor | None]
-"""How alike the participants of a round are, (k, k), if it tells."""
+SimilarityReader = Callable[[RoundRecord], Tensor | None]
+"""A function that returns the similarities of a round's participants, (k, k), if known."""
 
 
-def tells_profiles(history: Sequence[RoundRecord]) -> bool:
-    """Whether clients are compared by profiles in these rounds, and not by pairs."""
-    return any(profile_of(record) is not None for record in history)
+def has_profiles(history: Sequence[RoundRecord]) -> bool:
+    """Return whether the method reports class profiles instead of similarities of pairs."""
+    return any(get_profiles(record) is not None for record in history)
 
 
-def alikeness(history: Sequence[RoundRecord]) -> Alikeness:
-    """What tells how alike the participants of each of these rounds are.
+def choose_similarity_reader(history: Sequence[RoundRecord]) -> SimilarityReader:
+    """Return the function that reads similarities from the records of these rounds.
 
-    Similarities do, or those of profiles; where a method tells clusters only, who is in one cluster
-    with whom does, the mean of which over rounds is the part of their common rounds that two
-    clients were together.
+    It reads reported similarities, or computes them from profiles. If a method reports only
+    clusters, the similarity is 1 in a cluster and 0 otherwise; its mean over rounds is the share of
+    their common rounds in which two clients were in the same cluster.
     """
-    for told in (similarity_of, _by_profile):
-        if any(told(record) is not None for record in history):
-            return told
-    return _together
+    for reader in (get_similarity, _compute_profile_similarity):
+        if any(reader(record) is not None for record in history):
+            return reader
+    return _compute_comembership
 
 
-def _by_profile(record: RoundRecord) -> Tensor | None:
-    """Cosines of the participants' profiles, (k, k)."""
-    profiles = profile_of(record)
-    return None if profiles is None else cosines(profiles)
+def _compute_profile_similarity(record: RoundRecord) -> Tensor | None:
+    """Return the cosines of the participants' profiles, (k, k)."""
+    profiles = get_profiles(record)
+    return None if profiles is None else compute_cosines(profiles)
 
 
-def _together(record: RoundRecord) -> Tensor | None:
-    """1 for participants in one cluster, else 0, (k, k)."""
-    clusters = clusters_of(record)
+def _compute_comembership(record: RoundRecord) -> Tensor | None:
+    """Return 1 for two participants in the same cluster, else 0, (k, k)."""
+    clusters = get_clusters(record)
     if clusters is None:
         return None
     labels = torch.tensor(clusters)
     return (labels[:, None] == labels).float()
 
 
-def grouped(matrix: SimilarityMatrix, history: Sequence[RoundRecord]) -> Tensor:
-    """The clusters of clients as alike as this, as the method told them by the last round, (n,).
+def assign_clusters(matrix: SimilarityMatrix, history: Sequence[RoundRecord]) -> Tensor:
+    """Return cluster labels of all clients after the last round, (n,).
 
-    Where it tells clusters only, those that clients were in when they took part last: what they
-    were in before, a method such as CFL may have split since. Else cut at the similarity that it
-    told, or at its threshold in the Q-matrix.
+    The similarities are clustered with the method's last ``cut`` or ``threshold``. If a method
+    reports only clusters, a client's label is that of its last participation, since a method such
+    as CFL may have split older clusters.
+
+    Args:
+        matrix: similarities of the clients.
+        history: records of the rounds.
     """
     record = history[-1]
-    if alikeness(history) is _together:
-        return _last_told(matrix.client_ids, history)
-    cut = scalar_of(record, "cut")
+    if choose_similarity_reader(history) is _compute_comembership:
+        return _get_last_labels(matrix.client_ids, history)
+    cut = get_scalar(record, "cut")
     if cut is not None:
         return average_linkage(torch.where(matrix.known, matrix.mean, -1), cut)
-    threshold = threshold_of(record)
-    least = _MAJORITY if threshold is None else threshold
-    return cluster(rescale(matrix.mean, matrix.known), least)
+    threshold = get_threshold(record)
+    threshold = _DEFAULT_THRESHOLD if threshold is None else threshold
+    return cluster_by_threshold(compute_q_matrix(matrix.mean, matrix.known), threshold)
 
 
-def _last_told(clients: Sequence[ClientId], history: Sequence[RoundRecord]) -> Tensor:
-    """The cluster that each client was in when it took part last, counted from 0, (n,)."""
-    told: dict[ClientId, int] = {}
+def _get_last_labels(clients: Sequence[ClientId], history: Sequence[RoundRecord]) -> Tensor:
+    """Return the label of each client in its last participation, numbered from 0, (n,)."""
+    last: dict[ClientId, int] = {}
     for record in history:
-        labels = clusters_of(record)
-        told.update(zip(record.participants, labels or (), strict=labels is not None))
-    number = {label: place for place, label in enumerate(sorted(set(told.values())))}
-    return torch.tensor([number[told[client]] for client in clients], dtype=torch.long)
+        labels = get_clusters(record)
+        last.update(zip(record.participants, labels or (), strict=labels is not None))
+    index = {label: i for i, label in enumerate(sorted(set(last.values())))}
+    return torch.tensor([index[last[client]] for client in clients], dtype=torch.long)
 
 
-class SeenProfiles:
-    """The mean class profile of everybody seen so far, by record, as the server has it."""
+class MeanProfiles:
+    """Mean class profiles of all clients so far, the same as the server has."""
 
     def __init__(self) -> None:
         self._profiles = ClientProfiles()
-        self._seen: dict[ClientId, None] = {}
+        self._clients: dict[ClientId, None] = {}  # in the order of first participation
 
     def add(self, record: RoundRecord) -> None:
-        """Fold in a round, if it tells profiles."""
-        profiles = profile_of(record)
+        """Add a round, if it has profiles."""
+        profiles = get_profiles(record)
         if profiles is not None:
-            keys = client_keys(record.participants)
+            keys = compute_client_keys(record.participants)
             self._profiles = update_profiles(self._profiles, keys, profiles)
-            self._seen.update(dict.fromkeys(record.participants))
+            self._clients.update(dict.fromkeys(record.participants))
 
     def matrix(self, clients: Collection[ClientId] | None = None) -> SimilarityMatrix:
-        """How alike clients are, in the order in which they joined; everybody unless told."""
-        chosen = tuple(c for c in self._seen if clients is None or c in clients)
-        keys = client_keys(chosen)
+        """Return the similarities of ``clients``, by default all, in order of participation."""
+        selected = tuple(c for c in self._clients if clients is None or c in clients)
+        keys = compute_client_keys(selected)
         classes = max(self._profiles.old.mean.shape[1], self._profiles.new.mean.shape[1])
-        mean, count = self._profiles.of(keys, classes)
-        similarity = cosines(unit(mean))
-        times = torch.minimum(count[:, None], count)
-        return SimilarityMatrix(chosen, similarity, times, torch.ones_like(times, dtype=torch.bool))
+        mean, count = self._profiles.get(keys, classes)
+        similarity = compute_cosines(normalize(mean))
+        pair_count = torch.minimum(count[:, None], count)
+        known = torch.ones_like(pair_count, dtype=torch.bool)
+        return SimilarityMatrix(selected, similarity, pair_count, known)
 
 
 class Observations:
-    """Running means of how alike everybody seen is to some clients (Eq. 12), by record.
+    """Running means of similarities (Eq. 12) of all clients to some clients.
 
-    They are changed in place: a round costs the pairs that took part, while a
-    :class:`~cadis.algorithm.methods.cadis.SimilarityMatrix`, which is a value, copies all pairs
-    there are. The numbers are the same, bit for bit. Rows and columns are in the order in which
-    clients joined; there is a column for each client that is given, by default for everybody.
+    They are updated in place, so a round costs only the pairs of its participants, while
+    :class:`~cadis.algorithm.methods.cadis.SimilarityMatrix` is immutable and copies all pairs. The
+    values are the same, bit for bit. Rows and columns are in the order of first participation.
+
+    Attributes:
+        client_ids: clients of the rows.
+        mean: mean similarity of each pair, (p, n).
+        count: number of observations of each pair, (p, n).
     """
 
     def __init__(
         self, history: Sequence[RoundRecord], clients: Collection[ClientId] | None = None
     ) -> None:
-        self.client_ids = joined(history)
-        chosen = [c for c in self.client_ids if clients is None or c in clients]
-        self._alikeness = alikeness(history)
+        """Allocate the means.
+
+        Args:
+            history: records of all rounds, which decide the rows.
+            clients: clients of the columns, by default all.
+        """
+        self.client_ids = list_compared_clients(history)
+        selected = [c for c in self.client_ids if clients is None or c in clients]
+        self._read_similarity = choose_similarity_reader(history)
         self._row = {client: row for row, client in enumerate(self.client_ids)}
-        self._column = {client: column for column, client in enumerate(chosen)}
+        self._column = {client: column for column, client in enumerate(selected)}
         self._seen: set[ClientId] = set()
-        self.mean = torch.zeros(len(self._row), len(chosen))
-        self.count = torch.zeros(len(self._row), len(chosen), dtype=torch.int32)
+        self.mean = torch.zeros(len(self._row), len(selected))
+        self.count = torch.zeros(len(self._row), len(selected), dtype=torch.int32)
 
     def add(self, record: RoundRecord) -> None:
-        """Fold in a round, if it tells how alike its participants are."""
-        similarity = self._alikeness(record)
+        """Add a round, if it has similarities."""
+        similarity = self._read_similarity(record)
         if similarity is None:
             return
-        who = record.participants
-        self._seen.update(who)
-        places = [place for place, client in enumerate(who) if client in self._column]
-        rows = torch.tensor([self._row[client] for client in who], dtype=torch.long)
-        columns = torch.tensor([self._column[who[place]] for place in places], dtype=torch.long)
+        clients = record.participants
+        self._seen.update(clients)
+        indices = [index for index, client in enumerate(clients) if client in self._column]
+        rows = torch.tensor([self._row[client] for client in clients], dtype=torch.long)
+        columns = torch.tensor([self._column[clients[i]] for i in indices], dtype=torch.long)
         block = (rows[:, None], columns)
-        new = similarity[:, places]
-        self.mean[block] = running_mean(self.mean[block], self.count[block], new)
+        new = similarity[:, indices]
+        self.mean[block] = cumulative_similarity(self.mean[block], self.count[block], new)
         self.count[block] += 1
 
-    def chosen_rows(self) -> Tensor:
-        """The rows of those who have a column, in the order of the columns, (n,)."""
+    def column_rows(self) -> Tensor:
+        """Return the row of the client of each column, (n,)."""
         return torch.tensor([self._row[client] for client in self._column], dtype=torch.long)
 
-    def direct(self) -> Tensor:
-        """Everybody seen so far by the chosen clients seen so far, NaN where nothing was observed.
+    def get_observed(self) -> Tensor:
+        """Return the means of all clients seen so far, NaN for pairs without observation, (p, n).
 
-        (p, n), as ``SimilarityMatrix.estimate_missing`` wants its helpers.
+        This is the form of the helpers that ``SimilarityMatrix.estimate_missing`` takes.
         """
         columns = sum(client in self._seen for client in self._column)
         seen = slice(len(self._seen)), slice(columns)
         return torch.where(self.count[seen] > 0, self.mean[seen], torch.nan)
 
 
-def joined(history: Sequence[RoundRecord]) -> tuple[ClientId, ...]:
-    """All clients of whom it was told how alike they are, in the order in which they joined."""
-    told = alikeness(history)
-    measured = (record.participants for record in history if told(record) is not None)
-    return tuple(dict.fromkeys(client for participants in measured for client in participants))
+def list_compared_clients(history: Sequence[RoundRecord]) -> tuple[ClientId, ...]:
+    """Return all clients with known similarities, in the order of first participation."""
+    read_similarity = choose_similarity_reader(history)
+    records = (record for record in history if read_similarity(record) is not None)
+    return tuple(dict.fromkeys(client for record in records for client in record.participants))

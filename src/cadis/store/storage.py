@@ -1,4 +1,7 @@
-"""Files that survive: whole or not at all, on the disk and not only in its cache, and checked."""
+"""Atomic, durable and verified reading and writing of files.
+
+All other modules of the store use it, so that a crash or a power loss never leaves half a file.
+"""
 
 import hashlib
 import json
@@ -16,26 +19,26 @@ from cadis.types import StoredFile
 _T = TypeVar("_T")
 
 _adapters: Callable[[Any], TypeAdapter[Any]] = lru_cache(TypeAdapter)
-"""What reads a type; making it takes longer than using it."""
+"""Returns the cached adapter of a type; creating an adapter takes longer than using it."""
 
 
 class DamagedError(CadisError):
-    """A file is not what was written: one sentence that names it."""
+    """A file is missing, or its content is not what cadis has written."""
 
 
-def digest_of(content: bytes) -> str:
-    """SHA-256, in hexadecimal digits."""
+def compute_digest(content: bytes) -> str:
+    """Return the SHA-256 digest in hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 
-def draft_of(path: Path) -> Path:
-    """Where a file is written before it is put in place."""
+def get_draft_path(path: Path) -> Path:
+    """Return the path of the draft of a file, which is written first and then renamed."""
     return path.with_name(f".{path.name}.draft")
 
 
 def write_draft(path: Path, content: bytes) -> Path:
-    """Bring the content of ``path`` to the disk under its draft's name."""
-    draft = draft_of(path)
+    """Write the draft of ``path`` and flush it to the disk; return its path."""
+    draft = get_draft_path(path)
     with draft.open("wb") as file:
         file.write(content)
         sync_file(file)
@@ -43,23 +46,23 @@ def write_draft(path: Path, content: bytes) -> Path:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Put a file in place, whole or not at all. It may still be the old one after a power loss."""
+    """Replace a file atomically. After a power loss it may still be the old file."""
     write_draft(path, content).replace(path)
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Put a text file in place, whole or not at all."""
+    """Replace a text file atomically."""
     replace_file(path, text.encode())
 
 
 def sync_file(file: IO[bytes]) -> None:
-    """Bring a file's content to the disk."""
+    """Flush the content of a file to the disk."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring a folder's names to the disk, where the system can do so for folders."""
+    """Flush the file names of a folder to the disk; Windows has no such call."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -70,7 +73,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those that it is in, and bring their names to the disk."""
+    """Create a folder and its parents, and flush their names to the disk."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for path in missing:
@@ -78,7 +81,7 @@ def make_folder(folder: Path) -> None:
 
 
 def read_file(path: Path) -> bytes:
-    """The content of a file that must be there."""
+    """Return the content of a file; raise :class:`DamagedError` if it cannot be read."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -87,17 +90,17 @@ def read_file(path: Path) -> bytes:
         raise DamagedError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def read_stored(folder: Path, stored: StoredFile) -> bytes:
-    """The content of a file, which must be what was written."""
+def read_verified(folder: Path, stored: StoredFile) -> bytes:
+    """Return the content of a file; raise :class:`DamagedError` if its digest has changed."""
     path = folder / stored.name
     content = read_file(path)
-    if digest_of(content) != stored.sha256:
-        raise damaged(path)
+    if compute_digest(content) != stored.sha256:
+        raise make_damage_error(path)
     return content
 
 
-def damaged(path: Path) -> DamagedError:
-    """The sentence about a file whose digest is another."""
+def make_damage_error(path: Path) -> DamagedError:
+    """Return the error for a file whose digest has changed."""
     return DamagedError(f"{path} is damaged: it is not what was written.")
 
 
@@ -108,20 +111,26 @@ def tensor_metadata(content: bytes) -> dict[str, str]:
     return metadata
 
 
-def read_as(kind: type[_T], text: str | bytes, where: object) -> _T:
-    """JSON as a value of this type; ``where`` names what holds it, if something is wrong."""
+def parse_json(value_type: type[_T], text: str | bytes, source: object) -> _T:
+    """Parse JSON as a value of a type.
+
+    Args:
+        value_type: a dataclass or another type that pydantic supports.
+        text: the JSON text.
+        source: path or name of the text, for the error.
+    """
     try:
-        value: _T = _adapters(kind).validate_json(text, strict=True)
+        value: _T = _adapters(value_type).validate_json(text, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
+        key = ".".join(map(str, first["loc"]))
         problem = first["msg"].removeprefix("Input ")
-        problem = f"{place} {problem[:1].lower()}{problem[1:]}".strip()
-        raise DamagedError(f"{where} is damaged: {problem}.") from None
+        problem = f"{key} {problem[:1].lower()}{problem[1:]}".strip()
+        raise DamagedError(f"{source} is damaged: {problem}.") from None
     return value
 
 
 def to_json(value: object) -> str:
-    """A dataclass as JSON, the same text for equal values."""
+    """Convert a dataclass to JSON; equal values give the same text."""
     plain = _adapters(type(value)).dump_python(value, mode="json")
     return json.dumps(plain, sort_keys=True, allow_nan=False)

@@ -1,4 +1,7 @@
-"""Many runs that belong together: a comparison of methods, or a sweep over parameters."""
+"""Studies: several runs that are compared, of methods or of values of parameters.
+
+:mod:`cadis.experiment` plans and runs them; analyses and the command line read them.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,20 +14,20 @@ from cadis._io import Callbacks
 from cadis.errors import CadisError
 from cadis.options import MAY_CHANGE
 from cadis.server import STRICT, OnRound, RoundRecord
-from cadis.store.folder import RunFolder, cannot_be_written
+from cadis.store.folder import RunFolder, catch_write_errors
 from cadis.store.lock import lock
-from cadis.store.storage import DamagedError, read_as, read_file, replace_text
+from cadis.store.storage import DamagedError, parse_json, read_file, replace_text
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One of the things that are compared.
+    """One method or setting of a study.
 
     Attributes:
-        name: as users type it, and as its folder is called.
-        label: as tables and figures call it.
-        options: all its options but the seed, as a file of options has them.
-        cell: in a sweep or a grid, the values of the parameters that are varied.
+        name: name that users type, and name of its folder.
+        label: name in tables and figures.
+        options: all its options except the seed, in the format of ``config.toml``.
+        cell: values of the varied parameters, in a sweep or a grid.
     """
 
     __pydantic_config__: ClassVar = STRICT
@@ -36,10 +39,12 @@ class Variant:
 
 @dataclass(frozen=True)
 class PaperReport:
-    """What a table or figure of a paper reports of the same experiment.
+    """Results that a paper reports for the same experiment.
 
-    The accuracy is the best top-1 accuracy in percent, by the name of the method; ``changed``
-    says what is different here.
+    Attributes:
+        place: table or figure of the paper.
+        accuracy: best top-1 accuracy in percent, by the name of the method.
+        changed: differences between the paper's experiment and ours.
     """
 
     __pydantic_config__: ClassVar = STRICT
@@ -50,17 +55,18 @@ class PaperReport:
 
 @dataclass(frozen=True)
 class Study:
-    """What is compared.
+    """Plan of a study: one run per variant and seed.
 
     Attributes:
         kind: a comparison of methods or a sweep over parameters.
-        variants: what is compared with each other.
-        seeds: a run of each variant for each of them.
-        command: what the user typed.
+        variants: methods or settings that are compared.
+        seeds: seeds of the runs of each variant.
+        command: command that the user typed.
         baseline: name of the variant that the others are compared with, if any.
-        targets: accuracies whose first round is asked for; empty for some that fit.
-        parameters: in a sweep or a grid, the names of the parameters that are varied.
-        paper: what the paper reports of the same, if it does.
+        targets: accuracies for which tables show the first round; if empty, they are chosen from
+            the results.
+        parameters: names of the varied parameters, in a sweep or a grid.
+        paper: results of a paper for the same experiment, if any.
     """
 
     __pydantic_config__: ClassVar = STRICT
@@ -73,99 +79,104 @@ class Study:
     parameters: tuple[str, ...] = ()
     paper: PaperReport | None = None
 
-    def contestant(self, variant: Variant) -> str:
-        """The name of what is compared, without that of its cell of a grid."""
+    def base_name(self, variant: Variant) -> str:
+        """Return the name of a variant without the name of its cell in a grid."""
         if self.kind != "compare" or not variant.cell:
             return variant.name
-        return variant.name.removeprefix(f"{cell_name(self.parameters, variant.cell)}_")
+        return variant.name.removeprefix(f"{format_cell_name(self.parameters, variant.cell)}_")
 
     def difference(self, other: "Study") -> str | None:
-        """How another study's runs differ from these, in a sentence; None if they fit together."""
+        """Describe why another study cannot be merged with this one; None if it can.
+
+        The description is the end of a sentence that begins with the name of this study.
+        """
         if (self.kind, self.parameters) != (other.kind, other.parameters):
-            return "compares something else"
-        mine = {variant.name: variant.options for variant in self.variants}
+            return "has another kind or other parameters"
+        options_by_name = {variant.name: variant.options for variant in self.variants}
         for variant in other.variants:
-            options, name = mine.get(variant.name), variant.name
-            if options is None:  # a new one must at least share what all have in common
-                options, name = _shared(self.variants), "it"
+            options, name = options_by_name.get(variant.name), variant.name
+            if options is None:  # a new variant must agree with the options that all others share
+                options, name = _find_common_options(self.variants), "all variants"
             if options.get("rounds", 0) > variant.options.get("rounds", 0):
                 return f"has {options['rounds']} rounds, more than {variant.options['rounds']}"
             for key in sorted(options.keys() & variant.options.keys() - set(MAY_CHANGE)):
                 if options[key] != variant.options[key]:
-                    was, now = _differing(key, options[key], variant.options[key])
-                    return f"has {was} for {name}, not {now}"
+                    old, new = _format_difference(key, options[key], variant.options[key])
+                    return f"has {old} for {name}, not {new}"
         return None
 
-    def joined(self, other: "Study") -> "Study":
-        """Both: what this one has, and what another one has besides or anew."""
-        anew = {variant.name: variant for variant in other.variants}
-        kept = [anew.pop(variant.name, variant) for variant in self.variants]
+    def merge(self, other: "Study") -> "Study":
+        """Return a study with the variants and seeds of both; ``other`` has precedence."""
+        new = {variant.name: variant for variant in other.variants}
+        merged = [new.pop(variant.name, variant) for variant in self.variants]
         seeds = tuple(sorted({*self.seeds, *other.seeds}))
-        return replace(other, variants=(*kept, *anew.values()), seeds=seeds)
+        return replace(other, variants=(*merged, *new.values()), seeds=seeds)
 
 
 @dataclass(frozen=True)
 class StudyFolder:
-    """A folder with a ``study.json`` and a folder of runs for each variant."""
+    """A folder with a ``study.json`` and one folder of runs per variant."""
 
     path: Path
 
     @property
     def lock_file(self) -> Path:
-        """Held by whoever works on the study."""
+        """Path of the lock of the process that runs the study."""
         return self.path / "lock"
 
-    def holds_study(self) -> bool:
-        """Whether a study was begun here."""
+    def has_study(self) -> bool:
+        """Return whether the folder has a study."""
         return (self.path / "study.json").exists()
 
     def run_folder(self, variant: Variant, seed: int) -> RunFolder:
-        """The folder of one run."""
+        """Return the folder of one run."""
         return RunFolder(self.path / variant.name / f"seed-{seed}")
 
     def write(self, study: Study) -> None:
-        """Keep what is compared."""
+        """Write ``study.json``."""
         self.path.mkdir(parents=True, exist_ok=True)
         replace_text(self.path / "study.json", json.dumps(asdict(study), indent=1) + "\n")
 
     def read(self) -> Study:
-        """What is compared."""
+        """Read ``study.json``."""
         path = self.path / "study.json"
-        return read_as(Study, read_file(path), path)
+        return parse_json(Study, read_file(path), path)
 
     @contextmanager
-    def opened(self, study: Study) -> Iterator[Study]:
-        """As :meth:`join`, while nobody else can work on the study."""
-        self._check_free()
-        with cannot_be_written(self.path):
+    def open(self, study: Study) -> Iterator[Study]:
+        """Lock the folder and call :meth:`add`; the lock is released at the end of the context."""
+        self._check_usable()
+        with catch_write_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            held = lock(self.lock_file, f"The study in {self.path}")
-        with closing(held):
-            yield self.join(study)
+            study_lock = lock(self.lock_file, f"The study in {self.path}")
+        with closing(study_lock):
+            yield self.add(study)
 
-    def join(self, study: Study) -> Study:
-        """Begin a study here, or go on with the one that is here; returns all that there is."""
-        self._check_free()
-        if self.holds_study():
-            before = self.read()
-            if sentence := before.difference(study):
+    def add(self, study: Study) -> Study:
+        """Write a study, merged with the study in the folder if there is one; return the result."""
+        self._check_usable()
+        if self.has_study():
+            old = self.read()
+            if difference := old.difference(study):
                 raise CadisError(
-                    f"The study in {self.path} {sentence}; choose another folder by --out."
+                    f"The study in {self.path} {difference}; choose another folder by --out."
                 )
-            study = before.joined(study)
-        with cannot_be_written(self.path):
+            study = old.merge(study)
+        with catch_write_errors(self.path):
             self.write(study)
         return study
 
-    def _check_free(self) -> None:
-        """Refuse a folder that holds something else than a study."""
-        if self.holds_study():
-            self.read()  # a file of that name may be somebody else's
+    def _check_usable(self) -> None:
+        """Raise an error if the folder has other files than those of a study."""
+        if self.has_study():
+            self.read()  # study.json may be a file of another program
             return
-        with cannot_be_written(self.path):
-            there = {path.name for path in self.path.iterdir()} if self.path.exists() else set()
-        if there - {"lock", ".study.json.draft"}:
-            raise CadisError(f"The folder {self.path} is not empty; choose another by --out.")
+        with catch_write_errors(self.path):
+            names = {path.name for path in self.path.iterdir()} if self.path.exists() else set()
+        if names - {"lock", ".study.json.draft"}:
+            raise CadisError(
+                f"The folder {self.path} is not empty; choose another folder by --out."
+            )
 
 
 @dataclass(frozen=True)
@@ -178,20 +189,23 @@ class PlannedRun:
 
     @property
     def rounds(self) -> int:
-        """How many rounds it is to have."""
+        """Number of rounds that the run has when it is finished."""
         rounds: int = self.variant.options["rounds"]
         return rounds
 
-    def done(self) -> list[RoundRecord]:
-        """The rounds that are there already."""
+    def read_history(self) -> list[RoundRecord]:
+        """Return the records of the rounds done so far; empty if the history is damaged."""
         try:
-            return self.folder.read_history() if self.folder.holds_run() else []
-        except DamagedError:  # it is told when the run is to go on
+            return self.folder.read_history() if self.folder.has_run() else []
+        except DamagedError:  # the error is reported when the run is resumed
             return []
 
-    def finished(self) -> bool:
-        """Whether all of them are there, and nothing is left to be written again."""
-        if not (self.folder.path / "summary.json").exists() or len(self.done()) != self.rounds:
+    def is_finished(self) -> bool:
+        """Return whether all rounds are done and all files can be read."""
+        if (
+            not (self.folder.path / "summary.json").exists()
+            or len(self.read_history()) != self.rounds
+        ):
             return False
         try:
             self.folder.read_json("federation.json")
@@ -202,40 +216,40 @@ class PlannedRun:
 
 
 class StudyCallbacks(Protocol):
-    """What is called as a study goes on, and, ``of_run``, as each of its runs does."""
+    """Callbacks of a study; ``run_callbacks`` are those of each run."""
 
-    of_run: Callbacks
+    run_callbacks: Callbacks
 
     def begin(self, run: PlannedRun) -> OnRound:
-        """A run begins or goes on; returns who hears of its rounds."""
+        """Handle the start of a run; return the function to call after each round."""
 
     def end(self, run: PlannedRun, reused: bool) -> None:
-        """A run has ended, or was there already."""
+        """Handle the end of a run; ``reused`` if it was finished before the study started."""
 
     def fail(self, sentence: str) -> None:
-        """A run could not go on."""
+        """Handle the error of a run."""
 
 
-def planned_runs(folder: StudyFolder, study: Study) -> Iterator[PlannedRun]:
-    """All runs, seed by seed: what is there at any time can be compared."""
+def list_planned_runs(folder: StudyFolder, study: Study) -> Iterator[PlannedRun]:
+    """Yield all runs, seed by seed, so that the runs done at any time can be compared."""
     for seed in study.seeds:
         for variant in study.variants:
             yield PlannedRun(variant, seed, folder.run_folder(variant, seed))
 
 
-def cell_name(names: Sequence[str], values: Sequence[str]) -> str:
-    """What the values of some options are called in the name of a folder."""
+def format_cell_name(names: Sequence[str], values: Sequence[str]) -> str:
+    """Return the name of a grid cell for folders, such as "lr=0.1_clients=50"."""
     text = "_".join(f"{name}={value}" for name, value in zip(names, values, strict=True))
     return "".join(letter if letter.isalnum() or letter in "_=.-" else "-" for letter in text)
 
 
-def cell_label(names: Sequence[str], values: Sequence[str]) -> str:
-    """The values of some options in words."""
+def format_cell_label(names: Sequence[str], values: Sequence[str]) -> str:
+    """Return the label of a grid cell for tables, such as "lr=0.1, clients=50"."""
     return ", ".join(f"{name}={value}" for name, value in zip(names, values, strict=True))
 
 
-def _shared(variants: tuple[Variant, ...]) -> dict[str, Any]:
-    """Options that all variants have in common; the method, what it goes with and tables aside."""
+def _find_common_options(variants: tuple[Variant, ...]) -> dict[str, Any]:
+    """Return options with the same value in all variants, without the method's and tables."""
     first = variants[0].options
     return {
         key: value
@@ -246,10 +260,10 @@ def _shared(variants: tuple[Variant, ...]) -> dict[str, Any]:
     }
 
 
-def _differing(key: str, was: Any, now: Any) -> tuple[str, str]:
-    """What differs, in words; of tables, only the first value that does."""
-    if isinstance(was, Mapping) and isinstance(now, Mapping):
-        for name in sorted(was.keys() | now.keys()):
-            if was.get(name) != now.get(name):
-                return f"{name} = {was.get(name)}", f"{now.get(name)}"
-    return f"{key} = {was}", f"{now}"
+def _format_difference(key: str, old: Any, new: Any) -> tuple[str, str]:
+    """Format two values of an option; for tables, the first entry that differs."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for name in sorted(old.keys() | new.keys()):
+            if old.get(name) != new.get(name):
+                return f"{name} = {old.get(name)}", f"{new.get(name)}"
+    return f"{key} = {old}", f"{new}"

@@ -1,4 +1,7 @@
-"""Keeping a run on disk as it goes."""
+"""Writing a run to its folder, round by round.
+
+:mod:`cadis.experiment` and the Flower strategy use :class:`RunWriter` for every run.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -6,38 +9,38 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, TypeAlias
 
-from cadis._io import NO_CALLBACKS, object_text, to_toml
+from cadis._io import NO_CALLBACKS, format_json, to_toml
 from cadis.algorithm import Algorithm
 from cadis.errors import CadisError, RunError
 from cadis.models import Layout
 from cadis.server import Member, RoundRecord, RunState
 from cadis.store.checkpoint import Manifest
 from cadis.store.folder import RunFolder
-from cadis.store.history import HistoryWriter, read_records
+from cadis.store.history import HistoryWriter, parse_records
 from cadis.store.lock import Lock
-from cadis.store.metrics import measured, summarise
-from cadis.store.model_card import CARD, model_card
-from cadis.store.model_file import ModelDescription, ModelInputs, model_bytes
+from cadis.store.metrics import get_metric, summarize
+from cadis.store.model_card import CARD, format_model_card
+from cadis.store.model_file import ModelDescription, ModelInputs, encode_model
 from cadis.store.resuming import BEST, Say, check_best, check_options, restore, tidy_up
-from cadis.store.storage import digest_of, read_file
+from cadis.store.storage import compute_digest, read_file
 from cadis.training import Evaluation
 
-Federation: TypeAlias = Callable[[tuple[Member, ...]], Mapping[str, Any]]
-"""What ``federation.json`` is to hold, given who was seen in a deployment so far."""
+DescribeFederation: TypeAlias = Callable[[tuple[Member, ...]], Mapping[str, Any]]
+"""A function that returns the content of ``federation.json``, given the members of a deployment."""
 
 _FEDERATION = "federation.json"
 
 
 @dataclass
 class RunWriter:
-    """Every round is on disk as it ends.
+    """Writes a run to its folder; every round is on the disk when it ends.
 
     Attributes:
-        folder: where.
-        algorithm: how the run learns.
-        layout: what is where in its models.
-        inputs: what the models are given, if that is known.
-        history: the rounds so far.
+        folder: folder of the run.
+        algorithm: the method, sampler and other parts.
+        layout: positions of the layers in a model's flat vectors.
+        inputs: description of the models' inputs, if known.
+        history: records of the rounds so far.
     """
 
     folder: RunFolder
@@ -48,58 +51,71 @@ class RunWriter:
     _lock: Lock | None = field(default=None, init=False)
     _writer: HistoryWriter = field(init=False)
     _manifest: Manifest = field(init=False)
-    _federation: Federation = field(init=False)
+    _describe_federation: DescribeFederation = field(init=False)
     _options: Mapping[str, Any] = field(init=False)
 
     def begin(
         self,
         start: RunState,
         options: Mapping[str, Any],
-        federation: Federation,
+        describe_federation: DescribeFederation,
         resume: bool = False,
         say: Say = NO_CALLBACKS.say,
     ) -> RunState:
-        """What to go on from: ``start``, or where the run in the folder stopped.
+        """Lock the folder and return the state to start from.
 
         Args:
-            start: the state before the first round.
-            options: what ``config.toml`` is to hold; a resumed run must have had the same.
-            federation: what ``federation.json`` is to hold; the same.
-            resume: whether to go on with the run in the folder.
-            say: called with a sentence about anything that was found damaged.
+            start: state before the first round.
+            options: content of ``config.toml``; a resumed run must have the same.
+            describe_federation: returns the content of ``federation.json``; a resumed run must have
+                the same.
+            resume: whether to resume the run in the folder.
+            say: called with a message about damaged files.
+
+        Returns:
+            ``start``, or the state after the last complete round of a resumed run.
         """
         self._writer = HistoryWriter(self.folder.history_path)
-        self._options, self._federation = options, federation
-        self._lock = self.folder.reopen() if resume else self.folder.claim()
-        state, manifest, damaged = start, Manifest(0, self._writer.mark, "", run=start.run), False
+        self._options, self._describe_federation = options, describe_federation
+        self._lock = self.folder.lock_existing() if resume else self.folder.lock_new()
+        state, manifest, is_damaged = (
+            start,
+            Manifest(0, self._writer.position, "", run=start.run),
+            False,
+        )
         if resume:
-            state, manifest, damaged = restore(self.folder, start, say)
+            state, manifest, is_damaged = restore(self.folder, start, say)
             self._check_same(manifest, state, start)
         config = to_toml(options)
-        files = {"config.toml": config.encode(), _FEDERATION: self._who_has_what(state)}
-        with self._writing():
-            manifest = tidy_up(self.folder, manifest, damaged, say)
-            self._go_on(manifest)
+        files = {"config.toml": config.encode(), _FEDERATION: self._encode_federation(state)}
+        with self._catch_disk_errors():
+            manifest = tidy_up(self.folder, manifest, is_damaged, say)
+            self._resume_history(manifest)
             self._commit(replace(manifest, config=config), files)
         return state
 
     def close(self) -> None:
-        """Let others go on with the run."""
+        """Release the lock of the folder."""
         if self._lock is not None:
             self._lock.close()
 
-    def keep(self, record: RoundRecord, state: RunState) -> None:
-        """Keep a finished round, and its model if it is the best."""
-        headline = self.algorithm.task.headline
-        found = [measured(each, headline) for each in [record, *self.history]]
-        value, *past = (-inf if each is None else each for each in found)
-        with self._writing():
+    def save_round(self, record: RoundRecord, state: RunState) -> None:
+        """Write a finished round, and its model if it is the best so far.
+
+        Args:
+            record: record of the round.
+            state: state after the round.
+        """
+        main_metric = self.algorithm.task.main_metric
+        metrics = [get_metric(past, main_metric) for past in [record, *self.history]]
+        value, *past_values = (-inf if metric is None else metric for metric in metrics)
+        with self._catch_disk_errors():
             stored = self.folder.checkpoint.save_state(state)
             self._writer.append(record)
             manifest = replace(
                 self._manifest,
                 round=state.round,
-                history=self._writer.mark,
+                history=self._writer.position,
                 state=stored,
                 clients=state.client_files,
                 run=state.run,
@@ -107,89 +123,102 @@ class RunWriter:
                 clock=state.clock,
             )
             files = {}
-            if value > max(past, default=-inf):
-                files[BEST] = self._model_bytes(state)
-            # In which round each took part last is no matter of federation.json.
-            now, before = state.members, self._manifest.members
-            if [member.client for member in now] != [member.client for member in before]:
-                files[_FEDERATION] = self._who_has_what(state)
+            if value > max(past_values, default=-inf):
+                files[BEST] = self._encode_models(state)
+            # federation.json does not depend on Member.last_round, which changes in every round.
+            members, old_members = state.members, self._manifest.members
+            if [member.client for member in members] != [member.client for member in old_members]:
+                files[_FEDERATION] = self._encode_federation(state)
             self._commit(manifest, files, last=self._manifest)
         self.history.append(record)
 
     def finish(self, state: RunState, evaluation: Evaluation | None) -> dict[str, Any]:
-        """Keep the last model, its card and the summary; returns the latter."""
-        federation = dict(self._federation(self._manifest.members))
-        method, headline = self.algorithm.method.name, self.algorithm.task.headline
-        summary = summarise(method, self.history, federation, evaluation, headline=headline)
+        """Write the last model, its card and the summary.
+
+        Args:
+            state: state after the last round.
+            evaluation: evaluation on the test set after the last round, if there was one.
+
+        Returns:
+            The content of ``summary.json``.
+        """
+        federation = dict(self._describe_federation(self._manifest.members))
+        method, main_metric = self.algorithm.method.name, self.algorithm.task.main_metric
+        summary = summarize(method, self.history, federation, evaluation, main_metric=main_metric)
         files = {
-            "model.safetensors": self._model_bytes(state),
-            "summary.json": object_text(summary).encode(),
+            "model.safetensors": self._encode_models(state),
+            "summary.json": format_json(summary).encode(),
         }
-        if self.folder.is_unchanged(CARD):  # what a user has written there stays
-            files[CARD] = model_card(self._described(state), summary, federation).encode()
-        with self._writing():
+        if self.folder.is_unchanged(CARD):  # a card that the user has changed stays
+            files[CARD] = format_model_card(self._describe(state), summary, federation).encode()
+        with self._catch_disk_errors():
             self._commit(self._manifest, files)
         check_best(self.folder.path / BEST, self._manifest)
         return summary
 
-    def _model_bytes(self, state: RunState) -> bytes:
-        return model_bytes(self.layout.unpack_all(state.server.models), self._described(state))
+    def _encode_models(self, state: RunState) -> bytes:
+        return encode_model(self.layout.unpack_models(state.server.models), self._describe(state))
 
-    def _described(self, state: RunState) -> ModelDescription:
-        """What the model file says of itself."""
-        classes = self._federation(state.members)["classes"]
+    def _describe(self, state: RunState) -> ModelDescription:
+        """Return the description of the models for their file."""
+        classes = self._describe_federation(state.members)["classes"]
         outputs = self.algorithm.task.num_outputs(len(classes))
-        start = ModelDescription.of_run(self._options, outputs, classes, self.inputs)
-        return start.after(state.round, list(state.server.models))
+        initial = ModelDescription.from_options(self._options, outputs, classes, self.inputs)
+        return initial.with_rounds(state.round, list(state.server.models))
 
     def _commit(
         self, manifest: Manifest, files: Mapping[str, bytes], last: Manifest | None = None
     ) -> None:
-        """Make these files, and what the manifest says besides, what the run now is."""
+        """Write files and make them, with the other files of the manifest, the state of the run."""
         digests = self.folder.stage(files)
         self._manifest = replace(manifest, files={**manifest.files, **digests})
         self.folder.checkpoint.commit(self._manifest, last)
         self.folder.publish(files)
 
-    def _who_has_what(self, state: RunState) -> bytes:
-        """The content of ``federation.json``."""
-        return object_text(self._federation(state.members)).encode()
+    def _encode_federation(self, state: RunState) -> bytes:
+        """Return the content of ``federation.json``."""
+        return format_json(self._describe_federation(state.members)).encode()
 
-    def _go_on(self, manifest: Manifest) -> None:
-        """Go on with the history of a round, and drop what was written after it."""
+    def _resume_history(self, manifest: Manifest) -> None:
+        """Read the history up to a round, and delete what was written after it."""
         path, size = self.folder.history_path, manifest.history.size
         content = read_file(path)[:size] if size else b""
-        self.history = read_records(content, path)
-        self._writer.go_on(content)
+        self.history = parse_records(content, path)
+        self._writer.resume_after(content)
 
     def _check_same(self, manifest: Manifest, state: RunState, start: RunState) -> None:
-        """Refuse to go on with another run than the one in the folder."""
-        place = self.folder.path
-        check_options(place, manifest.config, self._options)
-        if manifest.files.get(_FEDERATION) not in (None, digest_of(self._who_has_what(state))):
+        """Raise an error if options, clients or model differ from those of the run to resume."""
+        path = self.folder.path
+        check_options(path, manifest.config, self._options)
+        digest = compute_digest(self._encode_federation(state))
+        if manifest.files.get(_FEDERATION) not in (None, digest):
             raise CadisError(
-                f"The run in {place} has other clients or data; put back what it began with, or "
-                "start a new one."
+                f"The run in {path} has other clients or data; use the same clients and data, or "
+                "start a new run."
             )
-        if _sizes(state) != _sizes(start):
-            raise CadisError(f"The run in {place} has a model of another size; start a new one.")
+        if _count_parameters(state) != _count_parameters(start):
+            raise CadisError(
+                f"The run in {path} has a model of another size; use the same model, or start a "
+                "new run."
+            )
         if state.round > self._options["rounds"]:
             raise CadisError(
-                f"The run in {place} has {state.round} rounds already; ask for at least as many."
+                f"The run in {path} already has {state.round} rounds; set rounds to at least "
+                f"{state.round}."
             )
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """A full disk or a folder that is gone ends the run, which goes on from where it was."""
+    def _catch_disk_errors(self) -> Iterator[None]:
+        """Turn an OSError, such as a full disk, into a message that says how to resume the run."""
         try:
             yield
         except OSError as error:
             raise RunError(
-                f"The folder {self.folder.path} cannot be written: {error.strerror}; put that "
-                "right and resume the run, which goes on from its last finished round."
+                f"The folder {self.folder.path} cannot be written: {error.strerror}; solve this "
+                "and resume the run, which continues after its last finished round."
             ) from None
 
 
-def _sizes(state: RunState) -> set[int]:
-    """How many parameters the models have."""
+def _count_parameters(state: RunState) -> set[int]:
+    """Return the different numbers of parameters of the models."""
     return {len(model.parameters) for model in state.server.models.values()}

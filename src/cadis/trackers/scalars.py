@@ -1,4 +1,4 @@
-"""The numbers that all trackers get, under names that all of them accept."""
+"""Scalars of rounds and runs, under names that all trackers accept."""
 
 import json
 import re
@@ -9,93 +9,103 @@ from typing import Any, TypeAlias
 
 from cadis.server import RoundRecord
 from cadis.store import (
-    client_spread,
-    clusters_of,
-    confidence_of,
-    mean_accuracy,
-    scalar_of,
-    threshold_of,
-    told_scalars,
+    compute_client_spread,
+    compute_mean_accuracy,
+    get_clusters,
+    get_confidence,
+    get_scalar,
+    get_threshold,
+    list_scalars,
 )
 
 Scalar: TypeAlias = str | int | float | bool
 
-_MOST_CLASSES = 20
-"""With more of them, a curve for each class is too much to look at."""
+_MAX_CLASSES = 20
+"""Maximum number of classes with one curve each; more curves are hard to read."""
 
-_LONGEST = 200
-"""Characters of a class's name; MLflow takes names of 250 in all."""
+_MAX_NAME_LENGTH = 200
+"""Maximum length of a class name; MLflow accepts 250 characters including the prefix."""
 
 
-def scalars(
+def collect_scalars(
     record: RoundRecord, rare_classes: Sequence[int], class_names: Sequence[str]
 ) -> dict[str, float]:
-    """A round's numbers by name; what was not measured is left out."""
-    tested, clusters = bool(record.class_accuracy), clusters_of(record)
-    few = len(class_names) <= _MOST_CLASSES
-    found = {
+    """Return the scalars of a round by name, without those that were not measured.
+
+    Args:
+        record: the record of the round.
+        rare_classes: indices of the rare classes.
+        class_names: names of all classes.
+    """
+    is_tested, clusters = bool(record.class_accuracy), get_clusters(record)
+    curve_names = class_names if len(class_names) <= _MAX_CLASSES else ()
+    spread = compute_client_spread(record.client_accuracy or ())
+    scalars = {
         "accuracy": record.accuracy,
         "loss": record.loss,
-        "rare_accuracy": mean_accuracy(record, rare_classes) if tested else None,
+        "rare_accuracy": compute_mean_accuracy(record, rare_classes) if is_tested else None,
         "clusters": None if clusters is None else len(set(clusters)),
-        "threshold": threshold_of(record),
-        "confidence": confidence_of(record),
+        "threshold": get_threshold(record),
+        "confidence": get_confidence(record),
         "rejected": len(record.rejected),
         **{f"seconds/{name}": value for name, value in vars(record.seconds).items()},
-        **_named("class_accuracy", class_names if few else (), record.class_accuracy),
-        **{f"clients/{k}": v for k, v in client_spread(record.client_accuracy or ()).items()},
-        **_reported(record),
+        **_add_prefix("class_accuracy", curve_names, record.class_accuracy),
+        **{f"clients/{name}": value for name, value in spread.items()},
+        **_collect_optional(record),
     }
     return {
-        name: float(value) for name, value in found.items() if value is not None and isfinite(value)
+        name: float(value)
+        for name, value in scalars.items()
+        if value is not None and isfinite(value)
     }
 
 
-def flatten(options: Mapping[str, Any], prefix: str = "") -> dict[str, Scalar]:
-    """Options without tables: those of CADIS become ``cadis.threshold`` and so on.
+def flatten_options(options: Mapping[str, Any], prefix: str = "") -> dict[str, Scalar]:
+    """Return options without nested tables: the names become ``cadis.threshold`` and so on.
 
-    Lists become JSON, and what is None is left out.
+    Lists become JSON; options that are None are omitted.
     """
     flat: dict[str, Scalar] = {}
     for key, value in options.items():
         if isinstance(value, Mapping):
-            flat |= flatten(value, f"{prefix}{key}.")
+            flat |= flatten_options(value, f"{prefix}{key}.")
         elif value is not None:
-            plain = isinstance(value, str | int | float)
-            flat[f"{prefix}{key}"] = value if plain else json.dumps(value)
+            is_scalar = isinstance(value, str | int | float)
+            flat[f"{prefix}{key}"] = value if is_scalar else json.dumps(value)
     return flat
 
 
-def summary_scalars(summary: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of ``summary.json``, without lists and matrices."""
+def collect_summary_scalars(summary: Mapping[str, Any]) -> dict[str, float]:
+    """Return the scalars of ``summary.json``, without lists and matrices."""
     return {
         f"summary/{name}": float(value)
-        for name, value in flatten(summary).items()
+        for name, value in flatten_options(summary).items()
         if isinstance(value, int | float) and isfinite(value)
     }
 
 
-def _reported(record: RoundRecord) -> dict[str, float | None]:
-    """Return what only some tasks, methods and clients tell."""
+def _collect_optional(record: RoundRecord) -> dict[str, float | None]:
+    """Return the scalars that only some tasks, methods and clients report."""
     losses = [loss for loss in record.client_loss if loss is not None]
-    names, models = told_scalars(record), [model.name for model in record.models]
+    names, models = list_scalars(record), [model.name for model in record.models]
     return {
         "clients/loss": fmean(losses) if losses else None,
-        **_named("measures", list(record.measures), record.measures.values()),
-        **_named("report", names, [scalar_of(record, name) for name in names]),
-        **_named("models/accuracy", models, [model.accuracy for model in record.models]),
-        **_named("models/clients", models, [model.clients for model in record.models]),
+        **_add_prefix("measures", list(record.measures), record.measures.values()),
+        **_add_prefix("report", names, [get_scalar(record, name) for name in names]),
+        **_add_prefix("models/accuracy", models, [model.accuracy for model in record.models]),
+        **_add_prefix("models/clients", models, [model.clients for model in record.models]),
     }
 
 
-def _named(
+def _add_prefix(
     prefix: str, names: Sequence[str], values: Iterable[float | None]
 ) -> dict[str, float | None]:
-    """Return values by names of letters, digits, points, dashes and underscores.
+    """Return values by prefixed name; other characters than letters, digits and -._ become _.
 
-    Names are numbered if two become the same. There may be no values: not all tests are by class.
+    Names get numbers if two become equal. There may be fewer values than names: not all
+    evaluations are by class.
     """
-    clean = [re.sub(r"[^-\w.]", "_", name)[:_LONGEST].strip(".") or "_" for name in names]
-    if len({name.lower() for name in clean}) < len(clean):  # some databases ignore the case
-        clean = [f"{label}-{name}" for label, name in enumerate(clean)]
+    clean = [re.sub(r"[^-\w.]", "_", name)[:_MAX_NAME_LENGTH].strip(".") or "_" for name in names]
+    if len({name.lower() for name in clean}) < len(clean):  # some databases ignore case
+        clean = [f"{index}-{name}" for index, name in enumerate(clean)]
     return {f"{prefix}/{name}": value for name, value in zip(clean, values, strict=False)}

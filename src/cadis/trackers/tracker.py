@@ -1,4 +1,4 @@
-"""What all trackers have in common: what they are told about a run, and what they have of it."""
+"""Base class of all trackers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeAlias
 from cadis.errors import CadisError
 from cadis.server import RoundRecord
 from cadis.store import RunFolder
-from cadis.trackers.scalars import scalars
+from cadis.trackers.scalars import collect_scalars
 
 Options: TypeAlias = Mapping[str, Any]
 
@@ -18,13 +18,13 @@ _FILE = "tracking.json"
 
 
 @dataclass(frozen=True)
-class Logged:
-    """What a tracker has of a run already; kept in the run's folder.
+class TrackingState:
+    """State of logging a run to one tracker, saved in the folder of the run.
 
     Attributes:
-        id: by which it knows the run, empty if it does not.
+        id: id of the run in the tracker; empty if the run is not in the tracker yet.
         round: the last round that was logged.
-        finished: after how many rounds the run was complete, 0 if it was not.
+        finished: number of rounds when the run was logged as complete; 0 if it was not.
     """
 
     id: str = ""
@@ -33,11 +33,11 @@ class Logged:
 
 
 class Tracker(ABC):
-    """Keeps the numbers of runs, to be looked at together.
+    """Base class of trackers, which log the metrics of a run.
 
-    Nothing is written before the first round is logged, so that a run may still make its folder.
-    Rounds that were logged before, by this or an earlier process, are passed over: a whole
-    history can be logged again at any time.
+    Nothing is written before the first round is logged, because the run creates its folder.
+    Rounds that were logged before, also by an earlier process, are skipped: you can log a whole
+    history again at any time.
     """
 
     name: ClassVar[str]
@@ -45,60 +45,71 @@ class Tracker(ABC):
     def __init__(
         self, folder: Path, run_name: str, group: str | None, options: Callable[[], Options]
     ) -> None:
-        """Take what :func:`~cadis.trackers.open_tracker` is given."""
+        """Create a tracker with the arguments of :func:`~cadis.trackers.open_tracker`."""
         self._folder, self._run_name, self._group, self._options = folder, run_name, group, options
-        self._logged = Logged(**self._read_all().get(self.name, {}))
+        self._state = TrackingState(**self._read_states().get(self.name, {}))
         self._connect()
 
     def log(
         self, record: RoundRecord, rare_classes: Sequence[int], class_names: Sequence[str]
     ) -> None:
-        """Keep a finished round."""
-        if record.round > self._logged.round:
-            self._put(scalars(record, rare_classes, class_names), record.round)
-            self._remember(round=record.round)
+        """Log a finished round.
+
+        Args:
+            record: the record of the round.
+            rare_classes: indices of the rare classes.
+            class_names: names of all classes.
+        """
+        if record.round > self._state.round:
+            self._log_scalars(collect_scalars(record, rare_classes, class_names), record.round)
+            self._save_state(round=record.round)
 
     def finish(self, summary: Mapping[str, Any], figures: Sequence[Path]) -> None:
-        """Keep the numbers of ``summary.json`` and pictures (PNG): the run is complete."""
-        if self._logged.finished != summary["rounds"]:
-            self._put_summary(summary, figures)
-            self._remember(finished=summary["rounds"])
-        self._end(complete=True)
+        """Log the end of a complete run.
+
+        Args:
+            summary: content of ``summary.json``.
+            figures: paths of PNG files.
+        """
+        if self._state.finished != summary["rounds"]:
+            self._log_summary(summary, figures)
+            self._save_state(finished=summary["rounds"])
+        self._close_run(complete=True)
 
     def close(self) -> None:
-        """Let go of the tracker; a run that is not complete is marked as stopped."""
-        self._end(complete=False)
+        """Close the tracker. A run that is not complete is marked as stopped."""
+        self._close_run(complete=False)
 
     @abstractmethod
     def _connect(self) -> None:
-        """Find out whether the tracker can be used."""
+        """Check that the tracker can be used; raise a CadisError if not."""
 
     @abstractmethod
-    def _put(self, values: Mapping[str, float], step: int) -> None:
-        """Keep the numbers of a round."""
+    def _log_scalars(self, values: Mapping[str, float], step: int) -> None:
+        """Log the scalars of a round."""
 
     @abstractmethod
-    def _put_summary(self, summary: Mapping[str, Any], figures: Sequence[Path]) -> None:
-        """Keep the numbers and pictures of a complete run."""
+    def _log_summary(self, summary: Mapping[str, Any], figures: Sequence[Path]) -> None:
+        """Log the summary and the figures of a complete run."""
 
     @abstractmethod
-    def _end(self, *, complete: bool) -> None:
-        """Close the run, if it is open."""
+    def _close_run(self, *, complete: bool) -> None:
+        """Close the run in the tracker, if it is open."""
 
-    def _remember(self, **changes: Any) -> None:
-        """Change what the tracker has of the run, in the run's folder too."""
-        self._logged = replace(self._logged, **changes)
-        everything = self._read_all() | {self.name: vars(self._logged)}
-        RunFolder(self._folder).write_json(_FILE, everything)
+    def _save_state(self, **changes: Any) -> None:
+        """Change fields of the state, and save it in the folder of the run."""
+        self._state = replace(self._state, **changes)
+        states = self._read_states() | {self.name: vars(self._state)}
+        RunFolder(self._folder).write_json(_FILE, states)
 
-    def _read_all(self) -> dict[str, Any]:
-        """Return what the run's folder says about all trackers; nothing of a new run."""
+    def _read_states(self) -> dict[str, Any]:
+        """Return the saved states of all trackers by name; empty for a new run."""
         is_new = not (self._folder / _FILE).exists()
         return {} if is_new else RunFolder(self._folder).read_json(_FILE)
 
 
-def need(module: str) -> Any:
-    """Import a package that not everybody has installed."""
+def import_optional(module: str) -> Any:
+    """Import a module of an optional dependency."""
     try:
         return import_module(module)
     except ImportError:

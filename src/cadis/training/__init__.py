@@ -1,24 +1,24 @@
-"""Training a model on one client's data, and testing it."""
+"""Local training on a client's data, and evaluation of models."""
 
-from cadis.training.augmentation import AUGMENTATIONS, check_augmented
+from cadis.training.augmentation import AUGMENTATIONS, check_augmentations
 from cadis.training.evaluation import (
     Evaluation,
-    accuracies,
-    check_fit,
     check_labels,
+    check_model,
+    compute_accuracies,
+    compute_model_outputs,
     evaluate,
-    found_head,
-    outputs_of,
-    view_of,
+    find_head_and_outputs,
+    forward_in_batches,
 )
-from cadis.training.fast.stack_trial import may_stack, stacks_in_trial
-from cadis.training.fast.stacked import dealt_into_stacks, replies_together
+from cadis.training.fast.stack_trial import can_stack, passes_stack_trial
+from cadis.training.fast.stacked import split_into_stacks, train_clients_stacked
 from cadis.training.fast.stacked_model import StackedModel
 from cadis.training.local import (
     Client,
     LocalSettings,
-    batch_sizes,
+    apply_client_transforms,
     choose_device,
-    reply_to,
-    sent_by,
+    compute_batch_sizes,
+    train_client,
 )

@@ -1,4 +1,4 @@
-"""Does a model fit its data, and how good is it on examples that nobody trained on?"""
+"""Evaluation of models on test data, and checks that a model and its data match."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,41 +16,46 @@ from cadis.algorithm import Algorithm, ModelOutputs
 from cadis.algorithm.tasks import Task
 from cadis.data import Examples
 from cadis.errors import CadisError
-from cadis.models import FlatModel, channels_last, name_head
+from cadis.models import FlatModel, find_output_layer, to_channels_last
 
-_LARGE_BATCH = 64
-"""Examples that are evaluated at once: enough to be efficient, few enough for the cache."""
+_BATCH_SIZE = 64
+"""The minimum size of an evaluation batch: large enough to be fast, small enough for the cache."""
 
-_MANY_NUMBERS = 2**14
-"""Numbers that the inputs of such a batch hold at least: of small pictures there are more in it."""
+_BATCH_ELEMENTS = 2**14
+"""Elements in the inputs of a batch; batches of small inputs are larger than the minimum."""
 
 
-def found_head(module: nn.Module, examples: Examples) -> tuple[str, int]:
-    """The name of the classifier layer, "" if there is none, and how many outputs there are."""
+def find_head_and_outputs(module: nn.Module, examples: Examples) -> tuple[str, int]:
+    """Find the classifier layer and the number of outputs by calling the model on two examples.
+
+    Returns:
+        The name of the layer, "" if there is none, and the number of outputs.
+    """
     examples.check("The test set")
-    with _applied_to(examples), torch.no_grad():
-        return name_head(deepcopy(module).eval(), examples.take(slice(0, 2)).scaled)
+    with _convert_model_errors(examples), torch.no_grad():
+        return find_output_layer(deepcopy(module).eval(), examples.take(slice(0, 2)).scaled_inputs)
 
 
-def check_fit(model: FlatModel, examples: Examples, algorithm: Algorithm) -> None:
-    """Refuse a model that cannot be applied to the inputs, or whose classifier is another layer.
+def check_model(model: FlatModel, examples: Examples, algorithm: Algorithm) -> None:
+    """Raise a CadisError if the model and the examples do not match.
 
-    Where the algorithm looks at the classifier, it must see each sample once: representations of
-    single words or patches are none of the sample, and cannot be compared between models.
+    The model must accept the inputs. If the algorithm uses the classifier layer, that layer must
+    compute the model's outputs, and its input must be one vector per example: representations of
+    single words or patches cannot be compared between models.
     """
     few = examples.take(slice(0, 2))
-    with _applied_to(examples):
-        logits, representation = outputs_of(model, few)
+    with _convert_model_errors(examples):
+        logits, representation = forward_in_batches(model, few)
     algorithm.check_head(model.layout.head is not None)
-    if not algorithm.looks_at_head():
+    if not algorithm.find_part_needing_head():
         return
     if not representation.numel():
         raise CadisError("The model does not use its classifier layer; name another one as head.")
     if representation.dim() != 2 or len(representation) != len(few):
         raise CadisError(
-            f"The classifier layer is given {tuple(representation.shape)} for "
-            f"{len(few)} samples, not one vector for each; pool the parts of a sample, such as "
-            "words or patches, before the classifier."
+            f"The input of the classifier layer has shape {tuple(representation.shape)} for "
+            f"{len(few)} samples, not one vector per sample; pool the parts of a sample, such as "
+            "words or patches, before the classifier layer."
         )
     if logits.shape[1:] != (model.layout.num_outputs,):
         raise CadisError(
@@ -59,47 +64,54 @@ def check_fit(model: FlatModel, examples: Examples, algorithm: Algorithm) -> Non
         )
 
 
-def view_of(model: FlatModel, examples: Examples, task: Task) -> ModelOutputs:
-    """What the model makes of all examples, in evaluation mode."""
-    logits, representation = outputs_of(model, examples)
-    dtype = model.vector.dtype  # of half precision, only the arithmetic is
+def compute_model_outputs(model: FlatModel, examples: Examples, task: Task) -> ModelOutputs:
+    """Compute logits, representations, correctness and loss on all examples, in eval mode."""
+    logits, representation = forward_in_batches(model, examples)
+    dtype = model.vector.dtype  # autocast returns half precision
     logits, representation = logits.to(dtype), representation.to(dtype)
     correct = task.predict(logits) == examples.labels
-    correct &= ~logits.isnan().any(dim=1)  # not the class that a prediction makes of them
-    loss = mean_loss(task, logits, examples.labels)
+    correct &= ~logits.isnan().any(dim=1)  # argmax returns a class even for NaN
+    loss = compute_mean_loss(task, logits, examples.labels)
     return ModelOutputs(logits, representation, examples.labels, correct, loss)
 
 
-def mean_loss(task: Task, logits: Tensor, labels: Tensor) -> Tensor:
-    """The mean loss of outputs, at least in single precision, ()."""
-    precise = torch.promote_types(logits.dtype, torch.float32)
-    return task.loss(logits.to(precise), labels, "mean")
+def compute_mean_loss(task: Task, logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the mean loss, computed at least in single precision, ()."""
+    dtype = torch.promote_types(logits.dtype, torch.float32)
+    return task.loss(logits.to(dtype), labels, "mean")
 
 
-def outputs_of(model: FlatModel, examples: Examples) -> tuple[Tensor, Tensor]:
-    """Logits and representations of all examples, in evaluation mode and large batches."""
+def forward_in_batches(model: FlatModel, examples: Examples) -> tuple[Tensor, Tensor]:
+    """Return logits, (n, outputs), and representations, (n, d), computed in eval mode."""
     model.module.eval()
-    one = max(1, examples.inputs[:1].numel())
-    size = max(_LARGE_BATCH, _MANY_NUMBERS // one)
-    parts = range(0, len(examples), size)
+    input_size = max(1, examples.inputs[:1].numel())
+    size = max(_BATCH_SIZE, _BATCH_ELEMENTS // input_size)
+    starts = range(0, len(examples), size)
     with torch.no_grad():
-        batches = (examples.take(slice(start, start + size)) for start in parts)
-        outputs = [model.forward(channels_last(batch.scaled)) for batch in batches]
+        batches = (examples.take(slice(start, start + size)) for start in starts)
+        outputs = [model.forward(to_channels_last(batch.scaled_inputs)) for batch in batches]
     logits, representations = zip(*outputs, strict=True)
     return torch.cat(logits), torch.cat(representations)
 
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """A model's confusion matrix and summed loss; those of parts of a test set add up.
+    """The confusion matrix and summed loss of a model; evaluations of disjoint data can be added.
 
     Attributes:
-        confusion: examples by true (row) and predicted class, (classes, classes), int64. Where a
-            model's outputs are not numbers it has predicted nothing, which counts as the class
-            after the true one: it is wrong.
-        total_loss: the task's loss, summed.
-        outputs: the model's outputs, (n, outputs), where the task's measures need them all.
-        labels: the truth, (n,), likewise.
+        confusion: number of examples by true class (row) and predicted class (column),
+            (classes, classes), int64. An example with NaN among its outputs counts as a wrong
+            prediction, of the class after the true one.
+        total_loss: the sum of the task's loss over all examples.
+        outputs: the model's outputs, (n, outputs), if the task's metrics need them; else empty.
+        labels: the true labels, (n,), if ``outputs`` is not empty; else empty.
+
+    Example:
+        >>> evaluation = Evaluation(torch.tensor([[3, 1], [0, 2]]), total_loss=1.5)
+        >>> evaluation.loss
+        0.25
+        >>> evaluation.class_accuracy
+        tensor([0.7500, 1.0000], dtype=torch.float64)
     """
 
     confusion: Tensor
@@ -118,13 +130,13 @@ class Evaluation:
         )
 
     def __reduce__(self) -> tuple[Callable[..., "Evaluation"], tuple[Any, ...]]:
-        """Through a pipe goes a copy: to share the memory of a few numbers takes far longer."""
+        """Pickle copies of the tensors: sharing the memory of small tensors is much slower."""
         tensors = (self.confusion, self.outputs, self.labels)
-        return _from_arrays, (self.total_loss, *(tensor.numpy() for tensor in tensors))
+        return _unpickle, (self.total_loss, *(tensor.numpy() for tensor in tensors))
 
-    def times(self, number: int) -> "Evaluation":
-        """As if the same had been found so many times: a model counts for all who use it."""
-        return Evaluation(self.confusion * number, self.total_loss * number)
+    def repeat(self, count: int) -> "Evaluation":
+        """Return the evaluation counted several times: once for each client that uses the model."""
+        return Evaluation(self.confusion * count, self.total_loss * count)
 
     @property
     def accuracy(self) -> float:
@@ -138,92 +150,110 @@ class Evaluation:
 
     @property
     def class_accuracy(self) -> Tensor:
-        """Accuracy on each class, NaN for a class that was not tested, (classes,)."""
+        """Accuracy per class, NaN for classes without examples, (classes,)."""
         return self.confusion.diagonal().double() / self.confusion.sum(dim=1)
 
     @property
     def balanced_accuracy(self) -> float:
-        """Mean accuracy of the classes that were tested, each of which counts the same."""
+        """Mean of the class accuracies, over the classes with examples."""
         return float(self.class_accuracy.nanmean())
 
     @property
     def f1(self) -> float:
-        """Mean F1 of the classes that were tested or predicted, each of which counts the same.
+        """Macro F1: the mean of the F1 scores of all classes that occur or are predicted.
 
-        F1 of a class is 2 hits / (2 hits + false alarms + misses).
+        F1 of a class is 2 TP / (2 TP + FP + FN).
         """
-        hits = self.confusion.diagonal().double()
-        both = (self.confusion.sum(dim=0) + self.confusion.sum(dim=1)).double()
-        return float((2 * hits / both).nanmean())
+        true_positives = self.confusion.diagonal().double()
+        total = (self.confusion.sum(dim=0) + self.confusion.sum(dim=1)).double()
+        return float((2 * true_positives / total).nanmean())
 
-    def measures(self, task: Task) -> Mapping[str, float]:
-        """Further measures by name: the task's, and of the confusion matrix what it has not."""
-        by_class = {"balanced_accuracy": self.balanced_accuracy, "f1": self.f1}
-        own = self.asked_for(task)
-        return {**own, **{name: value for name, value in by_class.items() if name not in own}}
+    def compute_metrics(self, task: Task) -> Mapping[str, float]:
+        """Return the task's metrics, balanced accuracy and F1 by name; the task's have priority."""
+        defaults = {"balanced_accuracy": self.balanced_accuracy, "f1": self.f1}
+        metrics = self.compute_task_metrics(task)
+        return {**metrics, **{n: value for n, value in defaults.items() if n not in metrics}}
 
-    def asked_for(self, task: Task) -> Mapping[str, float]:
-        """The task's own measures, if there are the outputs that they are made of."""
-        found = task.measures(self.outputs, self.labels) if len(self.outputs) else {}
-        return {name: float(value) for name, value in found.items()}
+    def compute_task_metrics(self, task: Task) -> Mapping[str, float]:
+        """Return the task's metrics by name; empty if the outputs are not available."""
+        metrics = task.compute_metrics(self.outputs, self.labels) if len(self.outputs) else {}
+        return {name: float(value) for name, value in metrics.items()}
 
 
-def _from_arrays(
+def _unpickle(
     total_loss: float,
     confusion: NDArray[np.int64],
     outputs: NDArray[np.float32],
     labels: NDArray[np.int64],
 ) -> Evaluation:
-    """An evaluation that has come through a pipe."""
+    """Rebuild a pickled evaluation."""
     tensors = map(torch.from_numpy, (confusion, outputs, labels))
     return Evaluation(next(tensors), total_loss, *tensors)
 
 
 def check_labels(labels: Tensor, num_classes: int, owner: str) -> None:
-    """Refuse labels that a model has no output for."""
+    """Raise a CadisError if a label is not a class of the model.
+
+    Args:
+        labels: the labels, (n,).
+        num_classes: the number of classes of the model.
+        owner: the beginning of the error message, such as "This client".
+    """
     highest = int(labels.max())
     if highest >= num_classes:
         raise CadisError(
-            f"{owner} has label {highest}, but the model tells only {num_classes} classes apart, "
-            "numbered from 0."
+            f"{owner} has label {highest}, but the model has only {num_classes} classes, numbered "
+            "from 0."
         )
 
 
 def evaluate(model: FlatModel, examples: Examples, task: Task) -> Evaluation:
-    """Test a model."""
-    outputs, labels = outputs_of(model, examples)[0], examples.labels
+    """Evaluate a model on examples.
+
+    Args:
+        model: the model.
+        examples: the test data, on the model's device.
+        task: defines the prediction, the loss and further metrics.
+    """
+    outputs, labels = forward_in_batches(model, examples)[0], examples.labels
     classes = task.num_classes(outputs.shape[1])
     check_labels(labels, classes, "The test data")
-    predicted = torch.where(
+    predictions = torch.where(
         outputs.isnan().any(dim=1), (labels + 1) % classes, task.predict(outputs)
     )
-    pairs = labels * classes + predicted
-    confusion = torch.bincount(pairs, minlength=classes**2).view(classes, classes).cpu()
+    cells = labels * classes + predictions
+    confusion = torch.bincount(cells, minlength=classes**2).view(classes, classes).cpu()
     outputs = outputs.to(torch.promote_types(outputs.dtype, torch.float32))  # sums overflow in half
-    total = float(task.loss(outputs, labels, "sum"))
+    total_loss = float(task.loss(outputs, labels, "sum"))
     if not task.needs_outputs:
-        return Evaluation(confusion, total)
-    return Evaluation(confusion, total, outputs.cpu(), labels.cpu())
+        return Evaluation(confusion, total_loss)
+    return Evaluation(confusion, total_loss, outputs.cpu(), labels.cpu())
 
 
-def accuracies(model: FlatModel, examples: Examples, sizes: list[int], task: Task) -> list[float]:
-    """Top-1 accuracy of a model on each of several owners' examples, tested together.
+def compute_accuracies(
+    model: FlatModel, examples: Examples, sizes: list[int], task: Task
+) -> list[float]:
+    """Return the top-1 accuracy of a model on the examples of each of several clients.
 
-    Those of the first owner come first; ``sizes`` says how many each of them has.
+    Args:
+        model: the model.
+        examples: the examples of all clients, one client after the other.
+        sizes: the number of examples of each client.
+        task: defines the prediction.
     """
     check_labels(examples.labels, task.num_classes(model.num_outputs), "The test data")
-    correct = view_of(model, examples, task).correct
-    return [int(own.sum()) / len(own) for own in correct.split(sizes)]
+    correct = compute_model_outputs(model, examples, task).correct
+    return [int(part.sum()) / len(part) for part in correct.split(sizes)]
 
 
 @contextmanager
-def _applied_to(examples: Examples) -> Iterator[None]:
-    """What a model raises becomes a sentence."""
+def _convert_model_errors(examples: Examples) -> Iterator[None]:
+    """Convert exceptions of the model to a CadisError."""
     try:
         yield
     except CadisError:
         raise
-    except Exception as error:  # whatever a model may raise
+    except Exception as error:  # a user's model may raise anything
         raise CadisError(
-            f"The model cannot be applied to inputs of {examples.kind}: {error}"
+            f"The model cannot be applied to inputs of {examples.input_format}: {error}"
         ) from error

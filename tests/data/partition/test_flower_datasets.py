@@ -1,4 +1,4 @@
-"""Our partitions on a real Hugging Face dataset, as Flower Datasets uses them."""
+"""Tests of the partitioners with Flower Datasets, on a Hugging Face dataset."""
 
 import sys
 from importlib import import_module
@@ -10,7 +10,7 @@ import torch
 from cadis.data.partition import PARTITIONERS, MultiCluster
 from cadis.data.partition.flower_datasets import FlowerPartitioner
 from cadis.errors import CadisError
-from cadis.rng import generator_for
+from cadis.rng import derive_generator
 
 LABELS = [n % 5 for n in range(300)]
 DATASET = datasets.Dataset.from_dict(
@@ -19,27 +19,28 @@ DATASET = datasets.Dataset.from_dict(
 
 
 @pytest.mark.parametrize("name", PARTITIONERS)
-def test_deals_as_our_own(name: str) -> None:
+def test_partitions_equal_those_of_cadis(name: str) -> None:
     partitioner = FlowerPartitioner(PARTITIONERS[name](), num_partitions=6, seed=3)
     partitioner.dataset = DATASET
-    own = PARTITIONERS[name]().deal(torch.tensor(LABELS), 6, 2, generator_for(3, "partition"))
+    generator = derive_generator(3, "partition")
+    expected = PARTITIONERS[name]().split(torch.tensor(LABELS), 6, 2, generator)
     assert partitioner.num_partitions == 6
-    for number, indices in enumerate(own.indices):
+    for number, indices in enumerate(expected.indices):
         loaded = partitioner.load_partition(number)
         assert loaded["text"][:] == [f"example {index}" for index in indices.tolist()]
 
 
-def test_labels_may_be_names() -> None:
+def test_labels_may_be_text() -> None:
     names = DATASET.map(lambda row: {"fruit": "apple" if row["label"] < 2 else "pear"})
     partitioner = FlowerPartitioner(MultiCluster((2, 1)), 3, partition_by="fruit")
     partitioner.dataset = names
-    kinds = [set(partitioner.load_partition(number)["fruit"]) for number in range(3)]
-    assert kinds[0] == kinds[1] != kinds[2]
+    fruits = [set(partitioner.load_partition(number)["fruit"]) for number in range(3)]
+    assert fruits[0] == fruits[1] != fruits[2]
     assert partitioner.partition.true_clusters is not None
     assert partitioner.partition.true_clusters.tolist() == [0, 0, 1]
 
 
-def test_wrong_use_is_a_sentence() -> None:
+def test_unknown_columns_and_partitions_are_rejected() -> None:
     partitioner = FlowerPartitioner(MultiCluster((1,)), 2, partition_by="fine_label")
     partitioner.dataset = DATASET
     with pytest.raises(
@@ -50,7 +51,7 @@ def test_wrong_use_is_a_sentence() -> None:
         partitioner.load_partition(2)
 
 
-def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     monkeypatch.delitem(sys.modules, FlowerPartitioner.__module__)
     sentence = r"Install Flower Datasets first: pip install 'cadis\[datasets\]'\."

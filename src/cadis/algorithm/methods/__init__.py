@@ -1,4 +1,4 @@
-"""One file a method, its client half and its server half together. It imports only the core."""
+"""Federated learning methods, one file per method with its client and its server part."""
 
 from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.methods.balancefl import BalanceFL
@@ -25,7 +25,7 @@ from cadis.algorithm.methods.moon import MOON
 from cadis.algorithm.methods.scaffold import SCAFFOLD
 from cadis.algorithm.methods.singleset import SingleSet
 
-_OURS: tuple[type[BaseMethod], ...] = (
+_CLASSES: tuple[type[BaseMethod], ...] = (
     CADIS,
     FedAvg,
     FedProx,
@@ -55,12 +55,12 @@ _OURS: tuple[type[BaseMethod], ...] = (
     CADISClusters,
 )
 
-METHODS: dict[str, type[BaseMethod]] = {method.name: method for method in _OURS}
-"""By name. A method's place here is its colour: new ones come last."""
+METHODS: dict[str, type[BaseMethod]] = {method.name: method for method in _CLASSES}
+"""All methods by name. The order sets the color of each method in figures: append new ones."""
 
 
-def label_of(name: str) -> str:
-    """A method's name as people write it: its label, or the name of its class."""
+def get_method_label(name: str) -> str:
+    """Return the name of a method for tables and figures; an unknown name is returned unchanged."""
     method = METHODS.get(name)
     return (method.label or method.__name__) if method else name
 
@@ -94,5 +94,5 @@ __all__ = [
     "FedRS",
     "FedYogi",
     "SingleSet",
-    "label_of",
+    "get_method_label",
 ]

@@ -1,4 +1,12 @@
-"""BalanceFL (Shuai et al., 2022): balanced classes at hand, inherited knowledge of the others."""
+"""BalanceFL: class-balanced sampling and knowledge inheritance.
+
+Problem: with long-tailed data, local models neglect the rare classes of a client and forget the
+classes that it does not have.
+
+Xian Shuai, Yulin Shen, Siyang Jiang, Zhihe Zhao, Zhenyu Yan, Guoliang Xing: BalanceFL: Addressing
+Class Imbalance in Long-Tail Federated Learning. IPSN 2022.
+https://doi.org/10.1109/IPSN54338.2022.00029
+"""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -7,56 +15,67 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from cadis.algorithm.about import About
+from cadis.algorithm.about import About, Paper
 from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import BatchExtras, ModelOutputs, Step
-from cadis.algorithm.methods.cadis import divergence_without
+from cadis.algorithm.methods.cadis import masked_kl_divergence
 
 
 @dataclass(frozen=True)
 class BalanceFL(BaseMethod):
-    """Draws classes evenly for its batches, and keeps what is known of missing ones.
+    """FedAvg with class-balanced batches and distillation of missing classes.
 
-    An epoch draws as many samples as there are, each class of the client with the same chance
-    (class-balanced sampling). For the classes that the client does not have, the received model's
-    softmax among them is distilled (knowledge inheritance): the local model as it is updated is to
-    be that of a client with balanced data of all classes.
+    An epoch draws n_i examples with replacement, each class of the client with equal probability
+    (class-balanced sampling). Clients add ``inheritance * KL(q || p)`` to the loss, where q and p
+    are the softmax of the received and of the local model over the classes that the client does
+    not have (knowledge inheritance).
 
-    Departure: the paper's augmentation of features and its smoothing of confident predictions are
-    left out; ``--augment`` changes pictures for any method.
+    Use it if classes are imbalanced at the clients and some are missing.
+
+    Departure: the paper's feature augmentation and smooth regularization are left out; the option
+    ``--augment`` changes pictures for any method.
 
     Attributes:
-        inheritance: strength of the distillation of missing classes; 0 is none.
-        balanced: whether epochs draw classes evenly.
+        inheritance: strength of the distillation of missing classes; 0 disables it.
+        balanced: draw the classes of an epoch with equal probability.
     """
 
     name: ClassVar[str] = "balancefl"
     needs_class_outputs: ClassVar[bool] = True
-    about: ClassVar[About] = About(kind="local loss under label skew", paper="Shuai et al., 2022")
+    about: ClassVar[About] = About(
+        topic="local loss under label skew",
+        paper=Paper(
+            title="BalanceFL: Addressing Class Imbalance in Long-Tail Federated Learning",
+            authors="Xian Shuai, Yulin Shen, Siyang Jiang, Zhihe Zhao, Zhenyu Yan, Guoliang Xing",
+            venue="IPSN",
+            year=2022,
+            link="https://doi.org/10.1109/IPSN54338.2022.00029",
+        ),
+    )
     inheritance: Annotated[float, Ge(0)] = 1.0
     balanced: bool = True
 
     @property
-    def needs_view(self) -> bool:
-        """For the logits of the received model, if there is anything to inherit."""
+    def needs_model_outputs(self) -> bool:
+        """True with inheritance: the received model is the teacher."""
         return self.inheritance > 0
 
-    def prepare(self, view: ModelOutputs) -> BatchExtras:
-        """The received model's logits: the same in every epoch, so computed once."""
-        return BatchExtras(per_example={"teacher": view.logits})
+    def prepare(self, outputs: ModelOutputs) -> BatchExtras:
+        """Keep the received model's logits, which are the same in every epoch."""
+        return BatchExtras(per_example={"teacher": outputs.logits})
 
     def penalty(self, step: Step) -> Tensor | None:
-        """The mean divergence from the received model among the missing classes."""
-        if not self.needs_view:
+        """Return the mean divergence from the received model over the missing classes."""
+        if not self.needs_model_outputs:
             return None
         present = (step.class_counts > 0)[..., None, :].expand(step.logits.shape)
-        divergence = divergence_without(present, step.logits, step.per_example["teacher"])
+        divergence = masked_kl_divergence(present, step.logits, step.per_example["teacher"])
         return self.inheritance / len(step.labels) * divergence
 
     def epoch_order(self, labels: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw with replacement, a sample of class c with a chance of 1 / (classes * n_c)."""
+        """Draw n_i examples, an example of class c with probability 1 / (classes * n_c), (n_i,)."""
         if not self.balanced:
             return super().epoch_order(labels, generator)
-        chances = 1 / torch.bincount(labels)[labels]
-        places = torch.multinomial(chances.cpu(), len(labels), True, generator=generator)
-        return places.to(labels.device)
+        probabilities = 1 / torch.bincount(labels)[labels]
+        indices = torch.multinomial(probabilities.cpu(), len(labels), True, generator=generator)
+        return indices.to(labels.device)

@@ -1,4 +1,10 @@
-"""FedAdp (Wu and Wang, 2021): who moves along with the whole counts more."""
+"""FedAdp: adaptive weights by the angle of each update to the mean update.
+
+Problem: with heterogeneous data, updates that contradict the others slow convergence down.
+
+Hongda Wu, Ping Wang: Fast-Convergent Federated Learning with Adaptive Weighting. IEEE Transactions
+on Cognitive Communications and Networking (TCCN) 2021. https://arxiv.org/abs/2012.00661
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,80 +15,97 @@ import torch
 from annotated_types import Gt
 from torch import Tensor
 
-from cadis._io import squared_distance
-from cadis.algorithm.about import About
-from cadis.algorithm.aggregation import example_weights, mean_state
+from cadis._io import compute_squared_distance
+from cadis.algorithm.about import About, Paper
+from cadis.algorithm.aggregation import average_models, compute_example_weights
 from cadis.algorithm.base_method import BaseMethod
-from cadis.algorithm.method import ServerRound, ServerState, Weighing
+from cadis.algorithm.method import ClientWeights, ServerRound, ServerState
 from cadis.types import ClientId, ClientUpdate, ids_from_tensor, ids_to_tensor
 
 
 @dataclass(frozen=True)
 class FedAdp(BaseMethod):
-    """Weights n_i exp(f(angle_i)): who moves the way of the mean update counts more.
+    """Larger weights for clients whose updates have a small angle to the mean update.
 
-    theta_i = arccos(<w_i - w_t, m> / (||w_i - w_t|| ||m||)), with m = sum of n_i / N (w_i - w_t);
-    its mean over the client's own rounds is mapped by the paper's Gompertz function,
-    f(theta) = alpha (1 - exp(-exp(-alpha (theta - 1)))).
+    The weight of client i is proportional to ``n_i * exp(f(theta_i))``, with the Gompertz function
+    ``f(theta) = alpha * (1 - exp(-exp(-alpha * (theta - 1))))``. theta_i is the mean over the
+    client's rounds of the angle between its update w_i - w_t and the mean update
+    ``sum_j (n_j / N) * (w_j - w_t)``.
 
-    Departure: where a client or the mean did not move there is no angle; it is taken for a right
-    one, which is neither with the mean nor against it.
+    Use it if most clients agree and some contradict them.
+
+    Departure: without a movement of the client or of the mean there is no angle; it is taken as a
+    right angle, neither with the mean nor against it.
 
     Attributes:
-        alpha: how much the weights of small and of large angles differ, and how suddenly.
+        alpha: difference and steepness of the weights between small and large angles.
     """
 
     name: ClassVar[str] = "fedadp"
     about: ClassVar[About] = About(
-        kind="weights on the server",
-        paper="Wu and Wang, 2021",
-        server_memory="two numbers a client",
+        topic="aggregation weights",
+        paper=Paper(
+            title="Fast-Convergent Federated Learning with Adaptive Weighting",
+            authors="Hongda Wu, Ping Wang",
+            venue="TCCN",
+            year=2021,
+            link="https://arxiv.org/abs/2012.00661",
+        ),
+        server_state="two numbers per client",
     )
     alpha: Annotated[float, Gt(0)] = 5.0
 
     def weigh(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
-    ) -> Weighing:
-        """The softmax of log n_i + f(theta_i)."""
-        shares = example_weights([update.num_examples for update in updates])
-        (sent,) = state.models.values()
-        angles = angles_to_mean(updates, sent.parameters, shares)
+    ) -> ClientWeights:
+        """Return the softmax of log n_i + f(theta_i), and update the mean angles."""
+        shares = compute_example_weights([update.num_examples for update in updates])
+        (model,) = state.models.values()
+        angles = compute_angles(updates, model.parameters, shares)
         means: dict[ClientId, tuple[float, int]] = {}
-        if state.memory:
-            before = state.memory["angles"].tolist(), state.memory["times"].tolist()
-            ids = ids_from_tensor(state.memory["client_ids"])
+        if state.tensors:
+            before = state.tensors["angles"].tolist(), state.tensors["times"].tolist()
+            ids = ids_from_tensor(state.tensors["client_ids"])
             means = dict(zip(ids, zip(*before, strict=True), strict=True))
         for update, angle in zip(updates, angles.tolist(), strict=True):
             mean, times = means.get(update.client_id, (0.0, 0))
             means[update.client_id] = (times * mean + angle) / (times + 1), times + 1
         smoothed = [means[update.client_id][0] for update in updates]
-        contribution = self.contribution(torch.tensor(smoothed, dtype=torch.float64))
-        memory = {
+        contribution = self.compute_contribution(torch.tensor(smoothed, dtype=torch.float64))
+        tensors = {
             "client_ids": ids_to_tensor(list(means)),
             "angles": torch.tensor([mean for mean, _ in means.values()], dtype=torch.float64),
             "times": torch.tensor([times for _, times in means.values()]),
         }
-        return Weighing(torch.softmax(shares.log() + contribution, dim=0), memory)
+        return ClientWeights(torch.softmax(shares.log() + contribution, dim=0), tensors)
 
-    def contribution(self, angles: Tensor) -> Tensor:
-        """The Gompertz function of angles: alpha for small ones, 0 for large ones."""
+    def compute_contribution(self, angles: Tensor) -> Tensor:
+        """Return the Gompertz function f of angles: alpha for small ones, 0 for large ones."""
         return -self.alpha * torch.expm1(-torch.exp(-self.alpha * (angles - 1)))
 
 
-def angles_to_mean(updates: Sequence[ClientUpdate], sent: Tensor, shares: Tensor) -> Tensor:
-    """The angles between the updates and their mean by these shares, (k,), float64.
+def compute_angles(updates: Sequence[ClientUpdate], received: Tensor, shares: Tensor) -> Tensor:
+    """Return the angle between each update and the mean update.
 
-    Inner products are told by distances, 2 <a, b> = ||a||^2 + ||b||^2 - ||a - b||^2, so that no
-    update is ever written down.
+    Inner products are computed from distances, 2 <a, b> = ||a||^2 + ||b||^2 - ||a - b||^2, so that
+    no update is stored.
+
+    Args:
+        updates: updates of the participants.
+        received: parameters w_t of the received model, (P,).
+        shares: weights of the mean, n_i / N, (k,).
+
+    Returns:
+        Angles in radians, (k,), float64; pi / 2 without a movement.
     """
-    mean = mean_state([update.model for update in updates], shares).parameters
-    length = squared_distance(mean, sent)
+    mean = average_models([update.model for update in updates], shares).parameters
+    mean_square = compute_squared_distance(mean, received)
     angles = torch.full((len(updates),), pi / 2, dtype=torch.float64)
-    for place, update in enumerate(updates):
+    for index, update in enumerate(updates):
         model = update.model.parameters
-        own = squared_distance(model, sent)
-        if own > 0 and length > 0:
-            inner = (own + length - squared_distance(model, mean)) / 2
-            angles[place] = inner / (own * length) ** 0.5
-            angles[place] = angles[place].clamp(-1, 1).arccos()
+        square = compute_squared_distance(model, received)
+        if square > 0 and mean_square > 0:
+            inner = (square + mean_square - compute_squared_distance(model, mean)) / 2
+            angles[index] = inner / (square * mean_square) ** 0.5
+            angles[index] = angles[index].clamp(-1, 1).arccos()
     return angles

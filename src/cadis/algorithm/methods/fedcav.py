@@ -1,4 +1,11 @@
-"""FedCav (Zeng et al., 2021): who is served worst by the received model counts most."""
+"""FedCav: contribution-aware weights by the loss of the received model.
+
+Problem: with heterogeneous data, clients whose data the global model fits badly count too little.
+
+Hui Zeng, Tongqing Zhou, Yeting Guo, Zhiping Cai, Fang Liu: FedCav: Contribution-aware Model
+Aggregation on Distributed Heterogeneous Data in Federated Learning. ICPP 2021.
+https://openreview.net/forum?id=b3rEWJMGe1t
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,84 +13,93 @@ from typing import ClassVar, Literal
 
 import torch
 
-from cadis.algorithm.about import About
+from cadis.algorithm.about import About, Paper
 from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import (
     Aggregation,
     BatchExtras,
+    ClientWeights,
     ModelOutputs,
     ServerRound,
     ServerState,
-    Weighing,
 )
 from cadis.types import ClientUpdate, ModelState
 
 
-class SendsReceivedLoss(BaseMethod):
-    """A method whose clients send the loss of the received model on their training data."""
+class ReceivedLossMethod(BaseMethod):
+    """Base of methods whose clients send the loss of the received model on their data."""
 
     needs_scalars: ClassVar[tuple[str, ...]] = ("received_loss",)
 
     @property
-    def needs_view(self) -> bool:
-        """A view of the data is needed for the loss of the received model."""
+    def needs_model_outputs(self) -> bool:
+        """True: clients compute the loss of the received model."""
         return True
 
-    def prepare(self, view: ModelOutputs) -> BatchExtras:
-        """The loss of the received model on the client's own training data."""
-        return BatchExtras(scalars={"received_loss": view.loss})
+    def prepare(self, outputs: ModelOutputs) -> BatchExtras:
+        """Send the loss of the received model on the client's training data."""
+        return BatchExtras(scalars={"received_loss": outputs.loss})
 
 
 @dataclass(frozen=True)
-class FedCav(SendsReceivedLoss):
-    """Weights by the softmax of the received model's loss on the client's own data.
+class FedCav(ReceivedLossMethod):
+    """Weights by the softmax of the received model's loss on each client's data.
 
-    A loss above the mean of the round counts as the mean, so that nobody gains by saying more.
-    With ``detection`` the received model is abnormal if more than half of the participants lose
-    more by it than anybody lost by the model before; then their updates are dropped, and the model
-    before is sent again.
+    The weights are ``softmax(min(l_i, mean_j l_j))`` for the losses l_i. Losses above the mean of
+    the round are clipped, so that a client gains nothing by sending a larger one. With
+    ``detection``, the received model is abnormal if more than half of the participants send a loss
+    above the largest loss of the round before. Then the updates are dropped, and the model of the
+    round before is sent again.
 
-    Departure: detection is a choice, and off by default as in the authors' own code. The round that
-    follows an abnormal one is never abnormal: where others take part who lose more by the model
-    before as well, it would be sent again for ever.
+    Use it if the global model fits some clients badly. It does not use the number of examples.
+
+    Departure: detection is optional, and off by default as in the code of the authors. The round
+    after an abnormal one is never abnormal. Otherwise the same model could be sent forever, if the
+    next participants have larger losses with the old model as well.
 
     Attributes:
-        detection: what to do about abnormal models: nothing, or take back what the majority finds
-            abnormal.
+        detection: "off", or "majority" to revert models that most participants find abnormal.
     """
 
     name: ClassVar[str] = "fedcav"
     about: ClassVar[About] = About(
-        kind="weights on the server",
-        paper="Zeng et al., 2021",
+        topic="aggregation weights",
+        paper=Paper(
+            title="FedCav: Contribution-aware Model Aggregation on Distributed Heterogeneous Data "
+            "in Federated Learning",
+            authors="Hui Zeng, Tongqing Zhou, Yeting Guo, Zhiping Cai, Fang Liu",
+            venue="ICPP",
+            year=2021,
+            link="https://openreview.net/forum?id=b3rEWJMGe1t",
+        ),
         sends="the received model's loss",
-        server_memory="the model before, with detection",
+        server_state="with detection, the model of the round before",
     )
     detection: Literal["off", "majority"] = "off"
 
     def weigh(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
-    ) -> Weighing:
-        """The softmax of the losses, each no more than their mean."""
-        told = [update.scalars["received_loss"] for update in updates]
-        losses = torch.tensor(told, dtype=torch.float64)
+    ) -> ClientWeights:
+        """Return the softmax of the losses, each clipped at their mean."""
+        values = [update.scalars["received_loss"] for update in updates]
+        losses = torch.tensor(values, dtype=torch.float64)
         weights = torch.softmax(losses.clamp(max=losses.mean()), dim=0)
         if self.detection == "off":
-            return Weighing(weights, state.memory)
-        (sent,) = state.models.values()
-        return Weighing(weights, {"largest_loss": losses.max(), **sent.vectors()})
+            return ClientWeights(weights, state.tensors)
+        (model,) = state.models.values()
+        return ClientWeights(weights, {"largest_loss": losses.max(), **model.vectors()})
 
     def aggregate(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> Aggregation:
-        """The weighted mean, or the model before if the received one is abnormal."""
-        made = super().aggregate(server_round, updates, state)
-        if self.detection == "off" or not state.memory:
-            return made
-        before = dict(state.memory)
-        largest = float(before.pop("largest_loss"))
-        larger = [update.scalars["received_loss"] > largest for update in updates]
-        if sum(larger) <= len(larger) / 2:
-            return made
-        (name,) = made.models
-        return replace(made, models={name: ModelState(**before)}, memory={})
+        """Return the weighted mean, or the previous model if the received one is abnormal."""
+        aggregation = super().aggregate(server_round, updates, state)
+        if self.detection == "off" or not state.tensors:
+            return aggregation
+        previous = dict(state.tensors)
+        largest_loss = float(previous.pop("largest_loss"))
+        exceeds = [update.scalars["received_loss"] > largest_loss for update in updates]
+        if sum(exceeds) <= len(exceeds) / 2:
+            return aggregation
+        (name,) = aggregation.models
+        return replace(aggregation, models={name: ModelState(**previous)}, tensors={})

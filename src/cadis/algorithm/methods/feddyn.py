@@ -1,4 +1,11 @@
-"""FedDyn (Acar et al., 2021): dynamic regularisation that aligns local with global optima."""
+"""FedDyn: dynamic regularization that aligns local optima with the global optimum.
+
+Problem: with heterogeneous data, the optima of the local losses differ from the global optimum.
+
+Durmus Alp Emre Acar, Yue Zhao, Ramon Matas Navarro, Matthew Mattina, Paul N. Whatmough, Venkatesh
+Saligrama: Federated Learning Based on Dynamic Regularization. ICLR 2021.
+https://arxiv.org/abs/2111.04263
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,9 +15,9 @@ import torch
 from annotated_types import Gt
 from torch import Tensor
 
-from cadis._io import in_chunks
-from cadis.algorithm.about import About
-from cadis.algorithm.aggregation import mean_state
+from cadis._io import map_chunks
+from cadis.algorithm.about import About, Paper
+from cadis.algorithm.aggregation import average_models
 from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import (
     Aggregation,
@@ -25,54 +32,67 @@ from cadis.types import ClientUpdate, Message, ModelState, TensorState
 
 @dataclass(frozen=True)
 class FedDyn(BaseMethod):
-    """Local loss L - <g_i, w> + alpha / 2 * ||w - w_t||^2, corrected means on the server.
+    """A linear and a proximal term in the local loss, and a corrected mean on the server.
 
-    The client remembers g_i <- g_i - alpha (w_i - w_t); the server remembers
-    h <- h - alpha / n * sum_S (w_i - w_t) over all n clients, and sends
-    w = mean_S(w_i) - h / alpha. Batch-norm buffers are averaged.
+    Clients minimize ``L(w) - <g_i, w> + alpha / 2 * ||w - w_t||^2`` and keep
+    ``g_i <- g_i - alpha * (w_i - w_t)``. The server keeps
+    ``h <- h - (alpha / n) * sum_S (w_i - w_t)`` for n clients in total and participants S, and the
+    next model is ``w = mean_S(w_i) - h / alpha``. Batch-norm buffers are averaged.
+
+    Use it if the same clients take part often, can keep a vector as large as the model, and train
+    with a small learning rate.
 
     Attributes:
-        alpha: strength of the regularisation.
+        alpha: strength of the regularization.
     """
 
     name: ClassVar[str] = "feddyn"
     about: ClassVar[About] = About(
-        kind="drift correction",
-        paper="Acar et al., 2021",
-        client_memory="a gradient, as large as the model",
-        server_memory="a correction, as large as the model",
+        topic="drift correction",
+        paper=Paper(
+            title="Federated Learning Based on Dynamic Regularization",
+            authors="Durmus Alp Emre Acar, Yue Zhao, Ramon Matas Navarro, Matthew Mattina, "
+            "Paul N. Whatmough, Venkatesh Saligrama",
+            venue="ICLR",
+            year=2021,
+            link="https://arxiv.org/abs/2111.04263",
+        ),
+        client_state="a gradient, as large as the model",
+        server_state="a correction, as large as the model",
     )
     alpha: Annotated[float, Gt(0)] = 0.5
 
     def penalty(self, step: Step) -> Tensor | None:
-        """-<g_i, w> + alpha / 2 * ||w - w_t||^2."""
+        """Return -<g_i, w> + alpha / 2 * ||w - w_t||^2."""
         proximal = self.alpha / 2 * (step.parameters - step.received).square().sum(dim=-1)
-        if "gradient" not in step.memory:
+        if "gradient" not in step.client_state:
             return proximal
-        return proximal - (step.memory["gradient"] * step.parameters).sum(dim=-1)
+        return proximal - (step.client_state["gradient"] * step.parameters).sum(dim=-1)
 
-    def finish(self, training: LocalResult, received: Message, memory: TensorState) -> ClientOutput:
-        """g_i <- g_i - alpha (w_i - w_t)."""
-        before = memory.get("gradient", torch.zeros_like(training.received))
-        drift = training.trained - training.received
+    def finish(
+        self, result: LocalResult, received: Message, client_state: TensorState
+    ) -> ClientOutput:
+        """Update g_i <- g_i - alpha * (w_i - w_t)."""
+        before = client_state.get("gradient", torch.zeros_like(result.received))
+        drift = result.trained - result.received
         return ClientOutput({"gradient": before - self.alpha * drift})
 
     def aggregate(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> Aggregation:
-        """The plain mean of the participants, corrected by h."""
+        """Update h, and return the unweighted mean of the models minus h / alpha."""
         weights = torch.full((len(updates),), 1 / len(updates), dtype=torch.float64)
-        mean = mean_state([update.model for update in updates], weights)
+        mean = average_models([update.model for update in updates], weights)
         (name, model), *_ = state.models.items()
-        share = self.alpha * len(updates) / server_round.num_clients
+        factor = self.alpha * len(updates) / server_round.num_clients
 
-        def corrected(mean: Tensor, sent: Tensor, before: Tensor) -> tuple[Tensor, ...]:
-            drift = mean.double() - sent.double()  # the mean of w_i - w_t
-            correction = before - share * drift
+        def correct(mean: Tensor, sent: Tensor, before: Tensor) -> tuple[Tensor, ...]:
+            drift = mean.double() - sent.double()  # mean of w_i - w_t over the participants
+            correction = before - factor * drift  # h
             return (mean.double() - correction / self.alpha).to(mean.dtype), correction
 
         zero = torch.zeros((), dtype=torch.float64).expand(len(mean.parameters))
-        before = state.memory.get("correction", zero)
-        parameters, correction = in_chunks(corrected, mean.parameters, model.parameters, before)
+        before = state.tensors.get("correction", zero)
+        parameters, correction = map_chunks(correct, mean.parameters, model.parameters, before)
         new = ModelState(parameters, mean.buffers, mean.counters)
         return Aggregation({name: new}, {"correction": correction}, weights)

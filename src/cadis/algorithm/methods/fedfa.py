@@ -1,4 +1,10 @@
-"""FedFA (Huang et al., 2020): weights by the information in accuracy and participation."""
+"""FedFA: weights by the information in accuracy and participation.
+
+Problem: the global model serves some clients badly.
+
+Wei Huang, Tianrui Li, Dexian Wang, Shengdong Du, Junbo Zhang: Fairness and Accuracy in Federated
+Learning. 2020. https://arxiv.org/abs/2012.10069
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,18 +15,31 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from cadis.algorithm.about import About
+from cadis.algorithm.about import About, Paper
 from cadis.algorithm.base_method import BaseMethod
-from cadis.algorithm.method import BatchExtras, ModelOutputs, ServerRound, ServerState, Weighing
+from cadis.algorithm.method import (
+    BatchExtras,
+    ClientWeights,
+    ModelOutputs,
+    ServerRound,
+    ServerState,
+)
 from cadis.types import ClientId, ClientUpdate, ids_from_tensor, ids_to_tensor
 
 
 @dataclass(frozen=True)
 class FedFA(BaseMethod):
-    """Weights alpha * A_i + beta * F_i: clients that the global model serves badly count more.
+    """Larger weights for clients with a low accuracy of the received model.
 
-    A_i = -log2(acc_i / sum acc), with the received model's accuracy on the client's own data;
-    F_i = -log2(1 - f_i / sum f), with how often it has taken part; each normalised to sum 1.
+    The weight of client i is ``alpha * A_i + beta * F_i``, normalized, with
+    ``A_i = -log2(acc_i / sum_j acc_j)`` for the accuracy acc_i of the received model on the
+    client's data and ``F_i = -log2(1 - f_i / sum_j f_j)`` for the number f_i of its rounds; A and F
+    are each normalized to sum 1.
+
+    Use it if all clients should have a similar accuracy.
+
+    Departure: the momentum of the paper is left out; it is a local or a server optimizer here. An
+    accuracy of 0 counts as half an example, since its logarithm is infinite.
 
     Attributes:
         alpha: weight of the accuracy information.
@@ -30,49 +49,55 @@ class FedFA(BaseMethod):
     name: ClassVar[str] = "fedfa"
     needs_scalars: ClassVar[tuple[str, ...]] = ("received_accuracy",)
     about: ClassVar[About] = About(
-        kind="weights on the server",
-        paper="Huang et al., 2020",
+        topic="aggregation weights",
+        paper=Paper(
+            title="Fairness and Accuracy in Federated Learning",
+            authors="Wei Huang, Tianrui Li, Dexian Wang, Shengdong Du, Junbo Zhang",
+            venue="arXiv",
+            year=2020,
+            link="https://arxiv.org/abs/2012.10069",
+        ),
         sends="the received model's accuracy on the client's data",
-        server_memory="a count a client",
+        server_state="one count per client",
     )
     alpha: Annotated[float, Ge(0)] = 1.0
     beta: Annotated[float, Ge(0)] = 0.0
 
     @property
-    def needs_view(self) -> bool:
-        """A view of the data is needed for the accuracy of the received model."""
+    def needs_model_outputs(self) -> bool:
+        """True: clients compute the accuracy of the received model."""
         return True
 
-    def prepare(self, view: ModelOutputs) -> BatchExtras:
-        """Accuracy of the received model on the client's own training data."""
-        return BatchExtras(scalars={"received_accuracy": view.correct.float().mean()})
+    def prepare(self, outputs: ModelOutputs) -> BatchExtras:
+        """Compute the accuracy of the received model on the client's training data."""
+        return BatchExtras(scalars={"received_accuracy": outputs.correct.float().mean()})
 
     def weigh(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
-    ) -> Weighing:
-        """Weigh by information."""
+    ) -> ClientWeights:
+        """Return alpha * A_i + beta * F_i, normalized, and update the counts f_i."""
         clients = [update.client_id for update in updates]
         counts: Counter[ClientId] = Counter()
-        if state.memory:
-            ids, times = ids_from_tensor(state.memory["client_ids"]), state.memory["times"]
+        if state.tensors:
+            ids, times = ids_from_tensor(state.tensors["client_ids"]), state.tensors["times"]
             counts.update(dict(zip(ids, times.tolist(), strict=True)))
         counts.update(clients)
-        accuracy = torch.tensor([_accuracy(update) for update in updates], dtype=torch.float64)
-        taken_part = torch.tensor([counts[client] for client in clients], dtype=torch.float64)
-        by_accuracy = _share(-torch.log2(accuracy / accuracy.sum()))
-        by_times = _share(-torch.log2(1 - taken_part / taken_part.sum()))
-        weights = _share(self.alpha * by_accuracy + self.beta * by_times)
+        accuracy = torch.tensor([_get_accuracy(update) for update in updates], dtype=torch.float64)
+        rounds = torch.tensor([counts[client] for client in clients], dtype=torch.float64)
+        by_accuracy = _normalize(-torch.log2(accuracy / accuracy.sum()))
+        by_rounds = _normalize(-torch.log2(1 - rounds / rounds.sum()))
+        weights = _normalize(self.alpha * by_accuracy + self.beta * by_rounds)
         times = torch.tensor(list(counts.values()))
-        return Weighing(weights, {"client_ids": ids_to_tensor(list(counts)), "times": times})
+        return ClientWeights(weights, {"client_ids": ids_to_tensor(list(counts)), "times": times})
 
 
-def _accuracy(update: ClientUpdate) -> float:
-    """The accuracy, no less than half a sample right: the logarithm of zero is no weight."""
+def _get_accuracy(update: ClientUpdate) -> float:
+    """Return the accuracy sent by a client, at least that of half a correct example."""
     return min(max(update.scalars["received_accuracy"], 0.5 / update.num_examples), 1.0)
 
 
-def _share(information: Tensor) -> Tensor:
-    """Normalised to sum 1; all equal where there is no information, as with a single client."""
+def _normalize(information: Tensor) -> Tensor:
+    """Scale to sum 1; equal values without information, as for a single client."""
     total = information.sum()
     if not torch.isfinite(total) or total <= 0:
         return torch.full_like(information, 1 / len(information))

@@ -1,4 +1,11 @@
-"""FedFV (Wang et al., 2021): updates that pull against each other are made to agree first."""
+"""FedFV: fair averaging that mitigates conflicts between updates.
+
+Problem: updates with a negative inner product cancel each other, so that the mean harms some
+clients.
+
+Zheng Wang, Xiaoliang Fan, Jianzhong Qi, Chenglu Wen, Cheng Wang, Rongshan Yu: Federated Learning
+with Fair Averaging. IJCAI 2021. https://arxiv.org/abs/2104.14937
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,45 +17,51 @@ import torch
 from annotated_types import Ge, Le
 from torch import Tensor
 
-from cadis.algorithm.about import About
-from cadis.algorithm.aggregation import mean_state
+from cadis.algorithm.about import About, Paper
+from cadis.algorithm.aggregation import average_models
 from cadis.algorithm.method import Aggregation, ServerRound, ServerState
-from cadis.algorithm.methods.fedcav import SendsReceivedLoss
+from cadis.algorithm.methods.fedcav import ReceivedLossMethod
 from cadis.types import ClientId, ClientUpdate, TensorState, ids_from_tensor, ids_to_tensor
 
-_CHUNK = 2**15  # columns of the updates that are multiplied at once, in double precision
-_NOTHING = 1e-12  # a squared length, as part of the mean's, that is nothing but rounding
+_CHUNK = 2**15  # columns of the updates that are converted to float64 at once, to save memory
+_ROUNDING = 1e-12  # a squared norm below this fraction of the mean's is only rounding error
 
 
 @dataclass(frozen=True)
-class FedFV(SendsReceivedLoss):
-    """Takes conflicts out of the updates, g_i . g_j < 0, before it averages them.
+class FedFV(ReceivedLossMethod):
+    """The mean of updates after conflicts, g_i . g_j < 0, are projected away.
 
-    Internal conflicts: every update but those of the share alpha of clients with the highest
-    losses is projected onto the normal plane of each other one that it conflicts with,
-    g <- g - (g . g_j) / ||g_j||^2 g_j, in the order of losses, so that the highest one has the last
-    word. External conflicts: the mean of what comes of it is projected in the same way onto the
-    normal plane of the sum of those it conflicts with among the last updates of absent clients,
-    for each of the last tau rounds that somebody took part in last, the oldest first. The result
-    is given the length of the plain mean (Algorithms 1 to 3 of the paper). The losses are those of
-    the received model; buffers are averaged.
+    Internal conflicts (Algorithm 2 of the paper): an update in conflict with another one is
+    projected onto its normal plane, ``g <- g - (g . g_j) / ||g_j||^2 * g_j``, in ascending order of
+    the losses. The fraction alpha of the participants with the highest losses is not changed.
+    External conflicts (Algorithm 3): the mean of the results is projected in the same way against
+    the last updates of absent clients. For each of the last tau rounds, the oldest first, g_j is
+    the sum of the updates in conflict with the mean. The result is scaled to the norm of the plain
+    mean (Algorithm 1). Losses are those of the received model; buffers are averaged.
 
-    Departure: the length is left alone where projections leave nothing of the mean, since a
-    direction that is nothing but rounding would be blown up. The number of samples does not matter,
-    as in the paper's algorithms; there it says how often a client is drawn, here the sampler does.
+    Use it if all clients should profit from the global model.
+
+    Departure: the result is not scaled if the projections leave only rounding errors. The number of
+    examples does not matter, as in the algorithms of the paper; there it is the probability that a
+    client is drawn, which is the task of the sampler here.
 
     Attributes:
-        alpha: which part of the participants, those with the highest losses, keep their updates as
-            they are.
-        tau: in how many of the last rounds absent clients are remembered.
+        alpha: fraction of participants, those with the highest losses, whose updates are kept.
+        tau: number of past rounds whose absent clients are considered.
     """
 
     name: ClassVar[str] = "fedfv"
     about: ClassVar[About] = About(
-        kind="weights on the server",
-        paper="Wang et al., 2021",
+        topic="aggregation weights",
+        paper=Paper(
+            title="Federated Learning with Fair Averaging",
+            authors="Zheng Wang, Xiaoliang Fan, Jianzhong Qi, Chenglu Wen, Cheng Wang, Rongshan Yu",
+            venue="IJCAI",
+            year=2021,
+            link="https://arxiv.org/abs/2104.14937",
+        ),
         sends="the received model's loss",
-        server_memory="the updates of the last tau rounds",
+        server_state="the updates of the last tau rounds",
     )
     alpha: Annotated[float, Ge(0), Le(1)] = 0.1
     tau: Annotated[int, Ge(0)] = 1
@@ -56,76 +69,86 @@ class FedFV(SendsReceivedLoss):
     def aggregate(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> Aggregation:
-        """Mitigate internal, then external conflicts; all of it in coefficients of the updates."""
-        (name, sent), *_ = state.models.items()
+        """Mitigate internal, then external conflicts, in coefficients of the updates."""
+        (name, model), *_ = state.models.items()
         weights = torch.full((len(updates),), 1 / len(updates), dtype=torch.float64)
-        mean = mean_state([update.model for update in updates], weights)
+        mean = average_models([update.model for update in updates], weights)
         if self.alpha == 1 and self.tau == 0:
             return Aggregation({name: mean}, {}, weights)
-        present = _Remembered.of(updates, sent.parameters, server_round.number)
-        absent = _Remembered.from_tensors(state.memory, present)
-        absent = absent.where([client not in present.clients for client in absent.clients])
+        present = _StoredUpdates.from_updates(updates, model.parameters, server_round.number)
+        absent = _StoredUpdates.from_tensors(state.tensors, present)
+        absent = absent.select([client not in present.clients for client in absent.clients])
         products = inner_products(present.updates, absent.updates)
         losses = torch.tensor([update.scalars["received_loss"] for update in updates])
-        step = self.coefficients(products, losses, absent.rounds)
-        memory = self.remembered(absent, present, server_round.number)
+        step = self.compute_coefficients(products, losses, absent.rounds)
+        tensors = self._store_updates(absent, present, server_round.number)
         if torch.equal(step, _mean_coefficients(len(updates), len(products))):
-            return Aggregation({name: mean}, memory, weights)  # nothing was in conflict
+            return Aggregation({name: mean}, tensors, weights)  # no conflict
         shares = step.to(present.updates.dtype).split([len(updates), len(absent.rounds)])
-        moved = shares[0] @ present.updates + shares[1] @ absent.updates  # (P,)
-        parameters = (sent.parameters + moved).to(sent.parameters.dtype)
-        return Aggregation({name: replace(mean, parameters=parameters)}, memory, weights)
+        update = shares[0] @ present.updates + shares[1] @ absent.updates  # (P,)
+        parameters = (model.parameters + update).to(model.parameters.dtype)
+        return Aggregation({name: replace(mean, parameters=parameters)}, tensors, weights)
 
-    def remembered(self, absent: "_Remembered", present: "_Remembered", number: int) -> TensorState:
-        """The updates that may be asked for in the next round."""
+    def _store_updates(
+        self, absent: "_StoredUpdates", present: "_StoredUpdates", number: int
+    ) -> TensorState:
+        """Return the updates that the next round needs, as named tensors."""
         if self.tau == 0:
             return {}
-        recent = absent.where((absent.rounds > number - self.tau).tolist())
-        kept = recent.joined(present) if recent.clients else present
-        ids = ids_to_tensor(kept.clients)
-        return {"client_ids": ids, "rounds": kept.rounds, "updates": kept.updates}
+        recent = absent.select((absent.rounds > number - self.tau).tolist())
+        stored = recent.append(present) if recent.clients else present
+        ids = ids_to_tensor(stored.clients)
+        return {"client_ids": ids, "rounds": stored.rounds, "updates": stored.updates}
 
-    def coefficients(self, products: Tensor, losses: Tensor, rounds: Tensor) -> Tensor:
-        """How often each of the k present and m absent updates goes into the step, (k + m,).
+    def compute_coefficients(self, products: Tensor, losses: Tensor, rounds: Tensor) -> Tensor:
+        """Return the coefficient of each update in the global step (Algorithm 1).
 
-        Losses are the participants', (k,), rounds those of the absent ones' last updates, (m,).
+        Args:
+            products: inner products of the k present and m absent updates, (k + m, k + m).
+            losses: losses of the participants, (k,).
+            rounds: rounds of the absent updates, (m,).
+
+        Returns:
+            Coefficients, (k + m,).
         """
         mean = _mean_coefficients(len(losses), len(products))
-        step = internally_mitigated(products, losses, self.alpha)
-        step = externally_mitigated(products, step, rounds)
+        step = mitigate_internal_conflicts(products, losses, self.alpha)
+        step = mitigate_external_conflicts(products, step, rounds)
         if torch.equal(step, mean):
             return mean
-        wanted, found = (vector @ products @ vector for vector in (mean, step))
-        return step * (wanted / found).sqrt() if found > _NOTHING * wanted else step
+        mean_square, square = (vector @ products @ vector for vector in (mean, step))
+        if square > _ROUNDING * mean_square:
+            return step * (mean_square / square).sqrt()
+        return step
 
 
-def internally_mitigated(products: Tensor, losses: Tensor, alpha: float) -> Tensor:
-    """The mean of the participants' projected updates (Algorithm 2), (k + m,)."""
+def mitigate_internal_conflicts(products: Tensor, losses: Tensor, alpha: float) -> Tensor:
+    """Return the mean of the participants' projected updates (Algorithm 2), (k + m,)."""
     number = len(losses)
     order = losses.argsort(stable=True).tolist()
-    own = torch.eye(number, len(products), dtype=torch.float64)
-    for place in order[: number - ceil(alpha * number - 1e-9)]:
+    coefficients = torch.eye(number, len(products), dtype=torch.float64)
+    for row in order[: number - ceil(alpha * number - 1e-9)]:
         for other in order:
-            inner = own[place] @ products[other]
-            if other != place and inner < 0:
-                own[place, other] -= inner / products[other, other]
-    return own.mean(dim=0)
+            inner = coefficients[row] @ products[other]
+            if other != row and inner < 0:
+                coefficients[row, other] -= inner / products[other, other]
+    return coefficients.mean(dim=0)
 
 
-def externally_mitigated(products: Tensor, step: Tensor, rounds: Tensor) -> Tensor:
-    """A step made to agree with the absent clients of each round (Algorithm 3), (k + m,)."""
+def mitigate_external_conflicts(products: Tensor, step: Tensor, rounds: Tensor) -> Tensor:
+    """Project a step against the absent clients of each past round (Algorithm 3), (k + m,)."""
     number = len(products) - len(rounds)
-    for when in rounds.unique().tolist():  # in ascending order
-        places = number + (rounds == when).nonzero().flatten()
-        against = places[(products @ step)[places] < 0]
-        if len(against):
-            sum_of = torch.zeros_like(step).index_fill(0, against, 1.0)
-            step = step - (step @ products @ sum_of) / (sum_of @ products @ sum_of) * sum_of
+    for past_round in rounds.unique().tolist():  # in ascending order
+        rows = number + (rounds == past_round).nonzero().flatten()
+        conflicts = rows[(products @ step)[rows] < 0]
+        if len(conflicts):
+            total = torch.zeros_like(step).index_fill(0, conflicts, 1.0)
+            step = step - (step @ products @ total) / (total @ products @ total) * total
     return step
 
 
 def inner_products(present: Tensor, absent: Tensor) -> Tensor:
-    """Inner products of all rows of two matrices of updates, (k + m, k + m), float64."""
+    """Return the inner products of all rows of two matrices, (k + m, k + m), float64."""
     size = len(present) + len(absent)
     products = torch.zeros(size, size, dtype=torch.float64)
     for parts in zip(present.split(_CHUNK, dim=1), absent.split(_CHUNK, dim=1), strict=True):
@@ -135,43 +158,45 @@ def inner_products(present: Tensor, absent: Tensor) -> Tensor:
 
 
 def _mean_coefficients(number: int, size: int) -> Tensor:
-    """Those of the plain mean of the participants, 0 for who is absent, (k + m,)."""
+    """Return the coefficients of the plain mean of the participants, (k + m,)."""
     mean = torch.zeros(size, dtype=torch.float64)
     mean[:number] = 1 / number
     return mean
 
 
 @dataclass(frozen=True)
-class _Remembered:
-    """The last updates w_i - w_t of clients, (m, P), and in which rounds they were, (m,)."""
+class _StoredUpdates:
+    """The last update w_i - w_t of each client, and the round in which it was sent."""
 
-    clients: tuple[ClientId, ...]
-    rounds: Tensor
-    updates: Tensor
+    clients: tuple[ClientId, ...]  # m clients
+    rounds: Tensor  # (m,)
+    updates: Tensor  # (m, P)
 
     @classmethod
-    def of(cls, updates: Sequence[ClientUpdate], sent: Tensor, number: int) -> "_Remembered":
-        precise = torch.promote_types(sent.dtype, torch.float32)
-        moved = torch.empty(len(updates), len(sent), dtype=precise)
-        for row, update in zip(moved, updates, strict=True):
-            torch.sub(update.model.parameters.to(precise), sent, out=row)
+    def from_updates(
+        cls, updates: Sequence[ClientUpdate], received: Tensor, number: int
+    ) -> "_StoredUpdates":
+        precise = torch.promote_types(received.dtype, torch.float32)
+        matrix = torch.empty(len(updates), len(received), dtype=precise)
+        for row, update in zip(matrix, updates, strict=True):
+            torch.sub(update.model.parameters.to(precise), received, out=row)
         rounds = torch.full((len(updates),), number)
-        return cls(tuple(update.client_id for update in updates), rounds, moved)
+        return cls(tuple(update.client_id for update in updates), rounds, matrix)
 
     @classmethod
-    def from_tensors(cls, memory: TensorState, like: "_Remembered") -> "_Remembered":
-        """What a checkpoint holds; nobody's, of the same form as others, if there is none."""
-        if not memory:
+    def from_tensors(cls, tensors: TensorState, like: "_StoredUpdates") -> "_StoredUpdates":
+        """Restore stored updates; without tensors, no updates with the types of ``like``."""
+        if not tensors:
             return cls((), like.rounds[:0], like.updates[:0])
-        return cls(ids_from_tensor(memory["client_ids"]), memory["rounds"], memory["updates"])
+        return cls(ids_from_tensor(tensors["client_ids"]), tensors["rounds"], tensors["updates"])
 
-    def where(self, kept: Sequence[bool]) -> "_Remembered":
-        if all(kept):
+    def select(self, mask: Sequence[bool]) -> "_StoredUpdates":
+        if all(mask):
             return self
-        places = torch.tensor(kept)
-        clients = tuple(compress(self.clients, kept))
-        return _Remembered(clients, self.rounds[places], self.updates[places])
+        rows = torch.tensor(mask)
+        clients = tuple(compress(self.clients, mask))
+        return _StoredUpdates(clients, self.rounds[rows], self.updates[rows])
 
-    def joined(self, later: "_Remembered") -> "_Remembered":
+    def append(self, later: "_StoredUpdates") -> "_StoredUpdates":
         rounds, updates = (self.rounds, later.rounds), (self.updates, later.updates)
-        return _Remembered(self.clients + later.clients, torch.cat(rounds), torch.cat(updates))
+        return _StoredUpdates(self.clients + later.clients, torch.cat(rounds), torch.cat(updates))

@@ -1,4 +1,12 @@
-"""FedNova (Wang et al., 2020): normalised averaging of clients that take unequal many steps."""
+"""FedNova: normalized averaging of clients with different numbers of local steps.
+
+Problem: clients with more local steps move further and dominate the mean of FedAvg, which then
+converges to the optimum of a different objective.
+
+Jianyu Wang, Qinghua Liu, Hao Liang, Gauri Joshi, H. Vincent Poor: Tackling the Objective
+Inconsistency Problem in Heterogeneous Federated Optimization. NeurIPS 2020.
+https://arxiv.org/abs/2007.07481
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,53 +15,68 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from cadis._io import in_chunks
-from cadis.algorithm.about import About
-from cadis.algorithm.aggregation import example_weights
-from cadis.algorithm.base_method import BaseMethod, weighted_models
+from cadis._io import map_chunks
+from cadis.algorithm.about import About, Paper
+from cadis.algorithm.aggregation import average_updates, compute_example_weights
+from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import Aggregation, ClientOutput, LocalResult, ServerRound, ServerState
 from cadis.types import ClientUpdate, Message, TensorState
 
 
 @dataclass(frozen=True)
 class FedNova(BaseMethod):
-    """Averages updates by step, so that who takes more steps does not pull the model its way.
+    """The mean of updates per local step, scaled to the mean number of steps.
 
-    With p_i = n_i / N and tau_i effective local steps, w <- w_t + tau * sum_i p_i (w_i - w_t) /
-    tau_i, where tau = sum_i p_i tau_i (Eq. 7 and 10 of the paper). tau_i is the norm of the
-    paper's a_i: the number of steps for plain SGD; what momentum and weight decay make of it is
-    found by taking the steps along a constant gradient.
+    ``w <- w_t + tau * sum_i p_i * (w_i - w_t) / tau_i`` with p_i = n_i / N, tau_i effective local
+    steps and ``tau = sum_i p_i * tau_i`` (Eq. 7 and 10 of the paper). tau_i is the norm of the
+    paper's a_i: the number of steps for plain SGD. With momentum or weight decay, it is the number
+    of plain steps that would move as far along a constant gradient. If all clients take equally
+    many steps, it is FedAvg.
 
-    The sum is the mean of the models with weights proportional to p_i / tau_i, stretched away from
-    w_t; with equal many steps it is FedAvg.
+    Use it if clients have very different numbers of examples, and so of local steps.
     """
 
     name: ClassVar[str] = "fednova"
     needs_scalars: ClassVar[tuple[str, ...]] = ("effective_steps",)
     about: ClassVar[About] = About(
-        kind="drift correction", paper="Wang et al., 2020", sends="the number of local steps"
+        topic="drift correction",
+        paper=Paper(
+            title="Tackling the Objective Inconsistency Problem in Heterogeneous Federated "
+            "Optimization",
+            authors="Jianyu Wang, Qinghua Liu, Hao Liang, Gauri Joshi, H. Vincent Poor",
+            venue="NeurIPS",
+            year=2020,
+            link="https://arxiv.org/abs/2007.07481",
+        ),
+        sends="the number of local steps",
     )
 
-    def finish(self, training: LocalResult, received: Message, memory: TensorState) -> ClientOutput:
-        """Tell tau_i."""
-        return ClientOutput(memory, scalars={"effective_steps": training.effective_steps})
+    def finish(
+        self, result: LocalResult, received: Message, client_state: TensorState
+    ) -> ClientOutput:
+        """Send tau_i, the number of effective local steps."""
+        return ClientOutput(client_state, scalars={"effective_steps": result.effective_steps})
 
     def aggregate(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> Aggregation:
-        """The mean by step, as long as the mean of the clients' steps."""
-        shares = example_weights([update.num_examples for update in updates])
-        told = [update.scalars["effective_steps"] for update in updates]
-        steps = torch.tensor(told, dtype=torch.float64).clamp(min=1e-3)  # it is divided by them
-        by_step = shares / steps
-        stretch = float((shares * steps).sum() * by_step.sum())  # tau * sum_i p_i / tau_i
-        models, weights = weighted_models(updates, by_step / by_step.sum())
+        """Return the normalized average of Eq. 7.
 
-        def stretched(sent: Tensor, mean: Tensor) -> tuple[Tensor, ...]:
+        It is computed as the mean of the models with weights proportional to p_i / tau_i, whose
+        distance from w_t is then multiplied by tau * sum_i p_i / tau_i.
+        """
+        shares = compute_example_weights([update.num_examples for update in updates])
+        values = [update.scalars["effective_steps"] for update in updates]
+        steps = torch.tensor(values, dtype=torch.float64).clamp(min=1e-3)  # a divisor
+        per_step = shares / steps
+        scale = float((shares * steps).sum() * per_step.sum())  # tau * sum_i p_i / tau_i
+        models, weights = average_updates(updates, per_step / per_step.sum())
+
+        def rescale(sent: Tensor, mean: Tensor) -> tuple[Tensor, ...]:
             start = sent.double()
-            return (torch.add(start, mean.double() - start, alpha=stretch).to(mean.dtype),)
+            return (torch.add(start, mean.double() - start, alpha=scale).to(mean.dtype),)
 
         for name, mean in models.items():
-            (parameters,) = in_chunks(stretched, state.models[name].parameters, mean.parameters)
+            (parameters,) = map_chunks(rescale, state.models[name].parameters, mean.parameters)
             models[name] = replace(mean, parameters=parameters)
-        return Aggregation(models, state.memory, weights)
+        return Aggregation(models, state.tensors, weights)

@@ -1,4 +1,4 @@
-"""SingleSet: centralised SGD on the pooled data, the line that federations are measured by."""
+"""SingleSet: centralized training on the pooled data of all clients."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,10 +9,14 @@ from cadis.algorithm.base_method import BaseMethod
 
 @dataclass(frozen=True)
 class SingleSet(BaseMethod):
-    """A federation of one client who holds everybody's data; its update is the new model."""
+    """Centralized training: one client has the data of all clients.
+
+    The update of this client is the new model. Use it as the reference for the accuracy that is
+    possible without federation. It is the reference line of the CADIS paper.
+    """
 
     name: ClassVar[str] = "singleset"
     pools_clients: ClassVar[bool] = True
     about: ClassVar[About] = About(
-        kind="reference", flower="no: it needs everybody's data in one place"
+        topic="reference", flower="no: it needs the data of all clients in one process"
     )

@@ -1,6 +1,6 @@
-"""Samplers: who takes part in a round. One file a sampler; it imports only the core."""
+"""Samplers: the selection of the participants of a round. One file per sampler."""
 
-from cadis.algorithm.samplers.base import BaseSampler, SampledRound, SamplerRound, Uniform
+from cadis.algorithm.samplers.base import BaseSampler, SamplerFeedback, SamplerRound, Uniform
 from cadis.algorithm.samplers.clusters import Clusters
 from cadis.algorithm.samplers.fedcluster import FedCluster
 from cadis.algorithm.samplers.hics import HiCS
@@ -9,6 +9,7 @@ from cadis.algorithm.samplers.power_of_choice import PowerOfChoice
 SAMPLERS: dict[str, type[BaseSampler]] = {
     sampler.name: sampler for sampler in (Uniform, Clusters, PowerOfChoice, FedCluster, HiCS)
 }
+"""Built-in samplers by name."""
 
 __all__ = [
     "SAMPLERS",
@@ -17,7 +18,7 @@ __all__ = [
     "FedCluster",
     "HiCS",
     "PowerOfChoice",
-    "SampledRound",
+    "SamplerFeedback",
     "SamplerRound",
     "Uniform",
 ]

@@ -1,4 +1,4 @@
-"""The base class of samplers, uniform sampling, and what several samplers use."""
+"""The base class of samplers, uniform sampling, and functions that several samplers use."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -8,50 +8,58 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from cadis.algorithm.about import About
+from cadis.algorithm.about import About, Paper
 from cadis.types import ClientId, ClientUpdate, Message, TensorState, ids_from_tensor
 
+_FEDAVG = Paper(
+    title="Communication-Efficient Learning of Deep Networks from Decentralized Data",
+    authors="H. Brendan McMahan, Eider Moore, Daniel Ramage, Seth Hampson, Blaise Agüera y Arcas",
+    venue="AISTATS",
+    year=2017,
+    link="https://arxiv.org/abs/1602.05629",
+)
 
-def _nobody_known(clients: Sequence[ClientId]) -> Tensor:
+
+def _label_unknown(clients: Sequence[ClientId]) -> Tensor:
     return torch.full((len(clients),), -1)
 
 
 @dataclass(frozen=True)
 class SamplerRound:
-    """What is known before a round.
+    """Facts about a round before its participants are chosen.
 
     Attributes:
-        number: the round, from 1.
-        available: the clients that are there, always in the same order.
-        wanted: k, how many are to take part; no more than there are.
-        generator: the round's source of randomness.
-        cluster_labels: returns the cluster of each of some clients as the method knows it, -1 if it
-            was never seen, (n,); everybody is unknown to a method that finds no clusters.
+        number: number of the round, from 1.
+        available: ids of the n available clients, in the same order in each round.
+        num_participants: k, the number of participants to choose; at most n.
+        generator: random generator of the round.
+        cluster_labels: function from m clients to the cluster of each, (m,), as the method knows
+            it; -1 for a client without a known cluster.
     """
 
     number: int
     available: Sequence[ClientId]
-    wanted: int
+    num_participants: int
     generator: torch.Generator
-    cluster_labels: Callable[[Sequence[ClientId]], Tensor] = _nobody_known
+    cluster_labels: Callable[[Sequence[ClientId]], Tensor] = _label_unknown
 
-    def clients_at(self, indices: Tensor) -> list[ClientId]:
-        """Return the available clients at these indices, in the order of the clients."""
+    def select_clients(self, indices: Tensor) -> list[ClientId]:
+        """Return the available clients at some indices, (m,), in the order of ``available``."""
         return [self.available[index] for index in sorted(indices.tolist())]
 
 
 @dataclass(frozen=True)
-class SampledRound:
-    """What came of a round, for a sampler that learns from it.
+class SamplerFeedback:
+    """Result of a round, for samplers that learn from it.
 
     Attributes:
-        number: the round, from 1.
-        updates: of those chosen whose updates were good.
-        sent: what each of these was sent, by client.
-        report: what the method told about the round.
-        head: where the classifier layer lies in a model's parameters: its weight and its bias, if
-            it has one; nothing if there is no such layer.
-        num_outputs: rows of the classifier layer's weight; 0 if there is no such layer.
+        number: number of the round, from 1.
+        updates: valid updates of the participants.
+        sent: message that each of these participants received, by client.
+        report: report of the method about the round, as named arrays.
+        head: slices of a model's parameters that are the classifier layer: its weight, then its
+            bias if it has one; empty without such a layer.
+        num_outputs: number of outputs of the classifier layer; 0 without such a layer.
     """
 
     number: int
@@ -63,15 +71,43 @@ class SampledRound:
 
 
 class BaseSampler:
-    """Says who takes part; derive from it and write ``choose``.
+    """Base class of samplers, which choose the participants of a round.
 
-    State goes in and comes out; it is part of the checkpoint. Unless overridden, a sampler needs
-    nothing and learns nothing.
+    Derive a frozen dataclass and write ``choose``. Override ``learn`` if the choice depends on past
+    rounds. A sampler object stores nothing itself: its state is passed in and returned as named
+    tensors, which checkpoints store.
+
+    Example:
+        Choose the clients with the smallest ids in even rounds, and the others in odd rounds:
+
+        >>> from dataclasses import dataclass
+        >>> import torch
+        >>> import cadis
+        >>> from cadis.algorithm.samplers import BaseSampler
+        >>> @dataclass(frozen=True)
+        ... class Alternate(BaseSampler):
+        ...     name = "alternate"
+        ...
+        ...     def choose(self, server_round, state):
+        ...         clients = sorted(server_round.available, reverse=server_round.number % 2 == 1)
+        ...         return clients[: server_round.num_participants]
+        >>>
+        >>> x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+        >>> y = (x[:, 0] > 0).long()
+        >>> clients, test = [(x[:20], y[:20]), (x[20:40], y[20:40])], (x[40:], y[40:])
+        >>> model, sampler = torch.nn.Linear(4, 2), Alternate()
+        >>> result = cadis.run(model, clients, test, rounds=2, per_round=1, sampler=sampler)
+        >>> [record.participants for record in result.history]
+        [[1], [0]]
+
+        In a file ``mine.py`` the same class runs by ``cadis run --sampler mine.py:Alternate``.
 
     Attributes:
-        name: as users type it.
-        needs_clusters: whether it asks for clusters; it is refused with a method that finds none.
-        needs_head: whether it looks at the classifier layer, which the model must then have.
+        name: name of the sampler in options and files.
+        needs_clusters: True if the sampler needs clusters; a method that finds none is then
+            rejected.
+        needs_head: True if the sampler reads the updates of the classifier layer; a model without
+            such a layer is then rejected.
     """
 
     name: ClassVar[str]
@@ -79,45 +115,77 @@ class BaseSampler:
     needs_head: ClassVar[bool] = False
 
     @abstractmethod
-    def choose(self, server_round: SamplerRound, memory: TensorState) -> Sequence[ClientId]:
-        """Return the participants: ``wanted`` of the available clients or fewer, each once."""
+    def choose(self, server_round: SamplerRound, state: TensorState) -> Sequence[ClientId]:
+        """Return the participants of a round. Called at the start of each round.
 
-    def learn(self, sampled: SampledRound, memory: TensorState) -> TensorState:
-        """Return what to remember for the next round, from what came of this one."""
-        del sampled
-        return memory
+        Args:
+            server_round: available clients, number of participants and random generator.
+            state: state that :meth:`learn` returned after the last round; empty at first.
+
+        Returns:
+            Ids of at most ``num_participants`` of the available clients, each only once.
+        """
+
+    def learn(self, feedback: SamplerFeedback, state: TensorState) -> TensorState:
+        """Return the state for the next round. Called at the end of each round.
+
+        The default keeps the state.
+
+        Args:
+            feedback: valid updates of the participants, and the report of the method.
+            state: state before this round; empty at first.
+
+        Returns:
+            Named tensors; see ``ids_to_tensor`` of ``cadis.types`` to store ids of clients.
+        """
+        del feedback
+        return state
 
 
 @dataclass(frozen=True)
 class Uniform(BaseSampler):
-    """k of n without replacement, in the order of the clients."""
+    """Choose k of n clients uniformly at random, without replacement."""
 
     name: ClassVar[str] = "uniform"
-    about: ClassVar[About] = About(kind="who takes part", paper="McMahan et al., 2017")
+    about: ClassVar[About] = About("client selection", _FEDAVG)
 
-    def choose(self, server_round: SamplerRound, memory: TensorState) -> Sequence[ClientId]:
-        """Draw the participants."""
-        del memory
+    def choose(self, server_round: SamplerRound, state: TensorState) -> Sequence[ClientId]:
+        """Draw the participants and return them in the order of the clients."""
+        del state
         order = torch.randperm(len(server_round.available), generator=server_round.generator)
-        return server_round.clients_at(order[: server_round.wanted])
+        return server_round.select_clients(order[: server_round.num_participants])
 
 
-def draw(log_weights: Tensor, number: int, generator: torch.Generator) -> Tensor:
-    """Draw so many indices without replacement, each by its weight among those that are left.
+def draw_without_replacement(
+    log_weights: Tensor, number: int, generator: torch.Generator
+) -> Tensor:
+    """Draw indices one after the other, with probabilities proportional to the weights left.
 
-    The highest of logarithm of the weight plus Gumbel noise are such a draw, and no weight is too
-    small for it. Logarithms may be off by a constant; indices are in the order of the draws.
+    Uses the Gumbel top-k trick, which is exact also for very small weights.
+
+    Args:
+        log_weights: logarithms of the weights, up to a constant, (n,).
+        number: m, the number of indices to draw.
+        generator: source of randomness.
+
+    Returns:
+        Indices in the order of the draws, (m,).
     """
     noise = torch.empty(len(log_weights), dtype=torch.float64)
     noise.exponential_(generator=generator)
-    drawn: Tensor = (log_weights.double() - noise.log()).topk(number).indices
-    return drawn
+    indices: Tensor = (log_weights.double() - noise.log()).topk(number).indices
+    return indices
 
 
-def client_rows(memory: TensorState, *columns: str) -> dict[ClientId, tuple[Any, ...]]:
-    """Return what a sampler remembers of each client: an entry of each of these columns."""
-    if not memory:
+def read_client_rows(state: TensorState, *columns: str) -> dict[ClientId, tuple[Any, ...]]:
+    """Return the entries of some columns of a sampler's state for each client.
+
+    Args:
+        state: tensors with one row per client, and their ids as "clients"; or nothing.
+        columns: names of the tensors to read.
+    """
+    if not state:
         return {}
-    table = [memory[name] for name in columns]
-    rows = zip(*(one if one.dim() > 1 else one.tolist() for one in table), strict=True)
-    return dict(zip(ids_from_tensor(memory["clients"]), rows, strict=True))
+    tensors = [state[name] for name in columns]
+    rows = zip(*(t if t.dim() > 1 else t.tolist() for t in tensors), strict=True)
+    return dict(zip(ids_from_tensor(state["clients"]), rows, strict=True))

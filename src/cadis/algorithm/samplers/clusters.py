@@ -1,4 +1,4 @@
-"""Participants drawn evenly from the clusters that the method has found."""
+"""Sampling of equally many participants from each cluster that the method has found."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,55 +15,61 @@ from cadis.types import ClientId, TensorState
 
 @dataclass(frozen=True)
 class Clusters(BaseSampler):
-    """The seats of a round are dealt evenly over the clusters, and in each drawn at random.
+    """Choose equally many clients from each cluster, at random within a cluster.
 
-    So no cluster is forgotten for want of participants, however small it is. Clients that were
-    never seen have as many seats as chance would give them, but no more than a part: at first there
-    are hardly any others, of a great many clients some are always new, and one that never answers
-    would otherwise be asked in every round.
+    Even a small cluster then has participants in each round. Clients without a known cluster get as
+    many seats as uniform sampling would give them, up to a limit: otherwise a client that never
+    replies would be chosen in each round.
 
     Attributes:
-        newcomers: the part of the seats that clients never seen have at the most.
+        newcomers: maximum fraction of the participants without a known cluster.
     """
 
     name: ClassVar[str] = "clusters"
     needs_clusters: ClassVar[bool] = True
-    about: ClassVar[About] = About(kind="who takes part", paper="ours")
+    about: ClassVar[About] = About("client selection")
     newcomers: Annotated[float, Ge(0), Le(1)] = 0.5
 
-    def choose(self, server_round: SamplerRound, memory: TensorState) -> Sequence[ClientId]:
-        """Deal the seats."""
-        del memory
-        clients, wanted = server_round.available, server_round.wanted
+    def choose(self, server_round: SamplerRound, state: TensorState) -> Sequence[ClientId]:
+        """Draw newcomers, then clients from the clusters in turn."""
+        del state
+        clients, num_participants = server_round.available, server_round.num_participants
         labels = server_round.cluster_labels(clients)
         order = torch.randperm(len(clients), generator=server_round.generator)
-        unseen = order[labels[order] < 0][: self._seats(server_round, labels)]
-        known = order[labels[order] >= 0]
-        dealt = _deal(known, labels, wanted - len(unseen), server_round.generator)
-        chosen = torch.cat([unseen, dealt])
-        others = order[~torch.isin(order, chosen)][: wanted - len(chosen)]
-        return server_round.clients_at(torch.cat([chosen, others]))
+        newcomers = order[labels[order] < 0][: self._count_newcomers(server_round, labels)]
+        others = order[labels[order] >= 0]
+        number = num_participants - len(newcomers)
+        chosen = torch.cat([newcomers, _take_turns(others, labels, number, server_round.generator)])
+        rest = order[~torch.isin(order, chosen)][: num_participants - len(chosen)]
+        return server_round.select_clients(torch.cat([chosen, rest]))
 
-    def _seats(self, server_round: SamplerRound, labels: Tensor) -> int:
-        """How many seats clients have that were never seen; all, if nobody was."""
-        wanted, unseen = server_round.wanted, float((labels < 0).float().mean())
-        if unseen == 1:
-            return wanted
-        chances = torch.rand(wanted, generator=server_round.generator)
-        return min(int((chances < unseen).sum()), round(self.newcomers * wanted))
+    def _count_newcomers(self, server_round: SamplerRound, labels: Tensor) -> int:
+        """Draw the number of participants without a known cluster; all, if no cluster is known."""
+        num_participants = server_round.num_participants
+        unknown = float((labels < 0).float().mean())
+        if unknown == 1:
+            return num_participants
+        draws = torch.rand(num_participants, generator=server_round.generator)
+        return min(int((draws < unknown).sum()), round(self.newcomers * num_participants))
 
 
-def _deal(places: Tensor, labels: Tensor, seats: int, generator: torch.Generator) -> Tensor:
-    """Choose as many of the clients at some indices as there are seats, from the clusters in turn.
+def _take_turns(clients: Tensor, labels: Tensor, number: int, generator: torch.Generator) -> Tensor:
+    """Choose a number of clients, one from each cluster in turn.
 
-    Which of the clusters come first is drawn; within one, the order of the indices counts.
+    The order of the clusters is random; within a cluster, the order of ``clients`` is kept.
+
+    Args:
+        clients: indices of clients, (m,).
+        labels: cluster of each client of the federation, (n,).
+        number: number of clients to choose.
+        generator: source of randomness.
     """
-    if not len(places) or seats < 1:
-        return places[:0]
-    _, own, sizes = labels[places].unique(return_inverse=True, return_counts=True)
-    grouped = own.argsort(stable=True)
-    firsts = sizes.cumsum(dim=0) - sizes
-    turn = torch.empty_like(own)  # how many of its cluster come before each
-    turn[grouped] = torch.arange(len(own)) - firsts[own[grouped]]
-    rank = torch.randperm(len(sizes), generator=generator)[own]
-    return places[(turn * len(sizes) + rank).argsort()[:seats]]
+    if not len(clients) or number < 1:
+        return clients[:0]
+    _, clusters, sizes = labels[clients].unique(return_inverse=True, return_counts=True)
+    by_cluster = clusters.argsort(stable=True)
+    starts = sizes.cumsum(dim=0) - sizes
+    turn = torch.empty_like(clusters)  # position of each client within its cluster
+    turn[by_cluster] = torch.arange(len(clusters)) - starts[clusters[by_cluster]]
+    rank = torch.randperm(len(sizes), generator=generator)[clusters]
+    return clients[(turn * len(sizes) + rank).argsort()[:number]]

@@ -1,4 +1,4 @@
-"""FedCluster (Chen, Chen, Zhou, Kailkhura; 2020): clusters of clients take part in turn."""
+"""FedCluster: the clusters of clients take part in turn."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,74 +8,89 @@ import torch
 from annotated_types import Gt
 from torch import Tensor
 
-from cadis.algorithm.about import About
-from cadis.algorithm.samplers.base import BaseSampler, SampledRound, SamplerRound, client_rows
-from cadis.types import ClientId, TensorState, client_keys, ids_to_tensor
+from cadis.algorithm.about import About, Paper
+from cadis.algorithm.samplers.base import (
+    BaseSampler,
+    SamplerFeedback,
+    SamplerRound,
+    read_client_rows,
+)
+from cadis.types import ClientId, TensorState, compute_client_keys, ids_to_tensor
 
 
 @dataclass(frozen=True)
 class FedCluster(BaseSampler):
-    """In every round the clients of one cluster take part, each cluster once in a cycle.
+    """Choose the clients of one cluster in each round, and each cluster once per cycle.
 
-    The clusters are those that the method has found, and all clients it has not seen yet are one
-    more; where it finds none, clients are in groups by their ids. A cycle has as many rounds as
-    there are clusters, and its order is drawn anew. Of a cluster with fewer clients than are wanted
-    all take part; of a larger one as many as are wanted, drawn at random.
+    The clusters are those that the method has found; all clients without a known cluster form one
+    more. If the method finds no clusters, clients are grouped by their ids. A cycle has one round
+    per cluster, in a new random order. All clients of a small cluster take part; of a cluster with
+    more than k clients, k are drawn at random.
 
-    Departure: what the paper calls a round is a cycle here, and what it calls a cycle a round: as
-    many clients train in one of its rounds as in M of ours. Clusters that a method finds change
-    from round to round; the turn of a cluster has been when one of its clients took part in the
-    cycle.
+    Departure: a round of the paper is a cycle here, and a cycle of the paper is a round: one of its
+    rounds trains as many clients as M of ours. The clusters of a method change from round to round;
+    a cluster counts as done if one of its clients took part in the cycle.
 
     Attributes:
-        num_clusters: M, how many groups are made where the method finds no clusters.
+        num_clusters: M, the number of groups if the method finds no clusters.
     """
 
     name: ClassVar[str] = "fedcluster"
     about: ClassVar[About] = About(
-        kind="who takes part", paper="Chen et al., 2020", server_memory="a number a client"
+        topic="client selection",
+        paper=Paper(
+            title="FedCluster: Boosting the Convergence of Federated Learning via Cluster-Cycling",
+            authors="Cheng Chen, Ziyi Chen, Yi Zhou, Bhavya Kailkhura",
+            venue="IEEE BigData",
+            year=2020,
+            link="https://arxiv.org/abs/2009.10748",
+        ),
+        server_state="one number per client",
     )
     num_clusters: Annotated[int, Gt(0)] = 5
 
-    def choose(self, server_round: SamplerRound, memory: TensorState) -> Sequence[ClientId]:
+    def choose(self, server_round: SamplerRound, state: TensorState) -> Sequence[ClientId]:
         """Draw from the cluster whose turn it is."""
-        labels = self._labels(server_round)
-        members = (labels == _turn(labels, server_round, memory)).nonzero()[:, 0]
+        labels = self._label_clients(server_round)
+        members = (labels == _choose_cluster(labels, server_round, state)).nonzero()[:, 0]
         order = torch.randperm(len(members), generator=server_round.generator)
-        return server_round.clients_at(members[order[: server_round.wanted]])
+        return server_round.select_clients(members[order[: server_round.num_participants]])
 
-    def learn(self, sampled: SampledRound, memory: TensorState) -> TensorState:
-        """Remember in which round everybody took part last."""
-        rounds = _rounds(memory) | {u.client_id: sampled.number for u in sampled.updates}
+    def learn(self, feedback: SamplerFeedback, state: TensorState) -> TensorState:
+        """Store the last round of each client that has taken part."""
+        rounds = _read_last_rounds(state) | {
+            update.client_id: feedback.number for update in feedback.updates
+        }
         return {
             "clients": ids_to_tensor(list(rounds)),
             "rounds": torch.tensor(list(rounds.values())),
         }
 
-    def _labels(self, server_round: SamplerRound) -> Tensor:
-        """The cluster of each client that is there, numbered from 0 without gaps, (n,)."""
+    def _label_clients(self, server_round: SamplerRound) -> Tensor:
+        """Return the cluster of each available client, numbered from 0 without gaps, (n,)."""
         labels = server_round.cluster_labels(server_round.available)
         if (labels < 0).all():
-            labels = client_keys(server_round.available) % self.num_clusters
-        own: Tensor = labels.unique(return_inverse=True)[1]
-        return own
+            labels = compute_client_keys(server_round.available) % self.num_clusters
+        numbers: Tensor = labels.unique(return_inverse=True)[1]
+        return numbers
 
 
-def _turn(labels: Tensor, server_round: SamplerRound, memory: TensorState) -> int:
-    """The cluster whose turn it is: any that had none in this cycle, else that of longest ago."""
-    rounds, clusters = _rounds(memory), int(labels.max()) + 1
-    own = torch.tensor([rounds.get(client, 0) for client in server_round.available])
-    last = torch.zeros(clusters, dtype=torch.int64).scatter_reduce(0, labels, own, "amax")
-    done = server_round.number - 1
-    before = done - done % clusters  # the last round of the cycle before
-    left = (last <= before).nonzero()[:, 0]
-    if not len(left):
-        return int(last.argmin())
-    if len(left) == 1:
-        return int(left)  # without a draw, so that a single cluster is drawn from as by uniform
-    return int(left[torch.randint(len(left), (), generator=server_round.generator)])
+def _choose_cluster(labels: Tensor, server_round: SamplerRound, state: TensorState) -> int:
+    """Draw a cluster that was not chosen in this cycle; without one, take the least recent."""
+    rounds, num_clusters = _read_last_rounds(state), int(labels.max()) + 1
+    last_rounds = torch.tensor([rounds.get(client, 0) for client in server_round.available])
+    by_cluster = torch.zeros(num_clusters, dtype=torch.int64)
+    by_cluster = by_cluster.scatter_reduce(0, labels, last_rounds, "amax")
+    finished = server_round.number - 1
+    cycle_start = finished - finished % num_clusters  # last round of the previous cycle
+    remaining = (by_cluster <= cycle_start).nonzero()[:, 0]
+    if not len(remaining):
+        return int(by_cluster.argmin())
+    if len(remaining) == 1:
+        return int(remaining)  # without a random draw: a single cluster then equals Uniform
+    return int(remaining[torch.randint(len(remaining), (), generator=server_round.generator)])
 
 
-def _rounds(memory: TensorState) -> dict[ClientId, int]:
-    """By client, the round in which it took part last."""
-    return {client: number for client, (number,) in client_rows(memory, "rounds").items()}
+def _read_last_rounds(state: TensorState) -> dict[ClientId, int]:
+    """Return the last round in which each client took part."""
+    return {client: number for client, (number,) in read_client_rows(state, "rounds").items()}

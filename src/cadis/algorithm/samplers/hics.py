@@ -1,4 +1,4 @@
-"""HiCS-FL (Chen and Vikalo, 2024): clients whose classes are balanced take part more often."""
+"""HiCS-FL: clients with balanced classes take part more often."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,47 +8,61 @@ import torch
 from annotated_types import Ge, Gt
 from torch import Tensor
 
-from cadis.algorithm.about import About
-from cadis.algorithm.samplers.base import BaseSampler, SampledRound, SamplerRound, client_rows, draw
-from cadis.algorithm.vectors import cosines, unit
+from cadis.algorithm.about import About, Paper
+from cadis.algorithm.samplers.base import (
+    BaseSampler,
+    SamplerFeedback,
+    SamplerRound,
+    draw_without_replacement,
+    read_client_rows,
+)
+from cadis.algorithm.vectors import compute_cosines, normalize
 from cadis.errors import CadisError
 from cadis.types import ClientId, ClientUpdate, TensorState, ids_to_tensor
 
-_LOOKED_AT = 1000
-"""Clients that are clustered in a round, at the most; of more, so many are drawn first."""
+_MAX_CLUSTERED = 1000
+"""Maximum number of clients that are clustered in a round; of more, this many are drawn."""
 
 
 @dataclass(frozen=True)
 class HiCS(BaseSampler):
-    """Prefers clients whose classes are balanced, as updates of the classifier's bias tell.
+    """Prefer clients with balanced classes, estimated from updates of the classifier bias.
 
-    A client's estimated entropy is that of softmax(db / T), where db is its last update of the bias
-    (Eq. 7). Clients are clustered by the angle between their updates plus lambda times the
-    difference of their entropies (Eq. 9), by Ward's method. Each seat goes to a cluster with a
-    probability in proportion to exp(gamma_t * its mean entropy), gamma_t = gamma * (1 - t / T'),
-    and in it to a client in proportion to its size (Eq. 10). Clients never seen come first.
+    The estimated label entropy of a client is that of softmax(db / T), where db is its last update
+    of the bias (Eq. 7). Ward's method clusters clients by the angle between their updates plus
+    lambda times the difference of their entropies (Eq. 9). Each participant is drawn in two steps:
+    a cluster with probability proportional to exp(gamma_t * its mean entropy), where
+    gamma_t = gamma_0 * (1 - t / T'), and a client of it with probability proportional to its number
+    of examples (Eq. 10). Clients that never took part are chosen first.
 
-    Departure: T must fit the learning rate and the number of steps (the paper has 0.0025 and
-    0.0015, at a learning rate of 0.001), so that "auto" reads it off the updates. A sampler does
-    not know how many rounds there will be: T' is a parameter. Where fewer are new than there are
-    seats, the rest is drawn as ever instead of being left empty. A layer without a bias is looked
-    at by the means of its weight's rows.
+    Departure: T depends on the learning rate and the number of steps (the paper uses 0.0025 and
+    0.0015 at a learning rate of 0.001), so "auto" estimates it from the updates. A sampler does not
+    know the number of rounds, so T' is a parameter. If there are fewer new clients than
+    participants, the others are drawn as in later rounds. If the layer has no bias, the row means
+    of its weight are used.
 
     Attributes:
-        temperature: T, of the softmax; "auto" is half of the largest number of an update, on the
-            average over clients.
-        entropy_weight: lambda, how much a difference of entropies counts in distances.
-        preference: gamma_0, how much balanced clusters are preferred at first.
-        annealing: T', the round from which on all clusters are as likely.
-        num_clusters: M; "auto" are as many as take part.
+        temperature: temperature T of the softmax; "auto" is half of the largest absolute entry of
+            an update, averaged over clients.
+        entropy_weight: lambda, weight of the difference of entropies in the distance.
+        preference: gamma_0, preference for balanced clusters in the first round.
+        annealing: T', number of the round after which all clusters are equally likely.
+        num_clusters: M, the number of clusters; "auto" is the number of participants.
     """
 
     name: ClassVar[str] = "hics"
     needs_head: ClassVar[bool] = True
     about: ClassVar[About] = About(
-        kind="who takes part",
-        paper="Chen and Vikalo, 2024",
-        server_memory="a number a class and a size, a client",
+        topic="client selection",
+        paper=Paper(
+            title="Heterogeneity-Guided Client Sampling: Towards Fast and Efficient Non-IID "
+            "Federated Learning",
+            authors="Huancheng Chen, Haris Vikalo",
+            venue="NeurIPS",
+            year=2024,
+            link="https://arxiv.org/abs/2310.00198",
+        ),
+        server_state="one number per class and client",
     )
     temperature: Annotated[float, Gt(0)] | Literal["auto"] = "auto"
     entropy_weight: Annotated[float, Ge(0)] = 10.0
@@ -56,83 +70,90 @@ class HiCS(BaseSampler):
     annealing: Annotated[int, Gt(0)] = 100
     num_clusters: Annotated[int, Gt(0)] | Literal["auto"] = "auto"
 
-    def choose(self, server_round: SamplerRound, memory: TensorState) -> Sequence[ClientId]:
-        """Those never seen first; the other seats are drawn in two stages."""
+    def choose(self, server_round: SamplerRound, state: TensorState) -> Sequence[ClientId]:
+        """Choose clients that never took part first; draw the others in two steps."""
         clients, generator = server_round.available, server_round.generator
-        row_of = {client: row for row, client in enumerate(client_rows(memory, "sizes"))}
-        rows = torch.tensor([row_of.get(client, -1) for client in clients])
+        row_by_client = {client: row for row, client in enumerate(read_client_rows(state, "sizes"))}
+        rows = torch.tensor([row_by_client.get(client, -1) for client in clients])
         order = torch.randperm(len(clients), generator=generator)
-        chosen = order[rows[order] < 0][: server_round.wanted]
-        if seats := server_round.wanted - len(chosen):
-            seen = order[rows[order] >= 0][: max(_LOOKED_AT, seats)]
-            known = memory["changes"][rows[seen]], memory["sizes"][rows[seen]]
-            drawn = draw(self.log_weights(*known, server_round), seats, generator)
-            chosen = torch.cat([chosen, seen[drawn]])
-        return server_round.clients_at(chosen)
+        chosen = order[rows[order] < 0][: server_round.num_participants]
+        if missing := server_round.num_participants - len(chosen):
+            known = order[rows[order] >= 0][: max(_MAX_CLUSTERED, missing)]
+            changes, sizes = state["changes"][rows[known]], state["sizes"][rows[known]]
+            log_weights = self.compute_log_weights(changes, sizes, server_round)
+            drawn = draw_without_replacement(log_weights, missing, generator)
+            chosen = torch.cat([chosen, known[drawn]])
+        return server_round.select_clients(chosen)
 
-    def log_weights(self, changes: Tensor, sizes: Tensor, server_round: SamplerRound) -> Tensor:
-        """Logarithms of pi_m * p_k, by which each seat is drawn (Eq. 10), (n,).
+    def compute_log_weights(
+        self, changes: Tensor, sizes: Tensor, server_round: SamplerRound
+    ) -> Tensor:
+        """Return the logarithms of the sampling weights pi_m * p_k (Eq. 10), (n,).
 
-        They are of the clients' last updates of the bias, (n, classes), and their sizes, (n,).
+        Args:
+            changes: last update of the bias of each client, (n, classes).
+            sizes: number of examples of each client, (n,).
+            server_round: number of the round and of its participants.
         """
-        entropy = self.entropies(changes)
-        number = server_round.wanted if self.num_clusters == "auto" else self.num_clusters
-        labels = _ward(self.distances(changes, entropy), number)
-        groups = int(labels.max()) + 1
-        members = torch.bincount(labels, minlength=groups)
-        zero = torch.zeros(groups, dtype=torch.float64)
+        entropy = self.compute_entropies(changes)
+        number = server_round.num_participants if self.num_clusters == "auto" else self.num_clusters
+        labels = _cluster_by_ward(self.compute_distances(changes, entropy), number)
+        num_clusters = int(labels.max()) + 1
+        members = torch.bincount(labels, minlength=num_clusters)
+        zero = torch.zeros(num_clusters, dtype=torch.float64)
         mean = zero.index_add(0, labels, entropy) / members
         total = zero.index_add(0, labels, sizes.double())
         gamma = self.preference * max(0.0, 1 - server_round.number / self.annealing)
         return gamma * mean[labels] + (sizes / total[labels]).log()
 
-    def entropies(self, changes: Tensor) -> Tensor:
-        """H(softmax(db / T)) of each client (Eq. 7), (n,)."""
+    def compute_entropies(self, changes: Tensor) -> Tensor:
+        """Return H(softmax(db / T)) of each client (Eq. 7), (n,)."""
         temperature = self.temperature
         if temperature == "auto":
             largest = changes.abs().amax(dim=1).mean()
             temperature = float(largest) / 2 or 1.0
-        log_shares = (changes / temperature).log_softmax(dim=1)
-        return -(log_shares.exp() * log_shares).sum(dim=1)
+        log_probabilities = (changes / temperature).log_softmax(dim=1)
+        return -(log_probabilities.exp() * log_probabilities).sum(dim=1)
 
-    def distances(self, changes: Tensor, entropy: Tensor) -> Tensor:
-        """The arccos of the updates' cosine + lambda * |H_u - H_k| (Eq. 9), (n, n)."""
-        angles = cosines(unit(changes)).arccos()
+    def compute_distances(self, changes: Tensor, entropy: Tensor) -> Tensor:
+        """Return the angle between updates + lambda * |H_u - H_k| (Eq. 9), (n, n)."""
+        angles = compute_cosines(normalize(changes)).arccos()
         return angles + self.entropy_weight * (entropy[:, None] - entropy).abs()
 
-    def learn(self, sampled: SampledRound, memory: TensorState) -> TensorState:
-        """Remember the last update of the bias, and the size, of everybody who took part."""
-        known = client_rows(memory, "changes", "sizes")
-        for update in sampled.updates:
-            known[update.client_id] = _change(sampled, update), update.num_examples
-        changes, sizes = zip(*known.values(), strict=True)
+    def learn(self, feedback: SamplerFeedback, state: TensorState) -> TensorState:
+        """Store the last update of the bias and the number of examples of the participants."""
+        rows = read_client_rows(state, "changes", "sizes")
+        for update in feedback.updates:
+            rows[update.client_id] = _compute_change(feedback, update), update.num_examples
+        changes, sizes = zip(*rows.values(), strict=True)
         return {
-            "clients": ids_to_tensor(list(known)),
+            "clients": ids_to_tensor(list(rows)),
             "changes": torch.stack(changes),
             "sizes": torch.tensor(sizes),
         }
 
 
-def _change(sampled: SampledRound, update: ClientUpdate) -> Tensor:
-    """A client's update of the classifier's bias; of a layer without, of its rows' means.
+def _compute_change(feedback: SamplerFeedback, update: ClientUpdate) -> Tensor:
+    """Return the update of the bias, or of the weight's row means without a bias, (classes,).
 
-    (classes,); one output tells two classes apart.
+    A layer with one output stands for two classes with opposite updates.
     """
-    if not sampled.head:
+    if not feedback.head:
         raise CadisError(
-            "The sampler 'hics' looks at the classifier layer, and none of the model's arrays is "
-            "that of a linear one; name it as head, or choose another sampler."
+            "The sampler 'hics' needs the classifier layer, but the model has no linear layer as "
+            "its output; name the layer as head, or choose another sampler."
         )
-    place = sampled.head[-1:]  # the bias, or the weight if there is none
-    before = sampled.sent[update.client_id].models[update.message.model_name]
-    change = update.model.parameters_at(place).double() - before.parameters_at(place).double()
-    if len(sampled.head) == 1:
-        change = change.view(sampled.num_outputs, -1).mean(dim=1)
+    layer = feedback.head[-1:]  # the bias, or the weight if there is none
+    received = feedback.sent[update.client_id].models[update.message.model_name]
+    change = update.model.select_parameters(layer).double()
+    change = change - received.select_parameters(layer).double()
+    if len(feedback.head) == 1:
+        change = change.view(feedback.num_outputs, -1).mean(dim=1)
     return torch.cat([-change, change]) if len(change) == 1 else change
 
 
-def _ward(distances: Tensor, number: int) -> Tensor:
-    """At most so many clusters, by Ward's method; labels are numbered from 0, (n,)."""
+def _cluster_by_ward(distances: Tensor, number: int) -> Tensor:
+    """Return labels of at most a number of clusters by Ward's method, from 0, (n,)."""
     from scipy.cluster.hierarchy import fcluster, linkage  # noqa: PLC0415
 
     if len(distances) == 1:

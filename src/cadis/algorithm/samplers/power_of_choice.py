@@ -1,4 +1,4 @@
-"""Power of choice (Cho, Wang, Joshi; 2020): those take part whom the model serves worst."""
+"""Power of choice: clients with a high training loss take part."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,53 +9,69 @@ import torch
 from annotated_types import Gt
 from torch import Tensor
 
-from cadis.algorithm.about import About
-from cadis.algorithm.samplers.base import BaseSampler, SampledRound, SamplerRound, client_rows, draw
+from cadis.algorithm.about import About, Paper
+from cadis.algorithm.samplers.base import (
+    BaseSampler,
+    SamplerFeedback,
+    SamplerRound,
+    draw_without_replacement,
+    read_client_rows,
+)
 from cadis.types import ClientId, TensorState, ids_to_tensor
 
 
 @dataclass(frozen=True)
 class PowerOfChoice(BaseSampler):
-    """Of some candidates, drawn by their sizes, those whose last training loss was highest.
+    """Draw candidates by their number of examples, and choose those with the highest last loss.
 
-    Whoever never took part counts as if its loss were infinite, so that everybody's turn comes.
+    A client that never took part counts as having an infinite loss, so that each client is chosen
+    at some point.
 
-    Departure: this is the variant that the paper calls rpow-d: the mean loss of a client's last
-    local training stands for the loss of the current model, which everybody would have to be asked
-    for. The sizes that candidates are drawn by are known of those who took part; others count as
-    the mean of these.
+    Departure: this is the variant rpow-d of the paper. It uses the mean loss of a client's last
+    local training instead of the loss of the current model, which all candidates would have to
+    compute. The numbers of examples are known for clients that took part; the others count as
+    their mean.
 
     Attributes:
-        candidates: d, how many clients are looked at in a round; "auto" are twice as many as take
-            part. No less than take part, and no more than there are.
+        candidates: d, the number of candidates in a round; "auto" is twice the number of
+            participants. It is limited to the range from the number of participants to that of the
+            available clients.
     """
 
     name: ClassVar[str] = "power-of-choice"
     about: ClassVar[About] = About(
-        kind="who takes part",
-        paper="Cho, Wang, Joshi, 2020",
-        server_memory="a loss and a size a client",
+        topic="client selection",
+        paper=Paper(
+            title="Client Selection in Federated Learning: Convergence Analysis and "
+            "Power-of-Choice Selection Strategies",
+            authors="Yae Jee Cho, Jianyu Wang, Gauri Joshi",
+            venue="arXiv",
+            year=2020,
+            link="https://arxiv.org/abs/2010.01243",
+        ),
+        server_state="the loss and number of examples of each client",
     )
     candidates: Annotated[int, Gt(0)] | Literal["auto"] = "auto"
 
-    def choose(self, server_round: SamplerRound, memory: TensorState) -> Sequence[ClientId]:
-        """The candidates with the highest last loss, in the order of the clients."""
-        clients, wanted = server_round.available, server_round.wanted
-        known = client_rows(memory, "losses", "sizes")
-        asked = 2 * wanted if self.candidates == "auto" else self.candidates
-        number = min(max(asked, wanted), len(clients))
-        looked_at = draw(_sizes(clients, known).log(), number, server_round.generator).tolist()
-        highest = sorted(looked_at, key=lambda place: -known.get(clients[place], (inf, 0))[0])
-        return server_round.clients_at(torch.tensor(highest[:wanted]))
+    def choose(self, server_round: SamplerRound, state: TensorState) -> Sequence[ClientId]:
+        """Draw the candidates, and return those with the highest last loss."""
+        clients, num_participants = server_round.available, server_round.num_participants
+        known = read_client_rows(state, "losses", "sizes")
+        number = 2 * num_participants if self.candidates == "auto" else self.candidates
+        number = min(max(number, num_participants), len(clients))
+        log_sizes = _estimate_sizes(clients, known).log()
+        candidates = draw_without_replacement(log_sizes, number, server_round.generator).tolist()
+        candidates.sort(key=lambda index: -known.get(clients[index], (inf, 0))[0])
+        return server_round.select_clients(torch.tensor(candidates[:num_participants]))
 
-    def learn(self, sampled: SampledRound, memory: TensorState) -> TensorState:
-        """Remember the loss and the size of everybody who took part and told its loss."""
-        told = {
+    def learn(self, feedback: SamplerFeedback, state: TensorState) -> TensorState:
+        """Store the training loss and the number of examples of the participants."""
+        reported = {
             update.client_id: (update.scalars["train_loss"], update.num_examples)
-            for update in sampled.updates
+            for update in feedback.updates
             if "train_loss" in update.scalars
         }
-        known = client_rows(memory, "losses", "sizes") | told
+        known = read_client_rows(state, "losses", "sizes") | reported
         losses, sizes = zip(*known.values(), strict=True) if known else ((), ())
         return {
             "clients": ids_to_tensor(list(known)),
@@ -64,9 +80,9 @@ class PowerOfChoice(BaseSampler):
         }
 
 
-def _sizes(clients: Sequence[ClientId], known: dict[ClientId, tuple[Any, ...]]) -> Tensor:
-    """Of each client, how many samples it has; the mean of those known, if it is not, (n,)."""
-    sizes = [size for _, size in known.values()]
-    mean = sum(sizes) / len(sizes) if sizes else 1.0
-    own = [known[client][1] if client in known else mean for client in clients]
-    return torch.tensor(own, dtype=torch.float64).clamp(min=1)
+def _estimate_sizes(clients: Sequence[ClientId], known: dict[ClientId, tuple[Any, ...]]) -> Tensor:
+    """Return the number of examples of each client, or the mean of the known ones, (n,)."""
+    known_sizes = [size for _, size in known.values()]
+    mean = sum(known_sizes) / len(known_sizes) if known_sizes else 1.0
+    sizes = [known[client][1] if client in known else mean for client in clients]
+    return torch.tensor(sizes, dtype=torch.float64).clamp(min=1)

@@ -1,16 +1,16 @@
-"""Labels -> who owns what."""
+"""Partitions: the assignment of training examples to clients."""
 
-from cadis.data.holding_out import held_out
+from cadis.data.holdout import hold_out
 from cadis.data.partition.clustered import BalancedCluster, MultiCluster, UnbalancedCluster
-from cadis.data.partition.given import given_by_data, read_partition, write_partition
+from cadis.data.partition.partition_file import partition_by_owner, read_partition, write_partition
 from cadis.data.partition.splitting import Partition, Partitioner
 from cadis.data.partition.unclustered import Dirichlet, Iid, PowerLaw
 
 PARTITIONERS: dict[str, type[Partitioner]] = {
-    kind.name: kind
-    for kind in (MultiCluster, BalancedCluster, UnbalancedCluster, PowerLaw, Iid, Dirichlet)
+    cls.name: cls
+    for cls in (MultiCluster, BalancedCluster, UnbalancedCluster, PowerLaw, Iid, Dirichlet)
 }
-"""Ways of dealing out a dataset, by name."""
+"""Partitioners by name."""
 
 __all__ = [
     "PARTITIONERS",
@@ -22,8 +22,8 @@ __all__ = [
     "Partitioner",
     "PowerLaw",
     "UnbalancedCluster",
-    "given_by_data",
-    "held_out",
+    "hold_out",
+    "partition_by_owner",
     "read_partition",
     "write_partition",
 ]

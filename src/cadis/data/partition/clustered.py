@@ -1,4 +1,10 @@
-"""Partitions with clusters: MC, several of unequal size; BC and UC, one cluster and loners."""
+"""Partitions with clusters of clients, from the CADIS paper.
+
+MC has several clusters of unequal size. BC and UC have one cluster, and single clients beside it.
+
+Nguyen et al. CADIS: Handling Cluster-skewed Non-IID Data in Federated Learning with Clustered
+Aggregation and Knowledge DIStilled Regularization. CCGrid 2023. https://arxiv.org/abs/2302.10413
+"""
 
 from dataclasses import dataclass
 from itertools import combinations
@@ -12,28 +18,37 @@ from torch import Tensor
 from cadis.data.partition.splitting import (
     Partition,
     apportion,
+    assign_samples,
     check_enough,
-    deal_out,
-    equal_counts,
-    uneven_sizes,
+    compute_equal_counts,
+    draw_sizes,
 )
 from cadis.errors import CadisError
 
 
 @dataclass(frozen=True)
 class MultiCluster:
-    """Sample-unbalanced multi-cluster partition (the paper's Section V-A).
+    """Sample-unbalanced multi-cluster partition (Section V-A of the CADIS paper).
 
-    The classes are dealt to the clusters. Clients of one cluster have the same label
-    distribution: as many samples of each of its classes. How many is unbalanced: normal around
-    a mean that does not depend on the cluster, so a cluster of three times the clients has
-    three times the data. Sizes are as large as the scarcest class allows.
+    Each cluster has its own classes. Clients of one cluster have the same label distribution:
+    equally many samples of each class of the cluster. The number of samples per client is drawn
+    from a normal distribution whose mean is the same for all clusters, so a cluster with three
+    times the clients has three times the data. Sizes are as large as the scarcest class allows.
 
     Attributes:
-        ratio: relative number of clients of the clusters; each cluster has classes of its own.
-        classes_per_cluster: classes of each cluster, or "auto" to deal out all classes.
-        size_deviation: deviation of the clients' sizes, as a part of their mean; sizes stay
-            within half and one and a half times the mean.
+        ratio: relative number of clients of the clusters; each cluster has its own classes.
+        classes_per_cluster: classes of each cluster, or "auto" to distribute all classes.
+        size_deviation: standard deviation of the clients' sizes, relative to their mean; sizes
+            stay within 0.5 and 1.5 times the mean.
+
+    Example:
+        >>> import torch
+        >>> from cadis.data.partition import MultiCluster
+        >>> labels = torch.arange(400) % 4
+        >>> rng = torch.Generator().manual_seed(0)
+        >>> partition = MultiCluster(ratio=(3, 1)).split(labels, 4, 2, rng)
+        >>> partition.true_clusters.tolist()
+        [0, 0, 0, 1]
     """
 
     ratio: Annotated[tuple[Annotated[int, Gt(0)], ...], MinLen(1)] = (3, 3, 2, 1, 1)
@@ -42,24 +57,24 @@ class MultiCluster:
 
     name: ClassVar[str] = "mc"
 
-    def deal(
+    def split(
         self, labels: Tensor, num_clients: int, minimum: int, generator: torch.Generator
     ) -> Partition:
-        """See :meth:`Partitioner.deal`."""
+        """See :meth:`Partitioner.split`."""
         check_enough(len(labels), num_clients, minimum)
-        true_clusters = self._deal_clients(num_clients)
-        held_by_cluster = self._deal_classes(labels.unique(), generator)
-        sizes = uneven_sizes(num_clients, self.size_deviation, generator)
-        counts = equal_counts(labels, held_by_cluster[true_clusters], sizes, minimum)
-        return Partition(deal_out(labels, counts, generator), true_clusters)
+        true_clusters = self._assign_clusters(num_clients)
+        held_by_cluster = self._assign_classes(labels.unique(), generator)
+        sizes = draw_sizes(num_clients, self.size_deviation, generator)
+        counts = compute_equal_counts(labels, held_by_cluster[true_clusters], sizes, minimum)
+        return Partition(assign_samples(labels, counts, generator), true_clusters)
 
-    def _deal_clients(self, num_clients: int) -> Tensor:
-        """Return the cluster of each client, by the ratio, at least one client each."""
+    def _assign_clusters(self, num_clients: int) -> Tensor:
+        """Return the cluster of each client: by the ratio, at least one client per cluster."""
         clusters = len(self.ratio)
         if num_clients < clusters:
             raise CadisError(
                 f"{num_clients} clients cannot form {clusters} clusters; "
-                "ask for more clients or give a ratio with fewer clusters."
+                "ask for more clients, or give a ratio with fewer clusters."
             )
         ratio = torch.tensor(self.ratio, dtype=torch.float64)
         beyond_one = (num_clients * ratio / ratio.sum() - 1).clamp(min=0)
@@ -67,34 +82,45 @@ class MultiCluster:
         members = 1 + apportion(spare, beyond_one[None])[0]
         return torch.arange(clusters).repeat_interleave(members)
 
-    def _deal_classes(self, classes: Tensor, generator: torch.Generator) -> Tensor:
-        """Return which classes each cluster holds, (clusters, classes), bool."""
-        clusters, all_classes = len(self.ratio), self.classes_per_cluster == "auto"
-        each = 1 if self.classes_per_cluster == "auto" else self.classes_per_cluster
-        if clusters * each > len(classes):
-            own = "" if all_classes else f" of {each} classes each"
+    def _assign_classes(self, classes: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw the classes of each cluster, (clusters, classes), bool."""
+        clusters, is_auto = len(self.ratio), self.classes_per_cluster == "auto"
+        per_cluster = 1 if self.classes_per_cluster == "auto" else self.classes_per_cluster
+        if clusters * per_cluster > len(classes):
+            each = "" if is_auto else f" of {per_cluster} classes each"
             raise CadisError(
-                f"{clusters} clusters{own} cannot own distinct ones of {len(classes)} classes; "
-                "ask for fewer, as by the ratio 3:1, or for another partition, as dirichlet."
+                f"{len(classes)} classes are too few for {clusters} clusters{each} without a "
+                "common class; ask for fewer clusters, for example by the ratio 3:1, or choose "
+                "another partition, for example dirichlet."
             )
         order = classes[torch.randperm(len(classes), generator=generator)]
-        owned = order if all_classes else order[: clusters * each]
+        selected = order if is_auto else order[: clusters * per_cluster]
         held = torch.zeros(clusters, int(classes.max()) + 1, dtype=torch.bool)
-        for cluster, own_classes in enumerate(owned.tensor_split(clusters)):
-            held[cluster, own_classes] = True
+        for cluster, cluster_classes in enumerate(selected.tensor_split(clusters)):
+            held[cluster, cluster_classes] = True
         return held
 
 
 @dataclass(frozen=True)
 class BalancedCluster:
-    """Sample-balanced single cluster (the paper's Section V-C): everybody has as many samples.
+    """Sample-balanced single-cluster partition (Section V-C of the CADIS paper).
 
-    The clients of the cluster hold the same classes. Each of the others holds a set of classes
-    that nobody else holds; classes that few hold come first.
+    All clients have equally many samples. The clients of the cluster hold the same classes. Each
+    of the other clients holds a set of classes that no other client holds; it is drawn from the
+    classes that the fewest clients hold.
 
     Attributes:
         majority: share of the clients that form the cluster.
-        classes_per_client: classes of each client, or "auto" for a fifth of all.
+        classes_per_client: classes of each client, or "auto" for a fifth of all classes.
+
+    Example:
+        >>> import torch
+        >>> from cadis.data.partition import BalancedCluster
+        >>> labels = torch.arange(400) % 4
+        >>> rng = torch.Generator().manual_seed(0)
+        >>> partition = BalancedCluster(majority=0.5).split(labels, 4, 2, rng)
+        >>> partition.true_clusters.tolist()
+        [0, 0, 1, 2]
     """
 
     majority: Annotated[float, Gt(0), Le(1)] = 0.6
@@ -102,62 +128,80 @@ class BalancedCluster:
 
     name: ClassVar[str] = "bc"
 
-    def deal(
+    def split(
         self, labels: Tensor, num_clients: int, minimum: int, generator: torch.Generator
     ) -> Partition:
-        """See :meth:`Partitioner.deal`."""
+        """See :meth:`Partitioner.split`."""
         check_enough(len(labels), num_clients, minimum)
-        sizes = self._sizes(num_clients, generator)
+        sizes = self._draw_sizes(num_clients, generator)
         members = max(1, round(self.majority * num_clients))
-        loners = num_clients - members
-        held = self._deal_classes(labels.unique(), members, loners, generator)
-        counts = equal_counts(labels, held, sizes, minimum)
-        true_clusters = torch.cat([torch.zeros(members).long(), torch.arange(1, loners + 1)])
-        return Partition(deal_out(labels, counts, generator), true_clusters)
+        others = num_clients - members
+        held = self._assign_classes(labels.unique(), members, others, generator)
+        counts = compute_equal_counts(labels, held, sizes, minimum)
+        true_clusters = torch.cat([torch.zeros(members).long(), torch.arange(1, others + 1)])
+        return Partition(assign_samples(labels, counts, generator), true_clusters)
 
-    def _sizes(self, num_clients: int, _generator: torch.Generator) -> Tensor:
+    def _draw_sizes(self, num_clients: int, _generator: torch.Generator) -> Tensor:
         return torch.ones(num_clients).double()
 
-    def _deal_classes(
-        self, classes: Tensor, members: int, loners: int, generator: torch.Generator
+    def _assign_classes(
+        self, classes: Tensor, members: int, others: int, generator: torch.Generator
     ) -> Tensor:
-        """Return which classes each client holds, (clients, classes), bool."""
-        asked = self.classes_per_client
-        each = max(1, round(len(classes) / 5)) if asked == "auto" else asked
-        sets = comb(len(classes), each)
-        if sets < 1 + loners:
+        """Choose the classes of each client, (clients, classes), bool.
+
+        Args:
+            classes: labels that occur in the data, (classes,).
+            members: number of clients in the cluster.
+            others: number of clients outside the cluster.
+            generator: source of the random order of the classes.
+        """
+        option = self.classes_per_client
+        per_client = max(1, round(len(classes) / 5)) if option == "auto" else option
+        num_sets = comb(len(classes), per_client)
+        if num_sets < 1 + others:
             raise CadisError(
-                f"{loners} clients and a cluster cannot each have {each} classes of their own: "
-                f"{len(classes)} classes make {sets} such sets; ask for fewer clients, a larger "
-                "majority, or another number of classes per client."
+                f"{others} clients and a cluster cannot each have a different set of {per_client} "
+                f"classes: {len(classes)} classes allow {num_sets} sets; ask for fewer clients, a "
+                "larger majority, or another number of classes per client."
             )
         order = classes[torch.randperm(len(classes), generator=generator)].tolist()
         times_held = dict.fromkeys(order, 0)
         taken: set[frozenset[int]] = set()
-        held = torch.zeros(members + loners, max(order) + 1, dtype=torch.bool)
-        for group in [slice(0, members), *range(members, members + loners)]:
+        held = torch.zeros(members + others, max(order) + 1, dtype=torch.bool)
+        for clients in [slice(0, members), *range(members, members + others)]:
             rarest_first = sorted(times_held, key=times_held.__getitem__)
-            candidates = map(frozenset, combinations(rarest_first, each))
+            candidates = map(frozenset, combinations(rarest_first, per_client))
             chosen = next(candidate for candidate in candidates if candidate not in taken)
             taken.add(chosen)
-            held[group, list(chosen)] = True
+            held[clients, list(chosen)] = True
             for label in chosen:
-                times_held[label] += members if isinstance(group, slice) else 1
+                times_held[label] += members if isinstance(clients, slice) else 1
         return held
 
 
 @dataclass(frozen=True)
 class UnbalancedCluster(BalancedCluster):
-    """Sample-unbalanced single cluster (the paper's Section V-C): as BC, of unequal sizes.
+    """Sample-unbalanced single-cluster partition (Section V-C of the CADIS paper).
+
+    The same as :class:`BalancedCluster`, but with clients of unequal size.
 
     Attributes:
-        size_deviation: deviation of the clients' sizes, as a part of their mean; sizes stay
-            within half and one and a half times the mean.
+        size_deviation: standard deviation of the clients' sizes, relative to their mean; sizes
+            stay within 0.5 and 1.5 times the mean.
+
+    Example:
+        >>> import torch
+        >>> from cadis.data.partition import UnbalancedCluster
+        >>> labels = torch.arange(400) % 4
+        >>> rng = torch.Generator().manual_seed(0)
+        >>> partition = UnbalancedCluster(majority=0.5).split(labels, 4, 2, rng)
+        >>> partition.true_clusters.tolist()
+        [0, 0, 1, 2]
     """
 
     size_deviation: Annotated[float, Ge(0)] = 0.2
 
     name: ClassVar[str] = "uc"
 
-    def _sizes(self, num_clients: int, generator: torch.Generator) -> Tensor:
-        return uneven_sizes(num_clients, self.size_deviation, generator)
+    def _draw_sizes(self, num_clients: int, generator: torch.Generator) -> Tensor:
+        return draw_sizes(num_clients, self.size_deviation, generator)

@@ -1,4 +1,4 @@
-"""What a partition is, what a partitioner does, and what all partitioners have in common."""
+"""Partitions, the interface of partitioners, and the steps that all partitioners share."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -13,12 +13,22 @@ from cadis.types import ClientId
 
 @dataclass(frozen=True, repr=False)
 class Partition:
-    """Which client owns which examples.
+    """An assignment of training examples to clients.
 
     Attributes:
-        indices: each client's examples.
-        true_clusters: the true cluster of each client, (n,); None if there are none.
-        client_ids: names of the clients; by default their positions.
+        indices: indices of each client's training examples, one tensor per client.
+        true_clusters: true cluster of each client, (clients,); None if unknown.
+        client_ids: ids of the clients; by default 0, 1, 2, ...
+
+    Example:
+        >>> import torch
+        >>> from cadis.data.partition import Partition
+        >>> partition = Partition((torch.tensor([0, 1]), torch.tensor([2])))
+        >>> partition.client_ids
+        (0, 1)
+        >>> labels = torch.tensor([0, 1, 1])
+        >>> partition.count_labels(labels, num_classes=2).tolist()
+        [[1, 1], [0, 1]]
     """
 
     indices: tuple[Tensor, ...]
@@ -31,49 +41,75 @@ class Partition:
         if not self.client_ids:
             object.__setattr__(self, "client_ids", tuple(range(len(self.indices))))
 
-    def counts(self, labels: Tensor, num_classes: int) -> Tensor:
-        """Return how many samples of each class each client has, (clients, classes)."""
+    def count_labels(self, labels: Tensor, num_classes: int) -> Tensor:
+        """Count the samples of each client and class.
+
+        Args:
+            labels: labels of all training examples, (n,).
+            num_classes: number of classes.
+
+        Returns:
+            Number of samples, (clients, classes).
+        """
         return torch.stack(
-            [torch.bincount(labels[owned], minlength=num_classes) for owned in self.indices]
+            [torch.bincount(labels[indices], minlength=num_classes) for indices in self.indices]
         )
 
 
 class Partitioner(Protocol):
-    """A way of dealing out a dataset: a frozen dataclass of its parameters."""
+    """Interface of a partitioner: a frozen dataclass of its parameters."""
 
     name: ClassVar[str]
 
-    def deal(
+    def split(
         self, labels: Tensor, num_clients: int, minimum: int, generator: torch.Generator
     ) -> Partition:
-        """Deal out examples; none belongs to two clients.
+        """Split training examples among clients; no example belongs to two clients.
 
         Args:
-            labels: of all examples, (n,).
-            num_clients: how many clients there are to be.
-            minimum: the fewest samples a client may have.
-            generator: deals.
+            labels: labels of all training examples, (n,).
+            num_clients: number of clients.
+            minimum: smallest number of samples that a client may have.
+            generator: source of all random draws.
         """
 
 
-def deal_out(labels: Tensor, counts: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
-    """Deal samples out at random, as many as ``counts`` says, (clients, classes)."""
+def assign_samples(
+    labels: Tensor, counts: Tensor, generator: torch.Generator
+) -> tuple[Tensor, ...]:
+    """Draw samples for each client at random.
+
+    Args:
+        labels: labels of all examples, (n,).
+        counts: number of samples of each client and class, (clients, classes).
+        generator: source of the random order.
+
+    Returns:
+        Indices of the samples of each client.
+    """
     order = torch.randperm(len(labels), generator=generator)
     by_class = order[labels[order].argsort(stable=True)]  # shuffled within each class
     supply = torch.bincount(labels, minlength=counts.shape[1]).tolist()
-    dealt, owners = [], []
+    selected, clients = [], []
     for samples, column in zip(by_class.split(supply), counts.T, strict=True):
-        dealt.append(samples[: int(column.sum())])
-        owners.append(torch.arange(len(counts)).repeat_interleave(column))
-    by_client = torch.cat(owners).argsort(stable=True)
-    shares: tuple[Tensor, ...] = torch.cat(dealt)[by_client].split(counts.sum(dim=1).tolist())
-    return shares
+        selected.append(samples[: int(column.sum())])
+        clients.append(torch.arange(len(counts)).repeat_interleave(column))
+    by_client = torch.cat(clients).argsort(stable=True)
+    sizes = counts.sum(dim=1).tolist()
+    indices: tuple[Tensor, ...] = torch.cat(selected)[by_client].split(sizes)
+    return indices
 
 
 def apportion(totals: Tensor, weights: Tensor) -> Tensor:
-    """Split each total into whole numbers by the weights of its row, by largest remainders.
+    """Split each total into integers in proportion to weights, by the largest remainder method.
 
-    Totals are (rows,) and weights (rows, columns): not negative, nor all 0 where a total is not.
+    Args:
+        totals: integers to split, (rows,).
+        weights: nonnegative weights, (rows, columns); a row with a positive total needs a
+            positive weight.
+
+    Returns:
+        Integers that sum to the total of their row, (rows, columns).
     """
     weights = weights.double()
     exact = totals[:, None] * weights / weights.sum(dim=1, keepdim=True).clamp(min=1e-300)
@@ -83,17 +119,24 @@ def apportion(totals: Tensor, weights: Tensor) -> Tensor:
     return whole.long() + (rank < missing[:, None])
 
 
-def lift(counts: Tensor, minimum: int, generator: torch.Generator) -> Tensor:
-    """Give clients below the minimum some of the others' samples, as these can spare them.
+def raise_to_minimum(counts: Tensor, minimum: int, generator: torch.Generator) -> Tensor:
+    """Move samples from large clients to clients that have fewer than the minimum.
 
-    Counts are samples by client and class, (clients, classes), before and after.
+    Args:
+        counts: number of samples of each client and class, (clients, classes).
+        minimum: smallest number of samples that a client may have.
+        generator: source of the random draws.
+
+    Returns:
+        The new counts, (clients, classes).
     """
     sizes = counts.sum(dim=1)
     lacking = (minimum - sizes).clamp(min=0)
     if not lacking.any():
         return counts
-    given = apportion(lacking.sum()[None], (sizes - minimum).clamp(min=0)[None])[0]
-    taken = apportion(given, counts)  # (clients, classes)
+    surplus = (sizes - minimum).clamp(min=0)
+    num_taken = apportion(lacking.sum()[None], surplus[None])[0]  # (clients,)
+    taken = apportion(num_taken, counts)  # (clients, classes)
     pool = torch.arange(counts.shape[1]).repeat_interleave(taken.sum(dim=0))
     pool = pool[torch.randperm(len(pool), generator=generator)]
     receivers = torch.arange(len(counts)).repeat_interleave(lacking)
@@ -101,69 +144,80 @@ def lift(counts: Tensor, minimum: int, generator: torch.Generator) -> Tensor:
     return counts.index_put((receivers, pool), torch.ones_like(pool), accumulate=True)
 
 
-def deal_by_shares(
+def split_by_shares(
     labels: Tensor, shares: Tensor, minimum: int, generator: torch.Generator
 ) -> tuple[Tensor, ...]:
-    """Deal out all samples, each class in relative shares, (classes, clients).
+    """Split all samples so that each client receives a share of each class.
 
-    Clients that would have fewer than the minimum are given some of the others' samples.
+    Clients below the minimum receive samples of larger clients.
+
+    Args:
+        labels: labels of all examples, (n,).
+        shares: relative share of each class and client, (classes, clients).
+        minimum: smallest number of samples that a client may have.
+        generator: source of the random draws.
+
+    Returns:
+        Indices of the samples of each client.
     """
     counts = apportion(torch.bincount(labels), shares).T  # (clients, classes)
-    return deal_out(labels, lift(counts, minimum, generator), generator)
+    return assign_samples(labels, raise_to_minimum(counts, minimum, generator), generator)
 
 
 def check_enough(num_samples: int, num_clients: int, minimum: int) -> None:
-    """Refuse more clients than there are samples for."""
+    """Raise an error if there are too few samples for all clients."""
     if num_clients * minimum > num_samples:
         raise CadisError(
-            f"{num_clients} clients of at least {minimum} samples are too many for {num_samples} "
-            "samples; ask for fewer clients, or fewer samples of each by --min-samples."
+            f"{num_clients} clients with at least {minimum} samples each are too many for "
+            f"{num_samples} samples; ask for fewer clients, or lower --min-samples."
         )
 
 
-def uneven_sizes(num_clients: int, deviation: float, generator: torch.Generator) -> Tensor:
-    """Relative sizes: normal around 1, within half and one and a half, (clients,)."""
+def draw_sizes(num_clients: int, deviation: float, generator: torch.Generator) -> Tensor:
+    """Draw relative client sizes from a normal around 1, clamped to 0.5 to 1.5, (clients,)."""
     noise = torch.randn(num_clients, generator=generator, dtype=torch.float64)
     return (1 + deviation * noise).clamp(0.5, 1.5)
 
 
-def equal_counts(labels: Tensor, held: Tensor, sizes: Tensor, minimum: int) -> Tensor:
-    """Give each client equally many samples of each class that it holds, by its relative size.
+def compute_equal_counts(labels: Tensor, held: Tensor, sizes: Tensor, minimum: int) -> Tensor:
+    """Compute sample counts so that a client has equally many samples of each class it holds.
+
+    The counts are as large as the scarcest class allows.
 
     Args:
-        labels: of all examples, (n,).
-        held: which classes each client holds, (clients, classes), bool.
-        sizes: relative number of samples of the clients, (clients,).
-        minimum: the fewest samples a client may have.
+        labels: labels of all examples, (n,).
+        held: whether a client holds a class, (clients, classes), bool.
+        sizes: relative number of samples of each client, (clients,).
+        minimum: smallest number of samples that a client may have.
 
     Returns:
-        Samples by client and class, as many as the scarcest class allows, at least one of each
-        class held and the minimum together.
+        Number of samples of each client and class, (clients, classes): at least one of each
+        class that the client holds, and at least ``minimum`` per client.
     """
     supply, classes_held = torch.bincount(labels), held.sum(dim=1)
-    fewest = (minimum / classes_held).ceil().clamp(min=1)  # of each class, (clients,)
+    fewest = (minimum / classes_held).ceil().clamp(min=1)  # per class, (clients,)
     _check_supply(supply, held, fewest)
     share = sizes / classes_held
 
-    def counts(scale: float) -> Tensor:
+    def compute_counts(scale: float) -> Tensor:
         return held * (share * scale + 1e-9).floor().maximum(fewest).long()[:, None]
 
     demand = (held * share[:, None]).sum(dim=0)  # (classes,)
     low, high = 0.0, float(((supply + held.sum(dim=0)) / demand)[demand > 0].min())
-    for _ in range(50):  # the largest scale that every class can supply
+    for _ in range(50):  # bisect for the largest scale that the supply of each class allows
         middle = (low + high) / 2
-        fits = bool((counts(middle).sum(dim=0) <= supply).all())
+        fits = bool((compute_counts(middle).sum(dim=0) <= supply).all())
         low, high = (middle, high) if fits else (low, middle)
-    return counts(low)
+    return compute_counts(low)
 
 
 def _check_supply(supply: Tensor, held: Tensor, fewest: Tensor) -> None:
-    """Refuse a class that cannot give all who hold it the fewest samples."""
-    wanted = (held * fewest[:, None]).sum(dim=0)
-    scarcest = int((wanted - supply).argmax())
-    if wanted[scarcest] > supply[scarcest]:
+    """Raise an error if a class has too few samples for the clients that hold it."""
+    required = (held * fewest[:, None]).sum(dim=0)
+    scarcest = int((required - supply).argmax())
+    if required[scarcest] > supply[scarcest]:
         raise CadisError(
             f"{len(held)} clients are too many: class {scarcest} has {int(supply[scarcest])} "
-            f"samples, but {int(held[:, scarcest].sum())} clients are to hold it, which takes "
-            f"{int(wanted[scarcest])}; ask for fewer clients, or fewer samples of each."
+            f"samples, but the {int(held[:, scarcest].sum())} clients that hold it need "
+            f"{int(required[scarcest])}; ask for fewer clients, or lower --min-samples."
         )

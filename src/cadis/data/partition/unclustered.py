@@ -8,19 +8,29 @@ import torch
 from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
-from cadis.data.partition.splitting import Partition, check_enough, deal_by_shares
+from cadis.data.partition.splitting import Partition, check_enough, split_by_shares
 
 
 @dataclass(frozen=True)
 class Iid:
-    """All samples, shuffled and dealt out evenly; sizes differ by one at most."""
+    """Random partition of all samples; sizes of clients differ by at most one sample.
+
+    Example:
+        >>> import torch
+        >>> from cadis.data.partition import Iid
+        >>> labels = torch.arange(10) % 2
+        >>> rng = torch.Generator().manual_seed(0)
+        >>> partition = Iid().split(labels, 3, 2, rng)
+        >>> [len(indices) for indices in partition.indices]
+        [4, 3, 3]
+    """
 
     name: ClassVar[str] = "iid"
 
-    def deal(
+    def split(
         self, labels: Tensor, num_clients: int, minimum: int, generator: torch.Generator
     ) -> Partition:
-        """See :meth:`Partitioner.deal`."""
+        """See :meth:`Partitioner.split`."""
         check_enough(len(labels), num_clients, minimum)
         order = torch.randperm(len(labels), generator=generator)
         one_cluster = torch.zeros(num_clients, dtype=torch.int64)
@@ -29,52 +39,75 @@ class Iid:
 
 @dataclass(frozen=True)
 class Dirichlet:
-    """Each class is dealt to the clients in shares drawn from a Dirichlet distribution.
+    """Partition of each class by shares drawn from a Dirichlet distribution.
 
-    All samples are dealt out. Who would have fewer than the minimum is given some of the
-    others' samples, so no draw has to be repeated.
+    All samples are distributed. Clients below the minimum receive samples of larger clients, so
+    no draw is repeated.
+
+    Hsu, Qi, Brown. Measuring the Effects of Non-Identical Data Distribution for Federated Visual
+    Classification. 2019. https://arxiv.org/abs/1909.06335
 
     Attributes:
-        concentration: of the distribution: small numbers give each client few classes, large
-            ones give everybody the same.
+        concentration: parameter of the distribution: small values give each client few classes,
+            large values give all clients the same label distribution.
+
+    Example:
+        >>> import torch
+        >>> from cadis.data.partition import Dirichlet
+        >>> labels = torch.arange(100) % 2
+        >>> rng = torch.Generator().manual_seed(0)
+        >>> partition = Dirichlet(concentration=0.1).split(labels, 3, 2, rng)
+        >>> sum(len(indices) for indices in partition.indices)
+        100
     """
 
     concentration: Annotated[float, Gt(0), Le(1e9)] = 0.5
 
     name: ClassVar[str] = "dirichlet"
 
-    def deal(
+    def split(
         self, labels: Tensor, num_clients: int, minimum: int, generator: torch.Generator
     ) -> Partition:
-        """See :meth:`Partitioner.deal`."""
+        """See :meth:`Partitioner.split`."""
         check_enough(len(labels), num_clients, minimum)
         seed = int(torch.randint(2**62, (), generator=generator))
         alpha = np.full(num_clients, self.concentration)
         shares = np.random.default_rng(seed).dirichlet(alpha, size=int(labels.max()) + 1)
-        return Partition(deal_by_shares(labels, torch.from_numpy(shares), minimum, generator))
+        return Partition(split_by_shares(labels, torch.from_numpy(shares), minimum, generator))
 
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """Pareto partition (the paper's Section V-C): there are no clusters.
+    """Pareto partition (Section V-C of the CADIS paper): a power law for each class.
 
-    Of every class, the r-th client in an order drawn for that class has r^-exponent times what
-    the first has. All samples are dealt out.
+    For each class, the clients are put into a random order. The r-th client receives r^-exponent
+    times the samples of the first. All samples are distributed.
+
+    Nguyen et al. CADIS. CCGrid 2023. https://arxiv.org/abs/2302.10413
 
     Attributes:
-        exponent: how unequal: 0 gives everybody the same.
+        exponent: inequality of the shares: 0 gives all clients the same number of samples.
+
+    Example:
+        >>> import torch
+        >>> from cadis.data.partition import PowerLaw
+        >>> labels = torch.zeros(110, dtype=torch.int64)
+        >>> rng = torch.Generator().manual_seed(0)
+        >>> partition = PowerLaw(exponent=1.0).split(labels, 3, 2, rng)
+        >>> sorted(len(indices) for indices in partition.indices)  # 1 / 3, 1 / 2 and 1
+        [20, 30, 60]
     """
 
     exponent: Annotated[float, Ge(0)] = 1.0
 
     name: ClassVar[str] = "pa"
 
-    def deal(
+    def split(
         self, labels: Tensor, num_clients: int, minimum: int, generator: torch.Generator
     ) -> Partition:
-        """See :meth:`Partitioner.deal`."""
+        """See :meth:`Partitioner.split`."""
         check_enough(len(labels), num_clients, minimum)
         classes = int(labels.max()) + 1
         ranks = torch.rand(classes, num_clients, generator=generator).argsort(dim=1)
         shares = (1 + ranks.double()) ** -self.exponent  # (classes, clients)
-        return Partition(deal_by_shares(labels, shares, minimum, generator))
+        return Partition(split_by_shares(labels, shares, minimum, generator))

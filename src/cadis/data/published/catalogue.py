@@ -1,21 +1,21 @@
-"""What is published where, and what it must contain."""
+"""Files, checksums and mirrors of the published datasets."""
 
 from cadis.data.examples import Scaling
 from cadis.data.published.formats import (
-    Form,
-    Published,
-    cifar_binary,
-    cifar_python,
-    idx_form,
-    numbered,
+    FileFormat,
+    PublishedDataset,
+    make_cifar_binary_reader,
+    make_cifar_python_reader,
+    make_idx_format,
+    number_files,
 )
 
-MNIST = Published(
+MNIST = PublishedDataset(
     name="mnist",
     classes=tuple("0123456789"),
     scaling=Scaling((0.1307,), (0.3081,)),
-    forms=(
-        idx_form(
+    formats=(
+        make_idx_format(
             ("mnist", "MNIST/raw", "."),
             (
                 "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
@@ -31,15 +31,15 @@ MNIST = Published(
     ),
 )
 
-FASHION_MNIST = Published(
+FASHION_MNIST = PublishedDataset(
     name="fashion-mnist",
     classes=(
         *("T-shirt", "trouser", "pullover", "dress", "coat"),
         *("sandal", "shirt", "sneaker", "bag", "ankle boot"),
     ),
     scaling=Scaling((0.2860,), (0.3530,)),
-    forms=(
-        idx_form(
+    formats=(
+        make_idx_format(
             ("fashion-mnist", "FashionMNIST/raw", "."),
             (
                 "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
@@ -55,17 +55,17 @@ FASHION_MNIST = Published(
     ),
 )
 
-CIFAR10 = Published(
+CIFAR10 = PublishedDataset(
     name="cifar10",
     classes=(
         *("airplane", "automobile", "bird", "cat", "deer"),
         *("dog", "frog", "horse", "ship", "truck"),
     ),
     scaling=Scaling((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
-    forms=(
-        Form(
+    formats=(
+        FileFormat(
             ("cifar-10-batches-bin", "cifar10/cifar-10-batches-bin", "."),
-            numbered(
+            number_files(
                 "data_batch_{}.bin",
                 "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
                 "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
@@ -74,11 +74,11 @@ CIFAR10 = Published(
                 "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
             ),
             {"test_batch.bin": "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"},
-            cifar_binary(label_bytes=1),
+            make_cifar_binary_reader(label_bytes=1),
         ),
-        Form(
+        FileFormat(
             ("cifar-10-batches-py", "cifar10/cifar-10-batches-py", "."),
-            numbered(
+            number_files(
                 "data_batch_{}",
                 "c99cafc152244af753f735de768cd75f",
                 "d4bba439e000b95fd0a9bffe97cbabec",
@@ -87,8 +87,8 @@ CIFAR10 = Published(
                 "482c414d41f54cd18b22e5b47cb7c3cb",
             ),
             {"test_batch": "40351d587109b95175f43aff81a1287e"},
-            cifar_python("labels"),
-            pickled=True,
+            make_cifar_python_reader("labels"),
+            is_pickle=True,
         ),
     ),
     archive="cifar-10-binary.tar.gz",
@@ -110,23 +110,23 @@ streetcar sunflower sweet_pepper table tank telephone television tiger tractor t
 trout tulip turtle wardrobe whale willow_tree wolf woman worm
 """
 
-CIFAR100 = Published(
+CIFAR100 = PublishedDataset(
     name="cifar100",
     classes=tuple(_CIFAR100_CLASSES.split()),
     scaling=Scaling((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
-    forms=(
-        Form(
+    formats=(
+        FileFormat(
             ("cifar-100-binary", "cifar100/cifar-100-binary", "."),
             {"train.bin": "f31298fc616915fa142368359df1c4ca2ae984d6915ca468b998a5ec6aeebf29"},
             {"test.bin": "d8b1e6b7b3bee4020055f0699b111f60b1af1e262aeb93a0b659061746f8224a"},
-            cifar_binary(label_bytes=2),
+            make_cifar_binary_reader(label_bytes=2),
         ),
-        Form(
+        FileFormat(
             ("cifar-100-python", "cifar100/cifar-100-python", "."),
             {"train": "16019d7e3df5f24257cddd939b257f8d"},
             {"test": "f0ef6b0ae62326f3e7ffdfab6717acfc"},
-            cifar_python("fine_labels"),
-            pickled=True,
+            make_cifar_python_reader("fine_labels"),
+            is_pickle=True,
         ),
     ),
     archive="cifar-100-binary.tar.gz",

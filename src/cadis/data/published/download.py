@@ -1,6 +1,6 @@
-"""Fetching published datasets: mirrors, checksums, and nothing half-written.
+"""Downloading published datasets from mirrors, with checksums and without partial files.
 
-Not by ``pooch``: it tries one address a file, and knows no checksum but that of the packed file.
+``pooch`` is not used: it tries one address per file, and checks only the compressed file.
 """
 
 import itertools
@@ -11,63 +11,71 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from cadis._io import Callbacks, is_full, unwritable
-from cadis.data.published.formats import Published
-from cadis.data.published.published_files import gzipped_or_not, has_digest, read_content
+from cadis._io import Callbacks, is_full, make_write_error
+from cadis.data.published.formats import PublishedDataset
+from cadis.data.published.published_files import find_plain_or_gzipped, has_digest, read_content
 from cadis.errors import CadisError
 
 _CHUNK = 1 << 18
 _TIMEOUT = 30
-"""Seconds without a sign of life after which a mirror is given up."""
+"""Seconds without a response after which the next mirror is tried."""
 
 
 class _MirrorError(Exception):
-    """A mirror did not deliver; the next one may."""
+    """Failure of one mirror; the next one is tried."""
 
 
-def fetch(published: Published, root: Path, callbacks: Callbacks) -> Path:
-    """Download what is missing of a dataset into a folder of datasets; return where it lies.
+def fetch(published: PublishedDataset, root: Path, callbacks: Callbacks) -> Path:
+    """Download the missing files of a dataset.
 
-    A file is put in place when it is whole and its checksum is right, and stays there whatever
-    becomes of the others.
+    A file is stored only if it is complete and has the right checksum. It is kept even if the
+    download of another file fails.
+
+    Args:
+        published: dataset to download.
+        root: folder of datasets; files are stored in a subfolder.
+        callbacks: called with the progress and with warnings.
+
+    Returns:
+        Folder of the files.
     """
-    form = published.forms[0]
-    folder = root / form.folders[0]
-    downloads = {f"{name}.gz": [name] for name in form.files}
+    file_format = published.formats[0]
+    folder = root / file_format.folders[0]
+    downloads = {f"{name}.gz": [name] for name in file_format.files}
     if published.archive:
-        downloads = {published.archive: list(form.files)}
+        downloads = {published.archive: list(file_format.files)}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for download, names in downloads.items():
-            if not all(_is_there(folder / name, form.files) for name in names):
-                _from_some_mirror(published, download, names, folder, callbacks)
+            if not all(_is_complete(folder / name, file_format.files) for name in names):
+                _try_mirrors(published, download, names, folder, callbacks)
     except OSError as error:
-        raise unwritable(folder, error) from None
+        raise make_write_error(folder, error) from None
     return folder
 
 
-def _mirrors_of(published: Published) -> list[str]:
-    """Return where to ask, in this order; ``$CADIS_MIRROR`` names an address or folder first."""
-    own = os.environ.get("CADIS_MIRROR")
-    if not own:
+def _list_mirrors(published: PublishedDataset) -> list[str]:
+    """Return the addresses to try in order; ``$CADIS_MIRROR``, an address or folder, is first."""
+    mirror = os.environ.get("CADIS_MIRROR")
+    if not mirror:
         return list(published.mirrors)
-    address = own.rstrip("/") if "://" in own else Path(own).absolute().as_uri()
+    address = mirror.rstrip("/") if "://" in mirror else Path(mirror).absolute().as_uri()
     return [f"{address}/{published.name}", *published.mirrors]
 
 
-def _from_some_mirror(
-    published: Published, download: str, names: list[str], folder: Path, callbacks: Callbacks
+def _try_mirrors(
+    published: PublishedDataset, download: str, names: list[str], folder: Path, callbacks: Callbacks
 ) -> None:
     failures = []
-    for mirror in _mirrors_of(published):
+    for mirror in _list_mirrors(published):
         address = f"{mirror}/{download}"
         with tempfile.TemporaryDirectory(dir=folder, prefix=".download-") as draft:
             try:
                 received = Path(draft) / download
-                _receive(address, received, callbacks)
-                for path in _checked_files(published, received, names):
-                    if not _is_there(folder / path.name, published.forms[0].files):
-                        _put(path, folder, callbacks)
+                _download(address, received, callbacks)
+                for path in _extract_files(published, received, names):
+                    if not _is_complete(folder / path.name, published.formats[0].files):
+                        _store(path, folder, callbacks)
                 return
             except _MirrorError as error:
                 failures.append(f"{address}: {error}")
@@ -77,18 +85,18 @@ def _from_some_mirror(
     )
 
 
-def _receive(address: str, path: Path, callbacks: Callbacks) -> None:
-    """Download one file, with its progress."""
-    # Only now: they take a while to import, and most runs have their data.
+def _download(address: str, path: Path, callbacks: Callbacks) -> None:
+    """Download one file and report the progress."""
+    # These modules are slow to import, and most runs do not download.
     import http.client  # noqa: PLC0415
     import urllib.request  # noqa: PLC0415
 
     try:
         request = urllib.request.Request(address, headers={"User-Agent": "cadis"})
-        with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:
-            total, received = int(answer.headers.get("Content-Length") or 0), 0
+        with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
+            total, received = int(response.headers.get("Content-Length") or 0), 0
             with path.open("wb") as file:
-                while chunk := answer.read(_CHUNK):
+                while chunk := response.read(_CHUNK):
                     file.write(chunk)
                     received += len(chunk)
                     callbacks.progress(f"downloading {path.name}", received, total)
@@ -97,13 +105,13 @@ def _receive(address: str, path: Path, callbacks: Callbacks) -> None:
             raise
         raise _MirrorError(getattr(error, "reason", None) or error or type(error)) from error
     if total and received != total:
-        raise _MirrorError(f"it broke off after {received:,} of {total:,} bytes")
+        raise _MirrorError(f"it stopped after {received:,} of {total:,} bytes")
 
 
-def _checked_files(published: Published, received: Path, names: list[str]) -> Iterator[Path]:
-    """Yield the wanted files in what was received, each with the right content."""
-    digests = published.forms[0].files
-    for path in _unpacked(received, names) if published.archive else [received]:
+def _extract_files(published: PublishedDataset, received: Path, names: list[str]) -> Iterator[Path]:
+    """Yield the wanted files of a download after their checksums were verified."""
+    digests = published.formats[0].files
+    for path in _unpack(received, names) if published.archive else [received]:
         try:
             content = read_content(path)
         except CadisError as error:
@@ -113,8 +121,8 @@ def _checked_files(published: Published, received: Path, names: list[str]) -> It
         yield path
 
 
-def _unpacked(archive: Path, names: list[str]) -> Iterator[Path]:
-    """Unpack the wanted files, by their bare names, beside the archive."""
+def _unpack(archive: Path, names: list[str]) -> Iterator[Path]:
+    """Unpack the wanted files beside the archive, without the folders of their names."""
     try:
         with tarfile.open(archive) as tar:
             members = {Path(member.name).name: member for member in tar if member.isfile()}
@@ -126,27 +134,27 @@ def _unpacked(archive: Path, names: list[str]) -> Iterator[Path]:
     except (tarfile.TarError, EOFError, KeyError, OSError, zlib.error) as error:
         if is_full(error):
             raise
-        raise _MirrorError("it is not the archive that it should be") from error
+        raise _MirrorError("it is not the expected archive") from error
 
 
-def _put(path: Path, folder: Path, callbacks: Callbacks) -> None:
-    """Put a file in place. What lies there in its stead, gzipped or not, is kept beside it."""
+def _store(path: Path, folder: Path, callbacks: Callbacks) -> None:
+    """Move a file to its folder; an existing file of this name, gzipped or not, is renamed."""
     bare = path.name.removesuffix(".gz")
     for name in (bare, f"{bare}.gz"):
         if os.path.lexists(folder / name):
-            free = (folder / f"{name}.replaced{number or ''}" for number in itertools.count())
-            aside = next(path for path in free if not os.path.lexists(path))
-            (folder / name).rename(aside)
+            candidates = (folder / f"{name}.replaced{number or ''}" for number in itertools.count())
+            backup = next(path for path in candidates if not os.path.lexists(path))
+            (folder / name).rename(backup)
             callbacks.say(
-                f"{folder / name} was in the way of the published file; it is now {aside}."
+                f"{folder / name} was not the published file; it was renamed to {backup}."
             )
     path.replace(folder / path.name)
 
 
-def _is_there(path: Path, digests: dict[str, str]) -> bool:
-    """Return whether a file or its gzipped twin has the right content."""
+def _is_complete(path: Path, digests: dict[str, str]) -> bool:
+    """Return whether a file, gzipped or not, has the right checksum."""
     bare = path.with_name(path.name.removesuffix(".gz"))
     try:
-        return has_digest(read_content(gzipped_or_not(bare)), digests[bare.name])
+        return has_digest(read_content(find_plain_or_gzipped(bare)), digests[bare.name])
     except CadisError:  # missing or damaged
         return False

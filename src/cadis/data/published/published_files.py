@@ -1,4 +1,4 @@
-"""Finding the files of published datasets on disk, and checking them."""
+"""Finding the files of published datasets on disk, and checking and reading them."""
 
 import gzip
 import hashlib
@@ -14,22 +14,22 @@ from platformdirs import user_cache_path
 
 from cadis._io import is_file
 from cadis.data.examples import Dataset, Examples
-from cadis.data.preprocessing import PicturePreprocessing
+from cadis.data.preprocessing import ImagePreprocessing
 from cadis.data.published.catalogue import CATALOGUE
-from cadis.data.published.formats import Form, Published
+from cadis.data.published.formats import FileFormat, PublishedDataset
 from cadis.errors import CadisError
 
 
 @dataclass(frozen=True)
-class Found:
-    """A dataset on disk."""
+class DatasetFiles:
+    """Files of a dataset on disk, some of which may be missing."""
 
-    form: Form  # the way in which it was published
-    paths: dict[str, Path]  # its files by their published names, gzipped or not
+    file_format: FileFormat
+    paths: dict[str, Path]  # by published name; files may be gzipped
 
     @property
     def folder(self) -> Path:
-        """Where it lies."""
+        """Folder of the files."""
         return next(iter(self.paths.values())).parent
 
     @property
@@ -37,138 +37,146 @@ class Found:
         """Bytes on disk."""
         return sum(path.stat().st_size for path in self.paths.values())
 
-    def missing(self) -> list[str]:
-        """Return the names of files that are not there."""
+    def list_missing(self) -> list[str]:
+        """Return the names of missing files."""
         return [path.name for path in self.paths.values() if not is_file(path)]
 
 
-def roots(data_dir: Path | None = None) -> list[Path]:
-    """Return folders of datasets, in the order in which they are searched."""
-    named = os.environ.get("CADIS_DATA")
-    return [*filter(None, [data_dir, Path(named) if named else None]), cache_folder()]
+def list_data_folders(data_dir: Path | None = None) -> list[Path]:
+    """Return the folders of datasets, in the order in which they are searched."""
+    from_environment = os.environ.get("CADIS_DATA")
+    folders = [data_dir, Path(from_environment) if from_environment else None]
+    return [*filter(None, folders), get_cache_folder()]
 
 
-def cache_folder() -> Path:
-    """Return where downloads and decoded pictures are kept by default."""
+def get_cache_folder() -> Path:
+    """Return the default folder of downloads and decoded images."""
     return user_cache_path("cadis", appauthor=False)
 
 
-def picture_cache(kept: bool = True) -> Path | None:
-    """Return where decoded pictures are kept, if they are."""
-    return cache_folder() / "pictures" if kept else None
+def get_image_cache_folder() -> Path:
+    """Return the folder of decoded images."""
+    return get_cache_folder() / "pictures"
 
 
-def find(published: Published, places: Sequence[Path]) -> Found | None:
-    """Return the first complete copy, in whichever form; None if there is none."""
-    for folder, copy in _possible_copies(published, places):
-        if not copy.missing() and (folder != "." or _is_it(copy)):
-            return copy
+def find_dataset(published: PublishedDataset, folders: Sequence[Path]) -> DatasetFiles | None:
+    """Return the first complete copy of a dataset in any format; None if there is none."""
+    for subfolder, files in _list_candidates(published, folders):
+        if not files.list_missing() and (subfolder != "." or _has_known_content(files)):
+            return files
     return None
 
 
-def missing_files(published: Published, places: Sequence[Path]) -> str:
-    """Say what is missing of a dataset of which some files were found; "" if there are none."""
-    for folder, copy in _possible_copies(published, places):
-        missing = copy.missing()
-        if folder != "." and 0 < len(missing) < len(copy.paths):
-            return f"{copy.folder} lacks {', '.join(missing)}"
+def describe_missing_files(published: PublishedDataset, folders: Sequence[Path]) -> str:
+    """Return which files an incomplete copy lacks, as text; "" without an incomplete copy."""
+    for subfolder, files in _list_candidates(published, folders):
+        missing = files.list_missing()
+        if subfolder != "." and 0 < len(missing) < len(files.paths):
+            return f"{files.folder} lacks {', '.join(missing)}"
     return ""
 
 
-def _possible_copies(published: Published, places: Sequence[Path]) -> Iterator[tuple[str, Found]]:
-    """Yield where a dataset may lie, in whichever form, with the folder within the place."""
-    for root in places:
-        for form in published.forms:
-            for folder in form.folders:
-                paths = {name: gzipped_or_not(root / folder / name) for name in form.files}
-                yield folder, Found(form, paths)
+def _list_candidates(
+    published: PublishedDataset, folders: Sequence[Path]
+) -> Iterator[tuple[str, DatasetFiles]]:
+    """Yield the usual subfolders of a dataset, with the files that would be there."""
+    for folder in folders:
+        for file_format in published.formats:
+            for subfolder in file_format.folders:
+                base = folder / subfolder
+                paths = {name: find_plain_or_gzipped(base / name) for name in file_format.files}
+                yield subfolder, DatasetFiles(file_format, paths)
 
 
-def load_published(published: Published, found: Found) -> Dataset:
-    """Read a dataset; every file must contain what was published."""
-    sets = (found.form.train, found.form.test)
+def load_published(published: PublishedDataset, files: DatasetFiles) -> Dataset:
+    """Read a dataset; all files must have the published checksum."""
+    parts = (files.file_format.train, files.file_format.test)
     try:
-        train, test = (_examples(published, found, list(files)) for files in sets)
+        train, test = (_read_examples(published, files, list(names)) for names in parts)
     except CadisError as error:
         remedy = f"or let 'cadis data fetch {published.name}' do it."
         raise CadisError(f"{str(error).removesuffix('.')}, {remedy}") from None
     channels, height, width = train.inputs.shape[1:]
-    how = PicturePreprocessing(channels, height, width, published.scaling)
-    return Dataset(published.name, train, test, published.classes, preprocessing=how)
+    preprocessing = ImagePreprocessing(channels, height, width, published.scaling)
+    return Dataset(published.name, train, test, published.classes, preprocessing=preprocessing)
 
 
-def problems(found: Found) -> Iterator[str]:
-    """Yield what is wrong with the files, one sentence each."""
-    for name, path in found.paths.items():
+def find_problems(files: DatasetFiles) -> Iterator[str]:
+    """Yield one sentence for each file that is damaged or not the published one."""
+    for name, path in files.paths.items():
         try:
-            check_content(read_content(path), found.form.files[name], path)
+            check_content(read_content(path), files.file_format.files[name], path)
         except CadisError as error:
             yield str(error)
 
 
 def read_content(path: Path) -> bytes:
-    """Return a file's bytes, unzipped if need be."""
+    """Return the content of a file, decompressed if it is gzipped."""
     try:
         content = path.read_bytes()
         return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise CadisError(
-            f"{path} cannot be unzipped ({error}); it is damaged: put the published file in its "
-            "place."
+            f"{path} cannot be unzipped ({error}); it is damaged: replace it by the published file."
         ) from None
     except OSError as error:
-        raise CadisError(f"{path} cannot be read: {error.strerror}.") from None
+        raise CadisError(
+            f"{path} cannot be read: {error.strerror}; replace it by the published file."
+        ) from None
 
 
 def check_content(content: bytes, digest: str, path: Path) -> None:
-    """Refuse a file that does not contain what was published under its name."""
+    """Raise an error if a file does not have the published checksum."""
     if has_digest(content, digest):
         return
     for other in CATALOGUE.values():
-        for form in other.forms:
-            for name, published in form.files.items():
-                if has_digest(content, published):
+        for file_format in other.formats:
+            for name, other_digest in file_format.files.items():
+                if has_digest(content, other_digest):
                     raise CadisError(
-                        f"{path} contains {name} of {other.name}; put the right file in its place."
+                        f"{path} contains {name} of {other.name}; replace it by the right file."
                     )
     raise CadisError(
-        f"{path} does not contain what was published under its name (its checksum differs); "
-        "put the published file in its place."
+        f"{path} is not the published file of this name (its checksum differs); replace it by the "
+        "published file."
     )
 
 
 def has_digest(content: bytes, digest: str) -> bool:
-    """Return whether this is the SHA-256, or the MD5, of a content."""
-    kind = "sha256" if len(digest) == 64 else "md5"
-    return hashlib.new(kind, content, usedforsecurity=False).hexdigest() == digest
+    """Return whether the content has this SHA-256 or MD5 checksum."""
+    algorithm = "sha256" if len(digest) == 64 else "md5"
+    return hashlib.new(algorithm, content, usedforsecurity=False).hexdigest() == digest
 
 
-def _is_it(found: Found) -> bool:
-    """Whether files whose folder says nothing are this dataset's: several share their names."""
-    name = min(found.paths, key=lambda name: found.paths[name].stat().st_size)
-    return has_digest(read_content(found.paths[name]), found.form.files[name])
+def _has_known_content(files: DatasetFiles) -> bool:
+    """Return whether the smallest file has its checksum: datasets share names of files."""
+    name = min(files.paths, key=lambda name: files.paths[name].stat().st_size)
+    return has_digest(read_content(files.paths[name]), files.file_format.files[name])
 
 
-def gzipped_or_not(path: Path) -> Path:
-    """Return the file itself, or the gzipped one if there is only that."""
+def find_plain_or_gzipped(path: Path) -> Path:
+    """Return the path itself, or that of the gzipped file if only this exists."""
     zipped = path.with_name(f"{path.name}.gz")
     return zipped if is_file(zipped) and not is_file(path) else path
 
 
-def _examples(published: Published, found: Found, names: list[str]) -> Examples:
-    """Read one set. If a checksum is wrong, what the file's structure shows is said first."""
-    paths = [found.paths[name] for name in names]
+def _read_examples(published: PublishedDataset, files: DatasetFiles, names: list[str]) -> Examples:
+    """Read the training set or the test set.
+
+    If a checksum is wrong, an error in the structure of the file is reported first.
+    """
+    paths = [files.paths[name] for name in names]
     contents = [read_content(path) for path in paths]
     for name, content, path in zip(names, contents, paths, strict=True):
         try:
-            check_content(content, found.form.files[name], path)
+            check_content(content, files.file_format.files[name], path)
         except CadisError:
-            if not found.form.pickled:
-                found.form.read(contents, paths)
+            if not files.file_format.is_pickle:
+                files.file_format.read(contents, paths)
             raise
-    pictures, labels = found.form.read(contents, paths)
+    images, labels = files.file_format.read(contents, paths)
     return Examples(
-        torch.from_numpy(np.require(pictures, requirements=["C", "W"])),
+        torch.from_numpy(np.require(images, requirements=["C", "W"])),
         torch.from_numpy(labels.astype(np.int64)),
         published.scaling,
     )

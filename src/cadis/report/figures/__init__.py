@@ -1,4 +1,4 @@
-"""The pictures of runs and studies: one function a figure."""
+"""Figures of runs and studies: one function per figure."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,25 +6,25 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from cadis.analysis import Results
-from cadis.report.figures import clusters, curves, fairness, studies
+from cadis.report.figures import clusters, curves, fairness, models, studies
 from cadis.report.partition import draw_federation
 from cadis.report.style import figure_style, save_figure
-from cadis.rng import one_thread
+from cadis.rng import use_one_thread
 
 _FIGURES: dict[str, Callable[[Results], Figure | None]] = {
     "accuracy": curves.draw_accuracy,
     "accuracy-time": curves.draw_accuracy_time,
     "accuracy-10-rounds": curves.draw_ten_rounds,
     "accuracy-rare": curves.draw_rare,
-    "measures": curves.draw_measures,
+    "metrics": curves.draw_metrics,
     "loss": curves.draw_loss,
-    "models": curves.draw_models,
+    "models": models.draw_models,
     "method-report": curves.draw_method_report,
     "federation": draw_federation,
     "similarity": clusters.draw_similarity,
     "clusters": clusters.draw_clusters,
     "flow": clusters.draw_flow,
-    "voice": clusters.draw_cluster_weights,
+    "cluster-weights": clusters.draw_cluster_weights,
     "confusion": fairness.draw_confusion,
     "clients": fairness.draw_clients,
     "clients-rounds": fairness.draw_client_rounds,
@@ -32,19 +32,29 @@ _FIGURES: dict[str, Callable[[Results], Figure | None]] = {
     "time": studies.draw_time,
     "sweep": studies.draw_sweep,
 }
-"""By the names of their files; a function returns None where there is nothing to see."""
+"""Functions by the file name of their figure; they return None without data for it."""
 
 
-@one_thread()
+@use_one_thread()
 def draw_figures(results: Results, folder: Path, pdf: bool = True) -> list[Path]:
-    """Draw all that there is to see into a folder, and return the PNGs.
+    """Draw all figures that have data.
 
-    Drawing them as PDF too takes longer than all the rest.
+    Args:
+        results: runs to draw.
+        folder: folder for the figures; it is created if needed.
+        pdf: whether to write PDF files too, which takes longer than all the rest.
+
+    Returns:
+        Paths of the PNG files.
+
+    Example:
+        >>> results = read_results([Path("runs/compare-digits")])  # doctest: +SKIP
+        >>> draw_figures(results, Path("figures"), pdf=False)  # doctest: +SKIP
     """
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = []
+    paths = []
     for name, draw in _FIGURES.items():
         with figure_style():
             if (drawing := draw(results)) is not None:
-                drawn.append(save_figure(drawing, folder / name, pdf))
-    return drawn
+                paths.append(save_figure(drawing, folder / name, pdf))
+    return paths

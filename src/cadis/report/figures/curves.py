@@ -1,4 +1,4 @@
-"""Lines over rounds, or simulated time: accuracy, loss, measures, several models, methods."""
+"""Figures with lines over rounds or simulated time: accuracy, loss, metrics, models."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -7,136 +7,149 @@ from statistics import fmean
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+from matplotlib.ticker import StrMethodFormatter
 from numpy.typing import NDArray
 
-from cadis.analysis import LAST_ROUNDS, Results, RunData, at_times, time_axis
+from cadis.analysis import LAST_ROUNDS, Results, RunData, make_time_axis, resample_at_times
 from cadis.report import style
-from cadis.store import mean_accuracy, metric_words, scalar_of, told_scalars
+from cadis.store import compute_mean_accuracy, format_metric_name, get_scalar, list_scalars
 
 Curve = NDArray[np.float64]
 CurveOf = Callable[[RunData], Curve]
 SHARES = (0.0, 1.0)
-"""Between which shares lie, and so their deviations."""
-_PANELS = 12  # of what methods report, so many numbers are drawn at most
-_HATCHES = {"solid": None, "dashed": "////", "dotted": "...."}
-"""Of bars, where a line of the same look is dashed or dotted."""
+"""Range of accuracies and other fractions; bands are cut to it."""
+_MIN_SPAN = 0.1  # height of an axis of fractions, so that small noise does not look large
+_MAX_PANELS = 12
 
 
 def draw_accuracy(results: Results) -> Figure | None:
-    """Draw the accuracy of the global model; of a single method, on the rare classes too."""
+    """Draw the accuracy of the global model; for a single method, also on the rare classes."""
     drawing, axes = style.new_axes()
-    _plot_groups(axes, results, all_classes)
+    _plot_groups(axes, results, get_accuracy)
     if len(results.groups) == 1 and results.runs[0].rare:
-        (_, look), *_ = style.styled_groups(results)
-        rare = f"classes of the smallest clusters ({style.shown(results.rare_in_words, 44)})"
-        curves = [rare_classes(run_data) for run_data in results.runs]
-        plot_spread(axes, curves, style.Look(look.colour, "dotted"), rare, SHARES)
+        (_, line_style), *_ = style.get_group_styles(results)
+        rare = f"on rare classes ({style.shorten(results.rare_classes_text, 44)})"
+        curves = [get_rare_accuracy(run_data) for run_data in results.runs]
+        rare_style = style.LineStyle(line_style.colour, "dotted", "s")
+        plot_spread(axes, curves, rare_style, rare, SHARES, index=1)
     return _finish(drawing, results, "Accuracy of the global model after each round")
 
 
 def draw_ten_rounds(results: Results) -> Figure | None:
-    """Draw the paper's 10-round average accuracy."""
-    if results.longest < 2 * LAST_ROUNDS:
+    """Draw the mean accuracy of the last 10 rounds, as the paper does."""
+    if results.max_rounds < 2 * LAST_ROUNDS:
         return None
     drawing, axes = style.new_axes()
-    _plot_groups(axes, results, lambda run_data: trailing(all_classes(run_data)))
-    title, label = "Mean accuracy of the last 10 rounds", "10-round average accuracy"
+    _plot_groups(axes, results, lambda run_data: compute_trailing_mean(get_accuracy(run_data)))
+    title, label = "Accuracy, mean of the last 10 rounds", "mean test accuracy"
     return _finish(drawing, results, title, label)
 
 
 def draw_rare(results: Results) -> Figure | None:
-    """Draw the accuracy on the classes of the smallest clusters."""
-    if len(results.groups) == 1:  # it is in the first picture
+    """Draw the accuracy on the rare classes."""
+    if len(results.groups) == 1:  # the figure of accuracy has it
         return None
     drawing, axes = style.new_axes()
-    _plot_groups(axes, results, rare_classes)
-    return _finish(drawing, results, "Accuracy on the classes of the smallest clusters")
+    _plot_groups(axes, results, get_rare_accuracy)
+    return _finish(
+        drawing, results, "Accuracy on rare classes (classes that only the smallest clusters have)"
+    )
 
 
 def draw_accuracy_time(results: Results) -> Figure | None:
-    """Draw the accuracy of the global model over simulated time, where clients have speeds."""
+    """Draw the accuracy of the global model over simulated time, if clients have speeds."""
     timed = [run_data for run_data in results.runs if run_data.clocks]
     if not timed:
         return None
     drawing, axes = style.new_axes()
-    times, far_apart = time_axis(timed)
-    for group, look in style.styled_groups(results):
-        found = [at_times(all_classes(run), run.clocks, times) for run in group.runs if run.clocks]
-        gaps = np.isnan(found).any(axis=0)  # a mean of other seeds would jump there
-        curves = [np.where(gaps, np.nan, curve) for curve in found]
-        plot_spread(axes, curves, look, style.label_of(group), SHARES, times)
-    scale = " (seconds, logarithmic)" if far_apart else " (seconds)"
-    drawn = _finish(drawing, results, "Accuracy of the global model over simulated time")
-    axes.set(xlabel=f"simulated time{scale}", xscale="log" if far_apart else "linear")
-    axes.set_xlim(times[0] if far_apart else 0, times[-1])
+    times, is_logarithmic = make_time_axis(timed)
+    for index, (group, line_style) in enumerate(style.get_group_styles(results)):
+        curves = [
+            resample_at_times(get_accuracy(run), run.clocks, times)
+            for run in group.runs
+            if run.clocks
+        ]
+        gaps = np.isnan(curves).any(axis=0)  # a mean over fewer seeds would jump
+        curves = [np.where(gaps, np.nan, curve) for curve in curves]
+        label = style.get_legend_label(group)
+        plot_spread(axes, curves, line_style, label, SHARES, times, index)
+    scale = " (seconds, logarithmic)" if is_logarithmic else " (seconds)"
+    figure = _finish(drawing, results, "Accuracy of the global model over simulated time")
+    axes.set(xlabel=f"simulated time{scale}", xscale="log" if is_logarithmic else "linear")
+    axes.set_xlim(times[0] if is_logarithmic else 0, 1.02 * times[-1])
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
-    return drawn
+    return figure
 
 
-def draw_measures(results: Results) -> Figure | None:
-    """Draw further measures of the task, a panel for each."""
-    curves = {name: partial(measured, name) for name in results.further_measures}
-    return _draw_panels(results, "Further measures after each round", curves)
+def draw_metrics(results: Results) -> Figure | None:
+    """Draw further metrics of the task, one panel each."""
+    curves = {name: partial(get_task_metric, name) for name in results.task_metric_names}
+    return _draw_panels(results, "Further metrics after each round", curves)
 
 
 def draw_loss(results: Results) -> Figure | None:
-    """Draw the loss on the test set, and of clients in training, where they tell it."""
-    if not _any_known(client_loss, results):
+    """Draw test loss and training loss, if clients report it."""
+    if not _has_values(get_client_loss, results):
         return None
-    title = "Loss after each round (training: mean of participants)"
-    return _draw_panels(results, title, {"training loss": client_loss, "test loss": _tested_loss})
+    title = "Loss after each round (training loss: mean over participants)"
+    curves: dict[str, CurveOf] = {"training loss": get_client_loss, "test loss": _get_test_loss}
+    return _draw_panels(results, title, curves)
 
 
 def draw_method_report(results: Results) -> Figure | None:
-    """Draw single numbers that methods tell of their rounds, a panel for each."""
+    """Draw the scalars that methods report, one panel each."""
     records = [record for run_data in results.runs for record in run_data.history]
-    names = dict.fromkeys(name for record in records for name in told_scalars(record))
-    curves = {name: partial(_reported, name) for name in list(names)[:_PANELS]}
-    return _draw_panels(results, "What the methods report", curves)
+    names = dict.fromkeys(name for record in records for name in list_scalars(record))
+    curves = {name: partial(_get_scalar_curve, name) for name in list(names)[:_MAX_PANELS]}
+    return _draw_panels(results, "Quantities reported by the methods after each round", curves)
 
 
-def _tested_loss(run_data: RunData) -> Curve:
+def _get_test_loss(run_data: RunData) -> Curve:
     return np.array([record.loss for record in run_data.history], float)
 
 
-def client_loss(run_data: RunData) -> Curve:
-    """Return the participants' mean training loss in each round, NaN where none told it."""
-    told = ([v for v in record.client_loss if v is not None] for record in run_data.history)
-    return np.array([fmean(losses) if losses else None for losses in told], float)
+def get_client_loss(run_data: RunData) -> Curve:
+    """Return the mean training loss of the participants in each round, NaN if unknown."""
+    rounds = ([v for v in record.client_loss if v is not None] for record in run_data.history)
+    return np.array([fmean(losses) if losses else None for losses in rounds], float)
 
 
-def measured(name: str, run_data: RunData) -> Curve:
-    """Return a further measure of the task after each round, NaN where it is not known."""
+def get_task_metric(name: str, run_data: RunData) -> Curve:
+    """Return a metric of the task after each round, NaN if unknown."""
     return np.array([record.measures.get(name) for record in run_data.history], float)
 
 
-def _reported(name: str, run_data: RunData) -> Curve:
-    return np.array([scalar_of(record, name) for record in run_data.history], float)
+def _get_scalar_curve(name: str, run_data: RunData) -> Curve:
+    return np.array([get_scalar(record, name) for record in run_data.history], float)
 
 
-def all_classes(run_data: RunData) -> Curve:
-    """Return the accuracy after each round, NaN where nobody tested."""
+def get_accuracy(run_data: RunData) -> Curve:
+    """Return the accuracy after each round, NaN for rounds without a test."""
     return np.array([record.accuracy for record in run_data.history], float)
 
 
-def rare_classes(run_data: RunData) -> Curve:
-    """Return the accuracy on the rare classes after each round, NaN where nobody tested."""
+def get_rare_accuracy(run_data: RunData) -> Curve:
+    """Return the accuracy on the rare classes after each round, NaN for rounds without a test."""
     tested = (record if record.class_accuracy else None for record in run_data.history)
-    return np.array([r and mean_accuracy(r, run_data.rare) for r in tested], float)
+    return np.array([r and compute_mean_accuracy(r, run_data.rare) for r in tested], float)
 
 
-def trailing(values: Curve, width: int = LAST_ROUNDS) -> Curve:
-    """Return the mean of the last rounds that are known, NaN after a round that is not."""
-    last = (values[max(0, n - width + 1) : n + 1] for n in range(len(values)))
-    pairs = zip(values, last, strict=True)
-    return np.array([np.nan if np.isnan(own) else np.nanmean(some) for own, some in pairs])
+def compute_trailing_mean(values: Curve, width: int = LAST_ROUNDS) -> Curve:
+    """Return the mean of the known values in the last rounds, NaN where the value is NaN."""
+    windows = (values[max(0, n - width + 1) : n + 1] for n in range(len(values)))
+    pairs = zip(values, windows, strict=True)
+    return np.array([np.nan if np.isnan(value) else np.nanmean(w) for value, w in pairs])
 
 
-def spread_of(curves: Sequence[Curve]) -> tuple[Curve, Curve, Curve]:
-    """Return rounds that any curve has, and mean and sample deviation over the curves there.
+def compute_band(curves: Sequence[Curve]) -> tuple[Curve, Curve, Curve]:
+    """Compute mean and sample standard deviation of curves of different lengths.
 
-    A single curve deviates by nothing.
+    Args:
+        curves: one value per round each, NaN if unknown.
+
+    Returns:
+        The rounds in which any curve is known, and mean and deviation in these rounds; the
+        deviation of a single value is 0.
     """
     padded = np.full((len(curves), max(map(len, curves), default=0)), np.nan)
     for row, curve in enumerate(curves):
@@ -152,152 +165,98 @@ def spread_of(curves: Sequence[Curve]) -> tuple[Curve, Curve, Curve]:
 def plot_spread(
     axes: Axes,
     curves: Sequence[Curve],
-    look: style.Look,
+    line_style: style.LineStyle,
     label: str,
     limits: tuple[float, float] = (-np.inf, np.inf),
     times: Curve | None = None,
+    index: int = 0,
 ) -> None:
-    """Plot the mean of curves with a value a round, or at each of ``times``, if any is known.
+    """Plot the mean of curves and a band of one standard deviation.
 
-    Several have a band of one standard deviation, which ``limits`` cut: no value is beyond.
+    Args:
+        axes: axes to plot into.
+        curves: one curve per seed, with one value per round or per time.
+        line_style: style of the line.
+        label: label in the legend.
+        limits: range of possible values, to which the band is cut.
+        times: x-values, if they are not the rounds.
+        index: index of the line in the figure, by which markers are shifted.
     """
-    rounds, mean, deviation = spread_of(curves)
+    rounds, mean, deviation = compute_band(curves)
     if not len(rounds):
         return
     if times is not None:
         rounds = times[rounds.astype(int) - 1]
-    marker = "." if len(rounds) < 10 else None  # a single round is no line
-    line = {"color": look.colour, "ls": style.DASHES[look.dash], "marker": marker}
-    axes.plot(rounds, mean, **line, label=label)
+    axes.plot(rounds, mean, label=label, **line_style.make_line_options(len(rounds), index))
     if len(curves) > 1:
         low, high = np.clip([mean - deviation, mean + deviation], *limits)
-        axes.fill_between(rounds, low, high, color=look.colour, alpha=0.15, lw=0)
+        axes.fill_between(rounds, low, high, color=line_style.colour, alpha=0.15, lw=0)
 
 
-def dress(axes: Axes, rounds: int, label: str) -> None:
-    """Label the axes of a share over rounds, and give them a grid."""
-    style.round_axis(axes, rounds)
-    axes.set(ylabel=label, ylim=(-0.02, 1.02))
+def format_axes(axes: Axes, last: int, label: str, first: int = 1) -> None:
+    """Format axes of fractions over rounds: fit them to the data within 0 and 1."""
+    style.set_round_axis(axes, last, first)
+    low, high = axes.get_ylim()
+    margin = max(0.0, _MIN_SPAN - (high - low)) / 2
+    axes.set(ylabel=label, ylim=(max(low - margin, -0.02), min(high + margin, 1.02)))
     axes.grid(alpha=0.3)
 
 
 def _plot_groups(
     axes: Axes, results: Results, curve: CurveOf, limits: tuple[float, float] = SHARES
 ) -> None:
-    for group, look in style.styled_groups(results):
+    for index, (group, line_style) in enumerate(style.get_group_styles(results)):
         curves = [curve(run_data) for run_data in group.runs]
-        plot_spread(axes, curves, look, style.label_of(group), limits)
+        label = style.get_legend_label(group)
+        plot_spread(axes, curves, line_style, label, limits, index=index)
 
 
 def _finish(
     drawing: Figure, results: Results, title: str, label: str = "test accuracy"
 ) -> Figure | None:
-    """Label the only plot of shares; return None if it has no line."""
+    """Format the only axes and add title and legend; return None without a line."""
     (axes,) = drawing.axes
     if not axes.get_lines():
         return None
-    dress(axes, results.longest, label)
-    return _with_titles(drawing, results, title)
+    format_axes(axes, results.max_rounds, label)
+    return _add_titles(drawing, results, title)
 
 
-def _with_titles(drawing: Figure, results: Results, title: str) -> Figure:
-    """Add the legend, and say what lines and bands are."""
-    style.legend_of_lines(drawing)
+def _add_titles(drawing: Figure, results: Results, title: str) -> Figure:
+    """Add the legend and a title that explains lines and bands."""
+    style.add_line_legend(drawing)
     seeds = max(len(group.runs) for group in results.groups)
-    over = f"\nmean and standard deviation of {seeds} seeds" if seeds > 1 else ""
-    style.head(drawing, f"{title}{over}")
+    bands = f"\nlines: mean of {seeds} seeds; bands: ± one standard deviation" if seeds > 1 else ""
+    style.add_title(drawing, f"{title}{bands}")
     return drawing
 
 
 def _draw_panels(results: Results, title: str, curves: Mapping[str, CurveOf]) -> Figure | None:
-    """Draw a panel for each curve, in which there is a line for each method that has it."""
-    told = {name: curve for name, curve in curves.items() if _any_known(curve, results)}
-    if not told:
+    """Draw one panel per quantity, each with one line per method that has it."""
+    known = {name: curve for name, curve in curves.items() if _has_values(curve, results)}
+    if not known:
         return None
-    columns = min(3, len(told))
-    drawing = style.new_figure(1.2 + 3.6 * columns, 0.3 + 2.7 * -(-len(told) // columns))
-    panels = style.panel_grid(drawing, len(told), columns)
-    for axes, (name, curve) in zip(panels, told.items(), strict=True):
+    columns = min(3, len(known))
+    drawing = style.new_figure(1.2 + 3.6 * columns, 0.3 + 2.7 * -(-len(known) // columns))
+    panels = style.make_panels(drawing, len(known), columns)
+    for axes, (name, curve) in zip(panels, known.items(), strict=True):
         _fill_panel(axes, results, curve, is_loss="loss" in name)
-        axes.set_title(style.shown(metric_words(name)), fontsize=10)
-    return _with_titles(drawing, results, title)
+        axes.set_title(style.shorten(format_metric_name(name)), fontsize=10)
+    return _add_titles(drawing, results, title)
 
 
 def _fill_panel(axes: Axes, results: Results, curve: CurveOf, is_loss: bool) -> None:
-    """Plot lines on an axis from 0 to 1 for shares, else on one that fits the values."""
+    """Plot one line per method; only fractions are limited to values from 0 to 1."""
     values = np.concatenate([curve(run_data) for run_data in results.runs])
     low, high = np.nanmin(values), np.nanmax(values)
     are_shares = not is_loss and low >= 0 and high <= 1
     limits = SHARES if are_shares else (0.0 if low >= 0 else -np.inf, np.inf)
     _plot_groups(axes, results, curve, limits)
-    fitting = axes.get_ylim()
-    dress(axes, results.longest, "")
+    y_limits = axes.get_ylim()
+    format_axes(axes, results.max_rounds, "")
     if not are_shares:
-        axes.set_ylim(fitting)
+        axes.set_ylim(y_limits)
 
 
-def _any_known(curve: CurveOf, results: Results) -> bool:
+def _has_values(curve: CurveOf, results: Results) -> bool:
     return not all(np.isnan(curve(run_data)).all() for run_data in results.runs)
-
-
-def draw_models(results: Results) -> Figure | None:
-    """Draw the accuracy of each model over rounds, and how many participants trained it."""
-    run_data = next((run for run in results.runs if model_names(run)), None)
-    if run_data is None:
-        return None
-    names, rounds = model_names(run_data), np.arange(1, len(run_data.history) + 1)
-    drawing = style.new_figure(8.4, 3.2)
-    left, right = drawing.subplots(1, 2)
-    below = np.zeros(len(rounds))
-    for name, look in zip(names, style.looks(names), strict=True):
-        values = model_accuracy(run_data, name)
-        known = ~np.isnan(values)
-        marker = "." if known.sum() < 10 else None
-        line = {"color": look.colour, "ls": style.DASHES[look.dash], "marker": marker}
-        left.plot(rounds[known], values[known], **line)
-        counts = np.array(model_participants(run_data, name), float)
-        bars = {"color": look.colour, "edgecolor": "white", "hatch": _HATCHES[look.dash]}
-        right.bar(rounds, counts, 1.0, below, label=style.shown(name), lw=0, **bars)
-        below += counts
-    dress(left, len(rounds), "test accuracy")
-    left.set_title("Accuracy of each model", fontsize=10)
-    style.round_axis(right, len(rounds))
-    right.set(ylabel="participants", xlim=(0.5, len(rounds) + 0.5))
-    right.yaxis.set_major_locator(MaxNLocator(integer=True))
-    right.set_title("Who trained which model", fontsize=10)
-    handles, labels = right.get_legend_handles_labels()
-    style.legend_below(drawing, dict(zip(labels, handles, strict=True)))
-    style.head(
-        drawing, f"The models of {style.shown(run_data.label)}{style.name_seed(run_data, results)}"
-    )
-    return drawing
-
-
-def model_names(run_data: RunData) -> list[str]:
-    """Return the names of all models that a run has had; none if there was but one."""
-    told = (model.name for record in run_data.history for model in record.models)
-    return list(dict.fromkeys(told))
-
-
-def model_accuracy(run_data: RunData, name: str) -> Curve:
-    """Return the accuracy of a model after each round, NaN where nobody tested or uses it.
-
-    While there was but one model, it was the first.
-    """
-    first = model_names(run_data)[0]
-    told = [
-        {model.name: model.accuracy for model in record.models if model.clients}
-        if record.models
-        else {first: record.accuracy}
-        for record in run_data.history
-    ]
-    return np.array([accuracies.get(name) for accuracies in told], float)
-
-
-def model_participants(run_data: RunData, name: str) -> list[int]:
-    """Return how many participants trained a model in each round."""
-    first = model_names(run_data)[0]
-    return [
-        (record.client_models or [first] * len(record.participants)).count(name)
-        for record in run_data.history
-    ]

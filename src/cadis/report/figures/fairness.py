@@ -1,4 +1,4 @@
-"""Whom the global models serve: every class, and clients' own data."""
+"""Figures of accuracy by class and by client: confusion matrices, box plots, sites."""
 
 from collections.abc import Sequence
 from textwrap import fill
@@ -9,40 +9,40 @@ from matplotlib.figure import Figure
 
 from cadis.analysis import Group, Results, RunData
 from cadis.report import style
-from cadis.report.figures.curves import SHARES, Curve, dress
+from cadis.report.figures.curves import SHARES, Curve, format_axes
 from cadis.types import ClientId
 
-_FEW = 12  # so many classes have their shares written into the cells
-_PANEL = 4.1
-_LETTERS = 0.075
-"""Inches: the side of a panel but for names, and how far a letter of a name moves it."""
-_MOST_SITES = 12  # of more sites, a picture of all names would be no picture
-_NUMBERS = 6  # up to so many methods have their accuracies written beside their points
-_NAME, _LINE = 56, 28  # letters of a site's name, and of a line of it
+_MAX_CELL_CLASSES = 12  # of more classes, cells have no numbers
+_PANEL_SIZE = 4.1  # inches without class names
+_CHAR_WIDTH = 0.075  # inches that a character of a class name takes
+_MIN_TESTS = 3  # of fewer tested rounds, there is no figure over rounds
+_MAX_SITES = 12  # of more sites, a box plot is drawn
+_MAX_NUMBERED = 6  # of more methods, points have no numbers
+_MAX_SITE_NAME, _SITE_LINE = 56, 28  # characters of the name of a site, and of a line of it
 
 
 def draw_confusion(results: Results) -> Figure | None:
-    """Draw what the last models of the first seed made of each class: the paper's first figure."""
-    tested = {
+    """Draw the confusion matrix of each method after the last round (Fig. 1 of the paper)."""
+    by_label = {
         group.label: next((run for run in group.runs if run.summary["confusion"] is not None), None)
         for group in results.groups
     }
-    told = {label: run_data for label, run_data in tested.items() if run_data is not None}
-    if not told:
+    runs = {label: run_data for label, run_data in by_label.items() if run_data is not None}
+    if not runs:
         return None
-    columns = 2 if len(told) == 4 else min(3, len(told))  # no row of a single panel
-    rows, first = -(-len(told) // columns), next(iter(told.values()))
-    longest = max(len(style.shown(name)) for name in first.classes)
-    side = _PANEL + _LETTERS * max(0, longest - 4)
+    columns = 2 if len(runs) == 4 else min(3, len(runs))  # avoid a row with a single panel
+    rows, first = -(-len(runs) // columns), next(iter(runs.values()))
+    longest = max(len(style.shorten(name)) for name in first.classes)
+    side = _PANEL_SIZE + _CHAR_WIDTH * max(0, longest - 4)
     drawing = style.new_figure(columns * side + 1.2, rows * side + 0.2, layout="compressed")
-    panels = style.panel_grid(drawing, len(told), columns)
-    for axes, (label, run_data) in zip(panels, told.items(), strict=True):
+    panels = style.make_panels(drawing, len(runs), columns)
+    for axes, (label, run_data) in zip(panels, runs.items(), strict=True):
         _fill_confusion(axes, label, run_data)
-    image, label = panels[0].images[0], "share of the true class"
+    image, label = panels[0].images[0], "fraction of the true class"
     drawing.colorbar(image, ax=drawing.axes, label=label, shrink=1 / rows)
     seed = f", seed {first.seed}" if len(results.runs) > len(results.groups) else ""
-    rare = "\n*: class of a smallest cluster" if first.rare else ""
-    style.head(drawing, f"What the last models make of each class{seed}{rare}")
+    rare = "\n*: rare class, which only the smallest clusters have" if first.rare else ""
+    style.add_title(drawing, f"Confusion matrices of the last models{seed}{rare}")
     return drawing
 
 
@@ -50,48 +50,50 @@ def _fill_confusion(axes: Axes, label: str, run_data: RunData) -> None:
     counts = np.array(run_data.summary["confusion"], dtype=float)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     size = len(shares)
-    style.heat_map(axes, shares)
-    if size <= _FEW:
+    style.draw_heat_map(axes, shares)
+    if size <= _MAX_CELL_CLASSES:
         for row, column in np.argwhere(shares >= 0.005):
             share = shares[row, column]
             shade = "white" if share < 0.6 else "black"
-            text = f"{share:.2f}".removeprefix("0") if share < 0.995 else "1"
-            axes.text(column, row, text, ha="center", va="center", size=7, color=shade)
-    places = range(0, size, -(-size // 20))
-    names = [f"{style.shown(run_data.classes[n])}{' *' * (n in run_data.rare)}" for n in places]
-    turned = 90 if max(map(len, names)) > 4 else 0
-    axes.set_xticks(places, names, rotation=turned, size=8)
-    axes.set_yticks(places, names, size=8)
+            axes.text(column, row, f"{share:.2f}", ha="center", va="center", size=7, color=shade)
+    ticks = range(0, size, -(-size // 20))
+    names = [f"{style.shorten(run_data.classes[n])}{' *' * (n in run_data.rare)}" for n in ticks]
+    rotation = 90 if max(map(len, names)) > 4 else 0
+    axes.set_xticks(ticks, names, rotation=rotation, size=8)
+    axes.set_yticks(ticks, names, size=8)
     axes.set(xlabel="predicted class", ylabel="true class")
-    axes.set_title(f"{style.shown(label, 36)}, after round {run_data.summary['rounds']}", size=10)
+    axes.set_title(f"{style.shorten(label, 36)}, after round {run_data.summary['rounds']}", size=10)
 
 
 def draw_clients(results: Results) -> Figure | None:
-    """Draw accuracy across clients at the end: by name where there are few, else as a box."""
-    told = [(group, look) for group, look in style.styled_groups(results) if _last_tests(group)]
-    if not told:
+    """Draw the last accuracy of each client: by name for few named sites, else as box plots."""
+    groups = [pair for pair in style.get_group_styles(results) if _get_last_accuracy(pair[0])]
+    if not groups:
         return None
     sites = list(results.runs[0].true_clusters)
     are_named = not all(str(client).isdecimal() for client in sites)
-    same = all(list(run.true_clusters) == sites for run in results.runs)
-    if same and are_named and len(sites) <= _MOST_SITES:
-        return _draw_sites(results, told, sites)
-    drawing, axes = style.new_axes(6.4, 1.0 + 0.4 * len(told))
-    for row, (group, look) in enumerate(told):
+    are_same = all(list(run.true_clusters) == sites for run in results.runs)
+    if are_same and are_named and len(sites) <= _MAX_SITES:
+        return _draw_sites(results, groups, sites)
+    drawing, axes = style.new_axes(6.4, 1.0 + 0.4 * len(groups))
+    for row, (group, line_style) in enumerate(groups):
         values = [v for run in group.runs for v in run.last_client_accuracy.values()]
-        _plot_box(axes, row, np.array(values), look.colour)
-    axes.set_yticks(range(len(told)), [style.shown(group.label) for group, _ in told])
+        _plot_box(axes, row, np.array(values), line_style.colour)
+    axes.set_yticks(range(len(groups)), [style.shorten(group.label) for group, _ in groups])
     axes.invert_yaxis()
     axes.set(xlabel=f"accuracy of the last global model on a client's {results.own_data}")
-    axes.set_xlim(-0.02, 1.02)
+    low, high = axes.get_xlim()
+    axes.set_xlim(max(low, -0.02), min(high, 1.02))
     axes.grid(axis="x", alpha=0.3)
-    seeds = " and seeds" if max(len(group.runs) for group, _ in told) > 1 else ""
-    style.head(drawing, f"Accuracy across {_tested(results)}{seeds}; box: the middle half")
+    seeds = " and seeds" if max(len(group.runs) for group, _ in groups) > 1 else ""
+    sample = _get_sample_text(results) or "clients"
+    key = f"points: {sample}{seeds}; box: middle half; whiskers: minimum and maximum"
+    style.add_title(drawing, f"Accuracy across clients\n{key}")
     return drawing
 
 
 def _plot_box(axes: Axes, row: int, values: Curve, colour: str) -> None:
-    """Plot a row: a box from the worst to the best, and a point for each value."""
+    """Plot a box with whiskers from minimum to maximum, and a point for each value."""
     box = {"color": colour, "lw": 1.3}
     axes.boxplot(
         values,
@@ -110,28 +112,31 @@ def _plot_box(axes: Axes, row: int, values: Curve, colour: str) -> None:
 
 
 def draw_client_rounds(results: Results) -> Figure | None:
-    """Draw accuracy across clients over rounds: mean, and a band of their standard deviation."""
-    measured = [run_data for run_data in results.runs if len(run_data.client_accuracy) > 1]
-    if not measured:
+    """Draw mean and standard deviation of the clients' accuracy over rounds."""
+    tested = [run for run in results.runs if len(run.client_accuracy) >= _MIN_TESTS]
+    if not tested:
         return None
     drawing, axes = style.new_axes()
-    for group, look in style.styled_groups(results):
-        runs = [run_data for run_data in group.runs if run_data in measured]
+    for index, (group, line_style) in enumerate(style.get_group_styles(results)):
+        runs = [run_data for run_data in group.runs if run_data in tested]
         if runs:
             rounds, mean, deviation = _average_clients(runs)
-            line = {"color": look.colour, "ls": style.DASHES[look.dash]}
-            axes.plot(rounds, mean, **line, marker=".", label=style.label_of(group))
+            line = line_style.make_line_options(len(rounds), index)
+            axes.plot(rounds, mean, **line, label=style.get_legend_label(group))
             low, high = np.clip([mean - deviation, mean + deviation], *SHARES)
-            axes.fill_between(rounds, low, high, color=look.colour, alpha=0.12, lw=0)
-    dress(axes, max(len(run_data.history) for run_data in measured), "accuracy")
-    style.legend_of_lines(drawing)
+            axes.fill_between(rounds, low, high, color=line_style.colour, alpha=0.12, lw=0)
+    numbers = [number for run_data in tested for number in run_data.client_accuracy]
+    format_axes(axes, max(numbers), "accuracy", first=min(numbers))
+    style.add_line_legend(drawing)
     title = f"Accuracy of the global model on clients' {results.own_data}"
-    style.head(drawing, f"{title}\nmean and standard deviation across {_tested(results)}")
+    sample = _get_sample_text(results) or "clients"
+    key = f"lines: mean over {sample}; bands: ± one standard deviation over clients"
+    style.add_title(drawing, f"{title}\n{key}")
     return drawing
 
 
 def _average_clients(runs: Sequence[RunData]) -> tuple[list[int], Curve, Curve]:
-    """Return rounds, and mean and deviation over clients, averaged over the seeds."""
+    """Return rounds, and mean and standard deviation over clients, averaged over seeds."""
     rounds = sorted(set.intersection(*(set(run_data.client_accuracy) for run_data in runs)))
     tests = [[list(s.client_accuracy[r].values()) for r in rounds] for s in runs]
     mean = np.mean([[np.mean(values) for values in one] for one in tests], axis=0)
@@ -139,26 +144,32 @@ def _average_clients(runs: Sequence[RunData]) -> tuple[list[int], Curve, Curve]:
 
 
 def _draw_sites(
-    results: Results, told: Sequence[tuple[Group, style.Look]], sites: Sequence[ClientId]
+    results: Results, groups: Sequence[tuple[Group, style.LineStyle]], sites: Sequence[ClientId]
 ) -> Figure:
-    """Draw a row for each site: the accuracy of each method on its own data, mean over seeds."""
-    drawing, axes = style.new_axes(7.2, min(16.0, 0.8 + len(sites) * max(0.5, 0.2 * len(told))))
-    for number, (group, look) in enumerate(told):
-        offset = 0.8 * ((number + 0.5) / len(told) - 0.5)
-        _plot_sites(axes, group, sites, offset, look, is_written=len(told) <= _NUMBERS)
-    names = [f"{fill(style.shown(s, _NAME), _LINE)}\n{_samples(results.runs[0], s)}" for s in sites]
+    """Draw one row per site with the accuracy of each method on its data, mean over seeds."""
+    height = min(16.0, 0.8 + len(sites) * max(0.5, 0.2 * len(groups)))
+    drawing, axes = style.new_axes(7.2, height)
+    for index, (group, line_style) in enumerate(groups):
+        offset = 0.8 * ((index + 0.5) / len(groups) - 0.5)
+        has_numbers = len(groups) <= _MAX_NUMBERED
+        _plot_sites(axes, group, sites, offset, line_style, has_numbers)
+    names = [
+        f"{fill(style.shorten(site, _MAX_SITE_NAME), _SITE_LINE)}\n"
+        f"{_format_samples(results.runs[0], site)}"
+        for site in sites
+    ]
     axes.set_yticks(range(len(sites)), names, size=8)
     for border in range(1, len(sites)):
         axes.axhline(border - 0.5, color="#dddddd", lw=0.8)
     axes.set_ylim(len(sites) - 0.5, -0.5)
     axes.set(xlabel=f"accuracy of the last global model on {results.own_data}")
-    axes.set_xlim(-0.02, 1.12)  # there is room for the number beside a perfect one
+    axes.set_xlim(-0.02, 1.12)  # space for the number beside an accuracy of 1
     axes.set_xticks(np.linspace(0, 1, 6))
     axes.grid(axis="x", alpha=0.3)
-    style.legend_of_lines(drawing)
-    seeds = max(len(group.runs) for group, _ in told)
-    over = f", mean and range of {seeds} seeds" if seeds > 1 else ""
-    style.head(drawing, f"Accuracy at each site{over}")
+    style.add_line_legend(drawing)
+    seeds = max(len(group.runs) for group, _ in groups)
+    key = f"\npoints: mean of {seeds} seeds; lines: range over seeds" if seeds > 1 else ""
+    style.add_title(drawing, f"Accuracy at each site{key}")
     return drawing
 
 
@@ -167,39 +178,40 @@ def _plot_sites(
     group: Group,
     sites: Sequence[ClientId],
     offset: float,
-    look: style.Look,
-    is_written: bool,
+    line_style: style.LineStyle,
+    has_numbers: bool,
 ) -> None:
-    """Plot the points of one method, and a line from the worst seed to the best."""
-    found, label = _last_tests(group), style.label_of(group)
-    for number, site in enumerate(sites):
-        if not (values := found.get(site)):
+    """Plot the mean of one method at each site, and a line from the worst seed to the best."""
+    by_site, label = _get_last_accuracy(group), style.get_legend_label(group)
+    colour, marker = line_style.colour, line_style.marker
+    for row, site in enumerate(sites):
+        if not (values := by_site.get(site)):
             continue
-        mean, place = float(np.mean(values)), number + offset
-        axes.plot([min(values), max(values)], [place, place], color=look.colour, lw=1.5)
-        axes.plot([mean], [place], "o", ms=5, color=look.colour, label=label)
-        if is_written:
+        mean, y = float(np.mean(values)), row + offset
+        axes.plot([min(values), max(values)], [y, y], color=colour, lw=1.5)
+        axes.plot([mean], [y], marker, ms=5, color=colour, label=label)
+        if has_numbers:
             text = f"{mean:.2f}"
-            axes.text(max(values) + 0.02, place, text, va="center", size=7, color="#333333")
+            axes.text(max(values) + 0.02, y, text, va="center", size=7, color="#333333")
 
 
-def _last_tests(group: Group) -> dict[ClientId, list[float]]:
-    """Return the last accuracy at each client that was tested, of each seed."""
-    found: dict[ClientId, list[float]] = {}
+def _get_last_accuracy(group: Group) -> dict[ClientId, list[float]]:
+    """Return the last accuracy of each tested client, one per seed."""
+    by_client: dict[ClientId, list[float]] = {}
     for run_data in group.runs:
         for client, value in run_data.last_client_accuracy.items():
-            found.setdefault(client, []).append(value)
-    return found
+            by_client.setdefault(client, []).append(value)
+    return by_client
 
 
-def _tested(results: Results) -> str:
-    return next((s.clients_tested for s in results.runs if s.clients_tested), "clients")
+def _get_sample_text(results: Results) -> str:
+    return next((run.test_sample_text for run in results.runs if run.test_sample_text), "")
 
 
-def _samples(run_data: RunData, site: ClientId) -> str:
-    """Return how many samples a site is tested on, where that is known."""
-    (told,) = [client for client in run_data.federation["clients"] if client["id"] == site]
-    samples = told.get("test_samples") if run_data.test_sizes else told["samples"]
+def _format_samples(run_data: RunData, site: ClientId) -> str:
+    """Return the number of samples that a site is tested on; empty if it is unknown."""
+    (entry,) = [client for client in run_data.federation["clients"] if client["id"] == site]
+    samples = entry.get("test_samples") if run_data.test_sizes else entry["samples"]
     if samples is None:
         return ""
     return f"{sum(samples):,} sample{'s' * (sum(samples) != 1)}"

@@ -1,1 +1,1 @@
-"""The page: data made here, drawn by the scripts in ``assets``."""
+"""The report page: data from Python, drawn by the scripts in ``assets``."""

@@ -1,4 +1,4 @@
-"""One file that needs no other: style, scripts and data in one page."""
+"""Assemble the page: one HTML file with style, scripts and data."""
 
 import json
 from collections.abc import Sequence
@@ -7,77 +7,86 @@ from importlib.resources import files
 from pathlib import Path
 
 from cadis.analysis import Results
-from cadis.report.page.content import page_data
+from cadis.report.page.content import make_page_data
 from cadis.store import replace_text
 
 _ASSETS = files("cadis.report.page") / "assets"
 SCRIPTS = (
     "echarts.min.js", "tools.js", "numbers.js", "theme.js", "charts.js", "legend.js", "lines.js",
-    "answer.js", "sweep.js", "accuracy.js", "federation.js", "matrix.js", "weights.js",
-    "grouping.js", "flow.js", "confusion.js", "fairness.js", "convergence.js", "time.js",
+    "verdict.js", "sweep.js", "accuracy.js", "federation.js", "matrix.js", "weights.js",
+    "clusters.js", "flow.js", "confusion.js", "fairness.js", "convergence.js", "time.js",
     "setup.js", "main.js",
 )  # fmt: skip
-"""In the order in which they need each other; the last one draws."""
+"""Scripts in the order of their dependencies; the last one draws."""
 
-_MARK, _HEAD = "<title>cadis report</title>", 2000
-"""What tells our pages from others, and within how many letters of them."""
+_MARK, _HEAD_CHARS = "<title>cadis report</title>", 2000
+"""Text that identifies our pages, and the number of characters to search for it."""
 
 
 def write_report(results: Results, path: Path, of: Sequence[Path] = ()) -> Path:
-    """Write the page of runs, whole or not at all.
+    """Write the report page atomically.
 
     Args:
-        results: what it shows.
-        path: where.
-        of: the folders that these were read from, by which the page is known again.
+        results: runs to show.
+        path: path of the page.
+        of: folders of the runs; their hash in the page protects reports of other runs from being
+            overwritten.
+
+    Returns:
+        The path of the page.
+
+    Example:
+        >>> results = read_results([Path("runs/compare-digits")])  # doctest: +SKIP
+        >>> write_report(results, Path("report.html"))  # doctest: +SKIP
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = json.dumps(page_data(results), allow_nan=False, separators=(",", ":"))
-    safe = data.replace("<", "\\u003c")  # so that no name can end the script
+    data = json.dumps(make_page_data(results), allow_nan=False, separators=(",", ":"))
+    safe = data.replace("<", "\\u003c")  # a name with </script> must not end the element
     text = assemble_page(f'<script type="application/json" id="data">{safe}</script>')
-    replace_text(path, text.replace(_MARK, f"{_MARK}{_of(of)}", 1) if of else text)
+    replace_text(path, text.replace(_MARK, f"{_MARK}{_make_source_tag(of)}", 1) if of else text)
     return path
 
 
-def _of(folders: Sequence[Path]) -> str:
-    """A mark that pages of the same folders have in common, whatever runs these hold by then."""
+def _make_source_tag(folders: Sequence[Path]) -> str:
+    """Return a meta element that pages of the same folders share."""
     names = "\n".join(sorted(str(folder.resolve()) for folder in folders))
     return f'\n<meta name="cadis-of" content="{sha256(names.encode()).hexdigest()}">'
 
 
 def is_report_of_others(path: Path, folders: Sequence[Path]) -> bool:
-    """Whether there is a page that tells that it is of other folders than these."""
-    head = _head_of(path)
-    return _MARK in head and 'name="cadis-of"' in head and _of(folders).strip() not in head
+    """Return whether a file is a report page of other folders than these."""
+    head = _read_head(path)
+    is_tagged = _MARK in head and 'name="cadis-of"' in head
+    return is_tagged and _make_source_tag(folders).strip() not in head
 
 
-def _head_of(path: Path) -> str:
-    """The beginning of a page; nothing if it cannot be read."""
+def _read_head(path: Path) -> str:
+    """Read the beginning of a page; empty if it cannot be read."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            return file.read(_HEAD)
+            return file.read(_HEAD_CHARS)
     except OSError:
         return ""
 
 
 def is_report(path: Path) -> bool:
-    """Whether there is a page that was written here before."""
-    return _MARK in _head_of(path)
+    """Return whether a file is a report page."""
+    return _MARK in _read_head(path)
 
 
 def assemble_page(data: str = "") -> str:
-    """Return the page with an element that holds its data; without, it polls the server."""
-    scripts = "\n".join(f"<script>\n{_asset(name)}\n</script>" for name in SCRIPTS)
+    """Return the page with an element that holds its data; without data, it polls the server."""
+    scripts = "\n".join(f"<script>\n{_read_asset(name)}\n</script>" for name in SCRIPTS)
     parts = {
-        "<!--STYLE-->": f"<style>\n{_asset('style.css')}\n</style>",
+        "<!--STYLE-->": f"<style>\n{_read_asset('style.css')}\n</style>",
         "<!--SCRIPTS-->": scripts,
         "<!--DATA-->": data,
     }
-    text = _asset("page.html")
-    for place, content in parts.items():
-        text = text.replace(place, content, 1)
+    text = _read_asset("page.html")
+    for placeholder, content in parts.items():
+        text = text.replace(placeholder, content, 1)
     return text
 
 
-def _asset(name: str) -> str:
+def _read_asset(name: str) -> str:
     return (_ASSETS / name).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What the page shows, as plain lists and numbers."""
+"""Data of the report page, as JSON objects."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -8,89 +8,90 @@ from typing import Any
 
 import numpy as np
 
-from cadis._io import natural
+from cadis._io import natural_key
 from cadis.analysis import (
-    HEADLINE,
-    MEASURE,
+    METRICS,
+    RANKING_METRIC,
     Comparison,
     Results,
     RunData,
-    answer,
-    details,
-    time_axis,
+    explain_verdict,
+    make_time_axis,
+    write_verdict,
 )
-from cadis.report.exports import results_csv, runs_csv
-from cadis.report.figures.curves import Curve, all_classes, measured, rare_classes
-from cadis.report.page.grouping import grouping
-from cadis.report.style import styled_groups
-from cadis.report.tables import main_sheets, notes
-from cadis.rng import one_thread
-from cadis.store import sample
+from cadis.report.exports import make_results_csv, make_runs_csv
+from cadis.report.figures.curves import Curve, get_accuracy, get_rare_accuracy, get_task_metric
+from cadis.report.notes import write_notes
+from cadis.report.page.clusters import make_clusters_section
+from cadis.report.style import get_group_styles
+from cadis.report.tables import COST_CAPTION, make_main_tables
+from cadis.rng import use_one_thread
+from cadis.store import format_metric_name, sample_clients
 
-_NO_DIFFERENCE = ("seed", "workers", "device", "data_dir", "offline")
-_FEW = 4  # comparisons that a title names
-_SMOOTHING = 10
-_MANY_CLASSES = 30
-_CLIENT_TESTS = 20  # rounds with a test on clients' data that are shown, at most
+_HIDDEN_OPTIONS = ("seed", "workers", "device", "data_dir", "offline")  # without effect on results
+_MAX_TITLES = 4  # comparisons that a title names
+_MAX_SMOOTHING = 10  # rounds that the accuracy is averaged over at first; fewer for short runs
+_MAX_CONFUSION_CLASSES = 30  # of more classes, only the first seed has its confusion matrix
+_MAX_CLIENT_TESTS = 20  # tested rounds of the clients' accuracy
 
 
-@one_thread()
-def page_data(results: Results) -> dict[str, Any]:
-    """Everything; a section is None if there is nothing to show."""
+@use_one_thread()
+def make_page_data(results: Results) -> dict[str, Any]:
+    """Return the data of all sections; None for sections without data."""
     comparison = Comparison(results)
-    alike = comparison.rivals  # else each has its own clients and classes
+    all_comparable = comparison.all_comparable  # else clients and classes may differ
     return {
-        "title": _title(results) if alike else _side_by_side(comparison),
+        "title": _make_title(results) if all_comparable else _make_title_of_sets(comparison),
         "kind": results.kind,
-        "created": now(),
+        "created": format_now(),
         "live": None,
-        "methods": _methods(comparison),
-        "answer": _answer(comparison),
-        "accuracy": _accuracy(results),
-        "federation": _federation(results) if alike else None,
-        "grouping": grouping(results),
-        "confusion": _confusion(results) if alike else None,
-        "fairness": _fairness(results),
-        "convergence": _convergence(results),
-        "time": _spent(comparison),
-        "sweep": _sweep(comparison),
-        "setup": _setup(results),
+        "methods": _make_methods(comparison),
+        "verdict": _make_verdict(comparison),
+        "accuracy": _make_accuracy(results),
+        "federation": _make_federation(results) if all_comparable else None,
+        "clusters": make_clusters_section(results),
+        "confusion": _make_confusion(results) if all_comparable else None,
+        "fairness": _make_fairness(results),
+        "convergence": _make_convergence(results),
+        "time": _make_time(comparison),
+        "sweep": _make_sweep(comparison),
+        "setup": _make_setup(results),
     }
 
 
-def now() -> str:
-    """The time in UTC, as the page shows it."""
+def format_now() -> str:
+    """Return the current time in UTC."""
     return f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def _side_by_side(comparison: Comparison) -> str:
-    """What is shown together, where not all of it learns the same."""
-    labels = [cell.label for cell in comparison.cells]
-    more = len(labels) - _FEW
-    return " | ".join(labels[:_FEW]) + (f" | {more} more" if more > 0 else "")
+def _make_title_of_sets(comparison: Comparison) -> str:
+    """Return a title that names the sets of comparable groups."""
+    labels = [part.label for part in comparison.comparable_sets]
+    more = len(labels) - _MAX_TITLES
+    return " | ".join(labels[:_MAX_TITLES]) + (f" | {more} more" if more > 0 else "")
 
 
-def _methods(comparison: Comparison) -> list[dict[str, Any]]:
+def _make_methods(comparison: Comparison) -> list[dict[str, Any]]:
     return [
         {
             "name": group.label,
-            "colour": look.colour,
-            "dash": look.dash,
+            "colour": style.colour,
+            "dash": style.dash,
             "reference": group.is_reference,
             "baseline": group is comparison.baseline,
         }
-        for group, look in styled_groups(comparison.results)
+        for group, style in get_group_styles(comparison.results)
     ]
 
 
-def _answer(comparison: Comparison) -> dict[str, Any]:
-    # The page has a section of its own about the cost.
-    tables = [asdict(sheet) for sheet in main_sheets(comparison) if sheet.caption != "Cost"]
-    downloads = {"results.csv": results_csv(comparison), "runs.csv": runs_csv(comparison)}
+def _make_verdict(comparison: Comparison) -> dict[str, Any]:
+    # Another section of the page shows the computing time.
+    tables = [asdict(t) for t in make_main_tables(comparison) if COST_CAPTION not in t.caption]
+    downloads = {"results.csv": make_results_csv(comparison), "runs.csv": make_runs_csv(comparison)}
     return {
-        "sentence": answer(comparison),
-        "details": details(comparison),
-        "notes": notes(comparison),
+        "sentence": write_verdict(comparison),
+        "details": explain_verdict(comparison),
+        "notes": write_notes(comparison),
         "tables": tables,
         "downloads": [
             {"name": name, "type": "text/csv", "content": text} for name, text in downloads.items()
@@ -98,180 +99,185 @@ def _answer(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _accuracy(results: Results) -> dict[str, Any] | None:
-    if all(np.isnan(all_classes(run_data)).all() for run_data in results.runs):
+def _make_accuracy(results: Results) -> dict[str, Any] | None:
+    if all(np.isnan(get_accuracy(run_data)).all() for run_data in results.runs):
         return None
-    names = results.further_measures
+    names = results.task_metric_names
     runs = [
         {
-            "method": place,
+            "method": index,
             "seed": run_data.seed,
-            "all": _listed(all_classes(run_data)),
-            "rare": _listed(rare_classes(run_data)) if run_data.rare else None,
-            "measures": {name: _listed(measured(name, run_data)) for name in names},
-            "clock": list(map(_significant, run_data.clocks)),
+            "all": _to_list(get_accuracy(run_data)),
+            "rare": _to_list(get_rare_accuracy(run_data)) if run_data.rare else None,
+            "metrics": {name: _to_list(get_task_metric(name, run_data)) for name in names},
+            "clock": list(map(_round_time, run_data.clocks)),
         }
-        for place, run_data in results.numbered_runs
+        for index, run_data in results.runs_by_group
     ]
     return {
         "runs": runs,
-        "times": _times(results),
-        "decides": HEADLINE.title,
-        "rare": results.rare_in_words,
-        "smoothing": _SMOOTHING,
-        "measures": names,
+        "times": _make_times(results),
+        "ranking": RANKING_METRIC.title,
+        "rare": results.rare_classes_text,
+        "smoothing": max(1, min(_MAX_SMOOTHING, results.max_rounds // 20)),
+        "metrics": {name: format_metric_name(name) for name in names},
         "metric": results.metric,
     }
 
 
-def _times(results: Results) -> dict[str, Any] | None:
-    """When accuracies over simulated time are looked at; None where clients have no speeds."""
+def _make_times(results: Results) -> dict[str, Any] | None:
+    """Return the axis of simulated time; None if clients have no speeds."""
     if not any(run_data.clocks for run_data in results.runs):
         return None
-    times, far_apart = time_axis(results.runs)
-    return {"at": list(map(_significant, times)), "logarithmic": far_apart}
+    times, is_logarithmic = make_time_axis(results.runs)
+    return {"at": list(map(_round_time, times)), "logarithmic": is_logarithmic}
 
 
-def _significant(time: float) -> float:
-    """With as many digits as anybody sees."""
+def _round_time(time: float) -> float:
+    """Round to six digits, which keeps the page small."""
     return float(f"{time:.6g}")
 
 
-def _federation(results: Results) -> dict[str, Any] | None:
+def _make_federation(results: Results) -> dict[str, Any] | None:
     seeds: dict[int, dict[str, Any]] = {}
     for run_data in results.runs:
         clients = run_data.federation["clients"]
         if run_data.seed not in seeds and all(client["samples"] is not None for client in clients):
-            seeds[run_data.seed] = {"seed": run_data.seed, **_owned(clients)}
+            seeds[run_data.seed] = {"seed": run_data.seed, **_describe_clients(clients)}
     if not seeds:
         return None
     return {"classes": results.runs[0].classes, "seeds": list(seeds.values())}
 
 
-def _owned(clients: list[dict[str, Any]]) -> dict[str, Any]:
-    """Who has what: all clients, or some of very many; the numbers in words are those of all."""
+def _describe_clients(clients: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the samples of all clients, or of a sample of very many, and totals of all."""
     by_id = {client["id"]: client for client in clients}
     true_clusters = {client["id"]: client["cluster"] for client in clients}
-    known = None not in true_clusters.values()
+    has_clusters = None not in true_clusters.values()
     sizes = [sum(client["samples"]) for client in clients]
-    together = sorted(by_id, key=lambda client: true_clusters[client] or 0)
-    shown = sorted(sample(together, true_clusters), key=natural)
+    order = sorted(by_id, key=lambda client: true_clusters[client] or 0)
+    shown = sorted(sample_clients(order, true_clusters), key=natural_key)
     return {
         "clients": [str(client) for client in shown],
-        "cluster": [true_clusters[client] for client in shown] if known else None,
+        "cluster": [true_clusters[client] for client in shown] if has_clusters else None,
         "samples": [by_id[client]["samples"] for client in shown],
         "of": len(clients),
-        "clusters": len(set(true_clusters.values())) if known else None,
+        "clusters": len(set(true_clusters.values())) if has_clusters else None,
         "range": [min(sizes), max(sizes)],
         "held": sum(sum(client.get("test_samples") or ()) for client in clients),
     }
 
 
-def _confusion(results: Results) -> dict[str, Any] | None:
-    """Seed by seed: the rare classes may be others. Of many classes, only the first seed."""
-    told = [(p, s) for p, s in results.numbered_runs if s.summary["confusion"] is not None]
-    if not told:
+def _make_confusion(results: Results) -> dict[str, Any] | None:
+    """Return confusion matrices by seed, since the rare classes may differ between seeds."""
+    tested = [(n, run) for n, run in results.runs_by_group if run.summary["confusion"] is not None]
+    if not tested:
         return None
-    first = told[0][1]
-    seeds = sorted({run_data.seed for _, run_data in told})
-    kept = seeds if len(first.classes) <= _MANY_CLASSES else seeds[:1]
-    found = []
-    for seed in kept:
-        runs = [(place, run_data) for place, run_data in told if run_data.seed == seed]
-        matrices = [{"method": place, "counts": s.summary["confusion"]} for place, s in runs]
-        found.append({"seed": seed, "rare": runs[0][1].rare, "matrices": matrices})
-    return {"classes": first.classes, "seeds": found}
+    first = tested[0][1]
+    seeds = sorted({run_data.seed for _, run_data in tested})
+    if len(first.classes) > _MAX_CONFUSION_CLASSES:
+        seeds = seeds[:1]
+    entries = []
+    for seed in seeds:
+        runs = [(index, run_data) for index, run_data in tested if run_data.seed == seed]
+        matrices = [{"method": n, "counts": run.summary["confusion"]} for n, run in runs]
+        entries.append({"seed": seed, "rare": runs[0][1].rare, "matrices": matrices})
+    return {"classes": first.classes, "seeds": entries}
 
 
-def _fairness(results: Results) -> dict[str, Any] | None:
-    """Means and deviations over the clients tested by round, and of the last test each of them."""
+def _make_fairness(results: Results) -> dict[str, Any] | None:
+    """Return mean and deviation over clients by round, and each client of the last test."""
     runs = []
-    for place, run_data in results.numbered_runs:
+    for index, run_data in results.runs_by_group:
         tests = list(run_data.client_accuracy.items())
-        step = -(-len(tests) // _CLIENT_TESTS) or 1
-        kept = tests[::-1][::step][::-1]  # the last one is
-        if kept:
+        step = -(-len(tests) // _MAX_CLIENT_TESTS) or 1
+        tests = tests[::-1][::step][::-1]  # the last test is always included
+        if tests:
             runs.append(
                 {
-                    "method": place,
+                    "method": index,
                     "seed": run_data.seed,
-                    "rounds": [number for number, _ in kept],
-                    "mean": [round(fmean(tested.values()), 6) for _, tested in kept],
-                    "deviation": [round(pstdev(tested.values()), 6) for _, tested in kept],
-                    "clients": list(map(str, kept[-1][1])),
-                    "last": [round(value, 4) for value in kept[-1][1].values()],
-                    "tested": run_data.clients_tested,
+                    "rounds": [number for number, _ in tests],
+                    "mean": [round(fmean(values.values()), 6) for _, values in tests],
+                    "deviation": [round(pstdev(values.values()), 6) for _, values in tests],
+                    "clients": list(map(str, tests[-1][1])),
+                    "last": [round(value, 4) for value in tests[-1][1].values()],
+                    "tested": run_data.test_sample_text,
                 }
             )
     return {"own": results.own_data, "runs": runs} if runs else None
 
 
-def _convergence(results: Results) -> dict[str, Any] | None:
+def _make_convergence(results: Results) -> dict[str, Any] | None:
     runs = [
         {
-            "method": place,
+            "method": index,
             "seed": run_data.seed,
-            "rounds": found.rounds,
-            "with": [round(value, 6) for value in found.transitive] or None,
-            "without": [round(value, 6) for value in found.standard],
-            "choice": run_data.choice,
+            "rounds": convergence.rounds,
+            "with": [round(value, 6) for value in convergence.transitive] or None,
+            "without": [round(value, 6) for value in convergence.standard],
+            "sample": run_data.sample_text,
         }
-        for place, run_data in results.numbered_runs
-        if (found := run_data.convergence) is not None
+        for index, run_data in results.runs_by_group
+        if (convergence := run_data.convergence) is not None
     ]
     return {"runs": runs} if runs else None
 
 
-def _sweep(comparison: Comparison) -> dict[str, Any] | None:
+def _make_sweep(comparison: Comparison) -> dict[str, Any] | None:
     results = comparison.results
     if results.kind != "sweep":
         return None
     cells = [
         {
-            "method": place,
+            "method": index,
             "values": list(group.cell),
             "accuracy": round(spread.mean, 5),
             "deviation": spread.deviation and round(spread.deviation, 5),
         }
-        for place, group in enumerate(results.groups)
-        if (spread := comparison.spread(group, HEADLINE)) is not None
+        for index, group in enumerate(results.groups)
+        if (spread := comparison.compute_spread(group, RANKING_METRIC)) is not None
     ]
-    return {"parameters": list(results.parameters), "cells": cells}
+    return {
+        "parameters": list(results.parameters),
+        "cells": cells,
+        "metric": comparison.metric,
+    }
 
 
-def _listed(values: Curve) -> list[float | None]:
+def _to_list(values: Curve) -> list[float | None]:
     return [None if np.isnan(value) else round(float(value), 4) for value in values]
 
 
-def _title(results: Results) -> str:
+def _make_title(results: Results) -> str:
     run_data = results.runs[0]
     clients = run_data.federation["clients"]
     clusters = {client["cluster"] for client in clients}
     groups = f" in {len(clusters)} clusters" if None not in clusters and len(clusters) > 1 else ""
-    what = str(run_data.options.get("dataset", "Own data")).removeprefix("images:")
-    each = run_data.options.get("per_round")
-    per_round = f", {each} a round" if each else ""
-    rounds = max(s.options.get("rounds", len(s.history)) for s in results.runs)
-    ending = "" if rounds == 1 else "s"
-    return f"{what}: {len(clients)} clients{groups}{per_round}, {rounds} round{ending}"
+    dataset = str(run_data.options.get("dataset", "User data")).removeprefix("images:")
+    participants = run_data.options.get("per_round")
+    per_round = f", {participants} per round" if participants else ""
+    rounds = max(run.options.get("rounds", len(run.history)) for run in results.runs)
+    suffix = "" if rounds == 1 else "s"
+    return f"{dataset}: {len(clients)} clients{groups}{per_round}, {rounds} round{suffix}"
 
 
-def _setup(results: Results) -> dict[str, Any]:
-    """Command, options that all share, options of each, versions."""
-    flat = [_flat(group.runs[0]) for group in results.groups]
+def _make_setup(results: Results) -> dict[str, Any]:
+    """Return the command, options of all methods, options of each method, and versions."""
+    flat = [_flatten_options(group.runs[0]) for group in results.groups]
     shared = {k: v for k, v in flat[0].items() if all(other.get(k) == v for other in flat)}
     seeds = ", ".join(map(str, sorted({run_data.seed for run_data in results.runs})))
-    own = [[[k, v] for k, v in options.items() if k not in shared] for options in flat]
+    different = [[[k, v] for k, v in options.items() if k not in shared] for options in flat]
     return {
         "command": results.command,
         "options": [*map(list, shared.items()), ["seeds", seeds]],
-        "methods": [{"method": n, "options": told} for n, told in enumerate(own) if told],
+        "methods": [{"method": n, "options": rows} for n, rows in enumerate(different) if rows],
         "versions": [[k, v] for k, v in results.runs[0].summary["versions"].items()],
     }
 
 
-def _spent(comparison: Comparison) -> dict[str, Any]:
-    """Seconds a round of each group, and ratios to the baseline."""
+def _make_time(comparison: Comparison) -> dict[str, Any]:
+    """Return the seconds per round of each group, and ratios to the baseline."""
     methods = []
     for number, group in enumerate(comparison.groups):
         records = [record.seconds for run_data in group.runs for record in run_data.history]
@@ -279,23 +285,23 @@ def _spent(comparison: Comparison) -> dict[str, Any]:
             name: round(fmean(getattr(record, name) for record in records), 6)
             for name in ("train", "aggregate", "evaluate", "total")
         }
-        speed = comparison.spread(group, MEASURE["samples_per_second"])
+        speed = comparison.compute_spread(group, METRICS["samples_per_second"])
         ratios = {
             "samples_per_second": None if speed is None else round(speed.mean, 1),
-            "server_ratio": comparison.ratio(group, MEASURE["server_seconds"]),
-            "client_ratio": comparison.ratio(group, MEASURE["samples_per_second"]),
+            "server_ratio": comparison.compute_ratio(group, METRICS["server_seconds"]),
+            "client_ratio": comparison.compute_ratio(group, METRICS["samples_per_second"]),
         }
         methods.append({"method": number, **seconds, **ratios})
     return {"methods": methods}
 
 
-def _flat(run_data: RunData) -> dict[str, str]:
-    """Options side by side; parameters of the other parts than the method under their names."""
+def _flatten_options(run_data: RunData) -> dict[str, str]:
+    """Return all options in one level; parameters of parts other than the method are prefixed."""
     flat: dict[str, str] = {}
     for key, value in run_data.options.items():
         if isinstance(value, Mapping):
-            inner = "" if key == run_data.name else f"{key}."
-            flat |= {f"{inner}{name}": str(content) for name, content in value.items()}
-        elif key not in _NO_DIFFERENCE and value != "":
+            prefix = "" if key == run_data.name else f"{key}."
+            flat |= {f"{prefix}{name}": str(content) for name, content in value.items()}
+        elif key not in _HIDDEN_OPTIONS and value != "":
             flat[key] = str(value)
     return flat

@@ -1,8 +1,8 @@
-"""Gradients of penalties in closed form, for methods whose formula is known.
+"""Closed-form gradients of the penalties of built-in methods.
 
-Differentiating a penalty on all parameters takes several times as long as its gradient itself. The
-forms are looked up by the exact class of a method: a subclass with another penalty of its own never
-gets the form of the class it derives from.
+Autograd takes several times as long as the closed form to differentiate a penalty on all
+parameters. The form is looked up by the exact class of a method, so that a subclass with another
+penalty never gets the form of its base class.
 """
 
 from collections.abc import Callable
@@ -16,34 +16,36 @@ from cadis.algorithm.methods import CADIS, SCAFFOLD, CADISPaper, FedAT, FedDyn, 
 from cadis.algorithm.methods.cadis import distillation_gradient
 
 Gradient: TypeAlias = Callable[[Step], Tensor | None]
-"""The gradient of a penalty at a step; None if the penalty is 0 everywhere."""
+"""A function that returns the gradient of a penalty at a step; None if the penalty is 0."""
 
 
-def parameter_gradient(method: BaseMethod, penalty: Penalty | None) -> Gradient | None:
-    """Return the gradient of a penalty by the parameters, (P,); None if no form is known.
+def find_parameter_gradient(method: BaseMethod, penalty: Penalty | None) -> Gradient | None:
+    """Return a function for the gradient of the penalty by the parameters, (P,).
 
-    A form is known for a method's own penalty only.
+    It returns None if there is no closed form, or if the penalty is not that of the method itself.
     """
-    form = _BY_PARAMETERS.get(type(method))
+    form = _PARAMETER_GRADIENTS.get(type(method))
     return partial(form, method) if form and penalty == method.penalty else None
 
 
-def representation_gradient(method: BaseMethod) -> Gradient | None:
-    """Return the gradient of a penalty by stacked representations, (m, b, d); None as above."""
-    known = type(method) in (CADIS, CADISPaper)
-    if known and isinstance(method, CADIS) and method.distil == "geometry":
+def find_representation_gradient(method: BaseMethod) -> Gradient | None:
+    """Return a function for the gradient of the penalty by the representations, (m, b, d).
+
+    The step is that of m stacked clients. It returns None if there is no closed form.
+    """
+    has_form = type(method) in (CADIS, CADISPaper)
+    if has_form and isinstance(method, CADIS) and method.distil == "geometry":
         return partial(_differentiate_geometry, method)
     return None
 
 
-def takes_stacks(method: BaseMethod) -> bool:
-    """Return whether a method's penalty takes several clients at once.
+def supports_stacks(method: BaseMethod) -> bool:
+    """Return whether a method's penalty accepts the step of m stacked clients.
 
-    Every tensor of the step then has a dimension of clients before its own, and the penalty returns
-    a number for each client. The penalties of other methods are called by ``torch.func.vmap``,
-    which takes longer.
+    In such a step, every tensor has a first dimension of size m, and the penalty returns (m,).
+    Penalties of other methods are called through ``torch.func.vmap``, which is slower.
     """
-    return type(method) in _BY_PARAMETERS
+    return type(method) in _PARAMETER_GRADIENTS
 
 
 def _differentiate_proximal(method: FedProx | FedAT, step: Step) -> Tensor:
@@ -53,28 +55,30 @@ def _differentiate_proximal(method: FedProx | FedAT, step: Step) -> Tensor:
 
 def _differentiate_dynamic(method: FedDyn, step: Step) -> Tensor:
     """Return alpha (w - w_t) - g_i."""
-    gradient = (step.parameters - step.received).mul_(method.alpha)
-    return gradient.sub_(step.memory["gradient"]) if "gradient" in step.memory else gradient
+    grad = (step.parameters - step.received).mul_(method.alpha)
+    if "gradient" in step.client_state:
+        grad.sub_(step.client_state["gradient"])
+    return grad
 
 
 def _differentiate_control(method: SCAFFOLD, step: Step) -> Tensor:  # noqa: ARG001
     """Return the correction c - c_i."""
     control = step.tensors["control"]
-    return control - step.memory["control"] if "control" in step.memory else control
+    return control - step.client_state["control"] if "control" in step.client_state else control
 
 
 def _differentiate_geometry(method: CADIS, step: Step) -> Tensor | None:
-    """Return the gradient of the distillation term, each client's divided by its batch size."""
-    if not method.needs_view:
+    """Return the gradient of the distillation term, divided by the batch size of each client."""
+    if not method.needs_model_outputs:
         return None
     student, teacher = step.representation, step.per_example["teacher"]
-    gradient = distillation_gradient(student, teacher, method.bandwidth, step.present)
-    if step.present is None:
-        return gradient.mul_(method.distillation / step.labels.shape[-1])
-    return gradient * (method.distillation / step.present.sum(dim=-1))[..., None, None]
+    grad = distillation_gradient(student, teacher, method.bandwidth, step.row_mask)
+    if step.row_mask is None:
+        return grad.mul_(method.distillation / step.labels.shape[-1])
+    return grad * (method.distillation / step.row_mask.sum(dim=-1))[..., None, None]
 
 
-_BY_PARAMETERS: dict[type, Callable[[Any, Step], Tensor]] = {
+_PARAMETER_GRADIENTS: dict[type, Callable[[Any, Step], Tensor]] = {
     FedProx: _differentiate_proximal,
     FedAT: _differentiate_proximal,
     FedDyn: _differentiate_dynamic,

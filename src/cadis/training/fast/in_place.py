@@ -1,9 +1,9 @@
-"""Large linear layers whose weight takes its gradient in place.
+"""In-place SGD steps of large linear layers, without storing the gradient of the weight.
 
-The gradient of a linear layer's weight is a product of two small matrices, the gradients by the
-outputs and the inputs of a batch, and is as large as the weight. A plain SGD step adds it to the
-weight and forgets it. So it is never written down: the two factors are kept while the gradients
-are worked out, and their product is then added straight to the weight, in one pass over it.
+The gradient of a linear layer's weight is as large as the weight, but it is the product of two
+small matrices: the gradient by the outputs of a batch, transposed, and the inputs. A plain SGD step
+uses it once. So the backward pass keeps only the two factors, and the step adds their product
+directly to the weight, in one pass over the weight (``addmm_``).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,95 +16,100 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-_LARGE = 100_000
-"""From so many numbers on, a weight gains more than the way around autograd's own costs."""
+_MIN_ELEMENTS = 100_000
+"""Number of elements of a weight from which on this is faster than the usual backward pass."""
 
 
 @dataclass
 class InPlaceLinears:
-    """What the linear layers of a model have yet to add to their weights.
+    """The pending weight gradients of a model's large linear layers, stored as factors.
 
     Attributes:
-        collecting: whether a gradient that comes by is kept as its factors; else it is worked out
-            as ever, as for whoever takes gradients of a part of the model.
-        factors: weights, and the factors of their gradients: by the outputs, (n, out), and
-            the inputs, (n, in).
+        is_collecting: whether a backward pass stores the factors instead of the gradient. It is
+            False outside :meth:`compute_gradients`, so that methods can call autograd as usual.
+        factors: for each layer call: the weight, (out, in), the gradient by the outputs, (n, out),
+            and the inputs, (n, in).
     """
 
-    collecting: bool = False
+    is_collecting: bool = False
     factors: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)
 
     @contextmanager
-    def of(self, module: nn.Module) -> Iterator[None]:
-        """Meanwhile, large linear layers of the model, whatever its class, work this way."""
+    def patch(self, module: nn.Module) -> Iterator[None]:
+        """Replace the forward pass of the module's large linear layers within a ``with`` block."""
         linear = (layer for layer in module.modules() if isinstance(layer, nn.Linear))
-        taken = [layer for layer in linear if _is_large(layer)]
-        for layer in taken:
+        layers = [layer for layer in linear if _is_large(layer)]
+        for layer in layers:
             vars(layer)["forward"] = partial(self._forward, layer)
         try:
             yield
         finally:
-            for layer in taken:
+            for layer in layers:
                 del vars(layer)["forward"]
 
-    def gradients(self, loss: Tensor, leaves: Sequence[Tensor]) -> Sequence[Tensor | None]:
-        """The gradients of a loss, None where there is none or only its factors are kept."""
-        self.collecting = True
+    def compute_gradients(self, loss: Tensor, leaves: Sequence[Tensor]) -> Sequence[Tensor | None]:
+        """Return the gradients of a loss by the leaves.
+
+        The gradient is None for leaves that the loss does not depend on, and for weights whose
+        gradient is stored as factors.
+        """
+        self.is_collecting = True
         try:
             return torch.autograd.grad(loss, leaves, allow_unused=True)
         finally:
-            self.collecting = False
+            self.is_collecting = False
 
     def step(self, lr: float) -> None:
-        """Add what was kept to the weights: w <- w - lr * gradient^T inputs."""
-        for weight, gradient, inputs in self.factors:
-            weight.addmm_(gradient.to(weight.dtype).T, inputs.to(weight.dtype), alpha=-lr)
+        """Take an SGD step with the stored factors: weight <- weight - lr * grad^T inputs."""
+        for weight, grad, inputs in self.factors:
+            weight.addmm_(grad.to(weight.dtype).T, inputs.to(weight.dtype), alpha=-lr)
         self.factors.clear()
 
     def _forward(self, layer: nn.Linear, inputs: Tensor) -> Tensor:
         if inputs.dim() != 2:
             return F.linear(inputs, layer.weight, layer.bias)
-        return _linear(inputs, layer.weight, layer.bias, self)
+        return _apply_linear(inputs, layer.weight, layer.bias, self)
 
 
 def _is_large(layer: nn.Linear) -> bool:
-    """Whether a layer is large, and its forward pass is torch's own."""
+    """Return whether a layer is large and has the forward pass of ``nn.Linear``."""
     if type(layer) is not nn.Linear or "forward" in vars(layer):
         return False
-    weight = dict(layer.named_parameters(recurse=False)).get("weight")  # some make it of others
-    return weight is not None and weight.requires_grad and weight.numel() >= _LARGE
+    weight = dict(layer.named_parameters(recurse=False)).get("weight")  # None if parametrized
+    return weight is not None and weight.requires_grad and weight.numel() >= _MIN_ELEMENTS
 
 
 class _Linear(torch.autograd.Function):
-    """A linear layer that leaves the gradient of its weight to :class:`InPlaceLinears`."""
+    """The function of a linear layer; backward hands the weight's gradient to InPlaceLinears."""
 
     @staticmethod
     def forward(
         ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None, owner: InPlaceLinears
     ) -> Tensor:
-        kind = inputs.device.type
-        ctx.fast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+        device = inputs.device.type
+        is_autocast = torch.is_autocast_enabled(device)
+        ctx.autocast_dtype = torch.get_autocast_dtype(device) if is_autocast else None
         ctx.owner, ctx.has_bias, ctx.weight = owner, bias is not None, weight
-        ctx.given = inputs
-        if ctx.fast is not None:
-            inputs, weight = inputs.to(ctx.fast), weight.to(ctx.fast)
-            bias = None if bias is None else bias.to(ctx.fast)
+        ctx.inputs = inputs
+        if ctx.autocast_dtype is not None:
+            inputs, weight = inputs.to(ctx.autocast_dtype), weight.to(ctx.autocast_dtype)
+            bias = None if bias is None else bias.to(ctx.autocast_dtype)
         ctx.save_for_backward(inputs, weight)
         return F.linear(inputs, weight, bias)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         inputs, weight = ctx.saved_tensors
-        if ctx.fast is not None and torch.is_grad_enabled():  # a gradient of this one is wanted
-            inputs, weight = ctx.given.to(ctx.fast), ctx.weight.to(ctx.fast)
-        by_inputs = gradient @ weight if ctx.needs_input_grad[0] else None
-        by_bias = gradient.sum(dim=0) if ctx.has_bias else None
-        by_weight = None
-        if ctx.owner.collecting:
-            ctx.owner.factors.append((ctx.weight, gradient, inputs))
+        if ctx.autocast_dtype is not None and torch.is_grad_enabled():  # for a second derivative
+            inputs, weight = ctx.inputs.to(ctx.autocast_dtype), ctx.weight.to(ctx.autocast_dtype)
+        inputs_grad = grad @ weight if ctx.needs_input_grad[0] else None
+        bias_grad = grad.sum(dim=0) if ctx.has_bias else None
+        weight_grad = None
+        if ctx.owner.is_collecting:
+            ctx.owner.factors.append((ctx.weight, grad, inputs))
         else:
-            by_weight = gradient.T @ inputs
-        return by_inputs, by_weight, by_bias, None
+            weight_grad = grad.T @ inputs
+        return inputs_grad, weight_grad, bias_grad, None
 
 
-_linear: Callable[..., Tensor] = _Linear.apply
+_apply_linear: Callable[..., Tensor] = _Linear.apply

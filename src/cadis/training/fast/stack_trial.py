@@ -1,4 +1,4 @@
-"""May several clients be trained at once? A rule, and a trial of the model and the method."""
+"""Tests of whether several clients can be trained at once: a static rule and a trial run."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -9,110 +9,118 @@ from torch import nn
 
 from cadis.algorithm import Algorithm, BaseMethod, ClientOutput, ServerRound
 from cadis.data import Examples
-from cadis.models import FlatModel, channels_last
-from cadis.rng import generator_for
-from cadis.training.fast.stacked import replies_together
-from cadis.training.fast.stacked_model import StackedModel, stacks
+from cadis.models import FlatModel, to_channels_last
+from cadis.rng import derive_generator
+from cadis.training.fast.stacked import train_clients_stacked
+from cadis.training.fast.stacked_model import StackedModel, is_stackable
 from cadis.training.local import Client, LocalSettings
 from cadis.types import Message, ModelState, TensorState
 
-_LARGEST_BATCH = 64
-"""Examples in a batch of a trial, at the most."""
+_MAX_BATCH_SIZE = 64
+"""The maximum batch size of the trial."""
+
+_NUM_CLIENTS = 4
+"""The number of clients of the trial."""
 
 _TOLERANCE = 1e-4
-"""By which part of a step, at the most, results may differ; they differ by rounding alone."""
+"""The maximum relative difference of two results that differ only by rounding."""
 
 
-def may_stack(model: FlatModel, algorithm: Algorithm, settings: LocalSettings) -> bool:
-    """Return whether clients may be trained at once: a rule that looks and calls nothing.
+def can_stack(model: FlatModel, algorithm: Algorithm, settings: LocalSettings) -> bool:
+    """Return whether several clients may be trained at once, without calling the model.
 
-    The model's layers must allow it, and the method must have the usual local training. Models
-    that are small enough gain nothing from half precision, so it is taken as a wish to know of it.
+    The layers of the model must support it, and the method must not override ``local``. Stacked
+    training always computes in float32, so other precisions are trained client by client.
     """
-    usual = type(algorithm.method).local is BaseMethod.local
-    return usual and settings.precision == "float32" and stacks(model)
+    has_default_training = type(algorithm.method).local is BaseMethod.local
+    return has_default_training and settings.precision == "float32" and is_stackable(model)
 
 
-def stacks_in_trial(
+def passes_stack_trial(
     module: nn.Module, head: str, algorithm: Algorithm, settings: LocalSettings, examples: Examples
 ) -> bool:
-    """Return whether clients trained at once have the results of one by one, in a trial.
+    """Return whether stacked training gives the results of one-by-one training in a trial.
 
-    A model or a method may do anything at all; the trial is the same on every worker.
+    The rule of :func:`can_stack` does not see everything that a model or a method may do. The trial
+    is deterministic, so that all workers decide the same.
     """
-    before = torch.get_rng_state()
+    rng_state = torch.get_rng_state()
     try:
-        return _trial(module, head, algorithm, settings, examples)
-    except Exception:  # whatever anybody's code may raise: it is told when it is trained
+        return _run_trial(module, head, algorithm, settings, examples)
+    except Exception:  # a user's model or method may raise anything; training reports it later
         return False
     finally:
-        torch.set_rng_state(before)
+        torch.set_rng_state(rng_state)
 
 
-def _trial(
+def _run_trial(
     module: nn.Module, head: str, algorithm: Algorithm, settings: LocalSettings, examples: Examples
 ) -> bool:
-    """Whether two rounds of four small clients come out the same, at once and one by one."""
-    model, models = FlatModel(deepcopy(module), head), StackedModel(deepcopy(module), head, 4)
-    size = min(settings.batch_size, _LARGEST_BATCH)
-    few = replace(settings, epochs=1, batch_size=size)
-    sizes = (4 * size, 4 * size + 1, 3 * size + 2, size)  # with all kinds of last batches
-    owned = [
+    """Train four small clients for two rounds in both ways, and return whether results agree."""
+    model = FlatModel(deepcopy(module), head)
+    stacked_model = StackedModel(deepcopy(module), head, _NUM_CLIENTS)
+    size = min(settings.batch_size, _MAX_BATCH_SIZE)
+    settings = replace(settings, epochs=1, batch_size=size)
+    sizes = (4 * size, 4 * size + 1, 3 * size + 2, size)  # last batches of all kinds
+    datasets = [
         examples.take(torch.arange(first, first + n) % len(examples))
         for first, n in enumerate(sizes)
     ]
-    if _draws(model, owned[0]):
-        return False  # each client has its own chance, which a common pass would mix
-    starts, memories = _starts(model.state()), list[TensorState]([{}, {}, {}, {}])
-    further = _further_tensors(model, algorithm)
-    received = [Message({"model": start}, further) for start in starts]
+    if _is_random(model, datasets[0]):
+        return False  # each client has its own generator, which one forward pass cannot use
+    starts, client_states = _draw_models(model.copy_state()), list[TensorState]([{}, {}, {}, {}])
+    tensors = _get_broadcast_tensors(model, algorithm)
+    messages = [Message({"model": start}, tensors) for start in starts]
 
-    def clients(number: int) -> list[Client]:
-        generators = [generator_for(0, "train", number, place) for place in range(4)]
+    def make_clients(number: int) -> list[Client]:
+        generators = [derive_generator(0, "train", number, index) for index in range(_NUM_CLIENTS)]
         return [
-            Client(model, own, algorithm, few, number, message, memory, generator)
-            for own, message, memory, generator in zip(
-                owned, received, memories, generators, strict=True
+            Client(model, dataset, algorithm, settings, number, message, client_state, generator)
+            for dataset, message, client_state, generator in zip(
+                datasets, messages, client_states, generators, strict=True
             )
         ]
 
     for number in (1, 2):
-        alone = [algorithm.method.local(client) for client in clients(number)]
-        together = replies_together(clients(number), models)
-        if not all(map(_alike, alone, together, starts)):
+        expected = [algorithm.method.local(client) for client in make_clients(number)]
+        stacked = train_clients_stacked(make_clients(number), stacked_model)
+        if not all(map(_is_close, expected, stacked, starts)):
             return False
-        memories = [output.state for output in alone]
+        client_states = [output.state for output in expected]
     return True
 
 
-def _further_tensors(model: FlatModel, algorithm: Algorithm) -> TensorState:
-    """What the method sends in a first round besides a model."""
-    method, layout, chance = algorithm.method, model.layout, generator_for(0, "trial")
-    state = method.init(model.state(), chance)
-    server_round = ServerRound(1, layout.head_slices, 4, chance, num_outputs=layout.num_outputs)
+def _get_broadcast_tensors(model: FlatModel, algorithm: Algorithm) -> TensorState:
+    """Return the tensors that the method sends with the model in the first round."""
+    method, layout, rng = algorithm.method, model.layout, derive_generator(0, "trial")
+    state = method.init(model.copy_state(), rng)
+    server_round = ServerRound(
+        1, layout.head_slices, _NUM_CLIENTS, rng, num_outputs=layout.num_outputs
+    )
     return method.broadcast(server_round, state, 0).tensors
 
 
-def _starts(state: ModelState) -> list[ModelState]:
-    """Models near this one, for four clients."""
-    noise = torch.randn(4, len(state.parameters), generator=generator_for(0, "trial"))
+def _draw_models(state: ModelState) -> list[ModelState]:
+    """Return one model per client, each with a little noise added to the parameters."""
+    generator = derive_generator(0, "trial")
+    noise = torch.randn(_NUM_CLIENTS, len(state.parameters), generator=generator)
     scale = 0.01 * state.parameters.abs().mean()
     return [replace(state, parameters=state.parameters + scale * row) for row in noise]
 
 
-def _draws(model: FlatModel, examples: Examples) -> bool:
-    """Whether a pass through the model needs chance, as dropout does."""
+def _is_random(model: FlatModel, examples: Examples) -> bool:
+    """Return whether a forward pass draws random numbers, as dropout does."""
     model.module.train()
-    before = torch.get_rng_state()
+    rng_state = torch.get_rng_state()
     with torch.no_grad():
-        model.forward(channels_last(examples.scaled))
-    return not torch.equal(before, torch.get_rng_state())
+        model.forward(to_channels_last(examples.scaled_inputs))
+    return not torch.equal(rng_state, torch.get_rng_state())
 
 
-def _alike(alone: ClientOutput, together: ClientOutput, start: ModelState) -> bool:
-    """Whether two replies of a client differ by rounding alone."""
-    one, other = alone.message, together.message
-    moved = (one.model.parameters - start.parameters).abs().max()
-    apart = (one.model.parameters - other.model.parameters).abs().max()
+def _is_close(expected: ClientOutput, stacked: ClientOutput, start: ModelState) -> bool:
+    """Return whether two outputs of a client differ only by rounding."""
+    one, other = expected.message, stacked.message
+    update_size = (one.model.parameters - start.parameters).abs().max()
+    difference = (one.model.parameters - other.model.parameters).abs().max()
     losses = one.scalars["train_loss"], other.scalars["train_loss"]
-    return bool(apart <= _TOLERANCE * moved) and isclose(*losses, rel_tol=_TOLERANCE)
+    return bool(difference <= _TOLERANCE * update_size) and isclose(*losses, rel_tol=_TOLERANCE)

@@ -1,9 +1,16 @@
-"""Several clients trained at once, where a model is small: the same steps, side by side.
+"""Stacked training: one optimizer step for several clients at once, for small models.
 
-Each client takes the steps that it would take alone, in its own order and with its own chance, so
-the results are those of one by one but for rounding. Clients with fewer steps in an epoch than
-others wait for them. Where batches are of unequal size, the smaller ones are filled up with copies
-of their own rows, which count for nothing.
+A stack holds m clients with their own models. Every tensor has a first dimension of size m (or of
+the number of clients that take part in the step): parameters (m, P), inputs (m, b, ...), logits
+(m, b, outputs). Each client takes the same steps with the same batches as in training one by one,
+so that the results differ only by rounding.
+
+Clients may have different numbers of examples:
+
+- They are sorted by size, and clients with fewer steps per epoch skip steps before the last one. So
+  the clients that take part in a step are always the first ones of the stack.
+- Batches of unequal size are padded to the largest one with copies of their last row. Copies have
+  weight 0 in the loss, and ``row_mask`` is False for them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,291 +29,344 @@ from cadis.algorithm import (
     Penalty,
     Step,
 )
-from cadis.data import Examples, joined
-from cadis.training.evaluation import mean_loss, view_of
-from cadis.training.fast.closed_forms import representation_gradient, takes_stacks
+from cadis.data import Examples, concatenate
+from cadis.training.evaluation import compute_mean_loss, compute_model_outputs
+from cadis.training.fast.closed_forms import find_representation_gradient, supports_stacks
 from cadis.training.fast.stacked_model import StackedModel
-from cadis.training.local import Client, batch_sizes, effective_steps, take_step, unless_default
+from cadis.training.local import (
+    Client,
+    compute_batch_sizes,
+    compute_effective_steps,
+    drop_default_hook,
+    take_step,
+)
 from cadis.types import TensorState
 
-_MOST = 10
-"""Clients that are trained at once: more are hardly faster, and leave nothing for other workers."""
+_MAX_STACK = 10
+"""The maximum number of clients per stack: larger stacks are hardly faster."""
 
-_LEAST_STACKS = 2
-"""So that two workers have something to do."""
+_MIN_STACKS = 2
+"""The minimum number of stacks per round, so that two workers have work."""
 
 
-def dealt_into_stacks(sizes: Sequence[int]) -> list[list[int]]:
-    """Which of a round's clients are trained at once; the same for any number of workers.
+def split_into_stacks(sizes: Sequence[int]) -> list[list[int]]:
+    """Split the participants of a round into stacks, independent of the number of workers.
 
-    Returns the indices of the clients of each stack. Large and small ones are dealt evenly, so
-    that stacks take about as long as each other.
+    Large and small clients are distributed evenly, so that all stacks take about the same time.
+
+    Args:
+        sizes: the number of examples of each participant.
+
+    Returns:
+        The indices of the participants of each stack.
+
+    Example:
+        >>> split_into_stacks([5, 50, 40, 4])
+        [[1, 0], [2, 3]]
     """
-    number = min(len(sizes), max(_LEAST_STACKS, -(-len(sizes) // _MOST)))
-    order = sorted(range(len(sizes)), key=lambda place: -sizes[place])
-    return [order[first::number] for first in range(number)]
+    num_stacks = min(len(sizes), max(_MIN_STACKS, -(-len(sizes) // _MAX_STACK)))
+    order = sorted(range(len(sizes)), key=lambda index: -sizes[index])
+    return [order[first::num_stacks] for first in range(num_stacks)]
 
 
-def replies_together(clients: Sequence[Client], models: StackedModel) -> list[ClientOutput]:
-    """What several clients send back and remember, trained at once.
+def train_clients_stacked(clients: Sequence[Client], models: StackedModel) -> list[ClientOutput]:
+    """Train the clients of a stack at once, and return their outputs.
 
-    They are of one federation and in the same round, with memories of the same form.
+    Args:
+        clients: clients of one round, with the same algorithm and settings, whose states have
+            the same names and shapes.
+        models: a stacked model of at least as many models as clients.
     """
     method = clients[0].algorithm.method
-    prepared = [BatchExtras()] * len(clients)
-    if method.needs_view:
-        prepared = [method.prepare(view) for view in _views(clients)]
-    order = sorted(range(len(clients)), key=lambda place: -len(clients[place].examples))
-    run = _Run([clients[place] for place in order], models, [prepared[place] for place in order])
-    trained = dict(zip(order, run.train(), strict=True))
-    each = enumerate(zip(clients, prepared, strict=True))
-    return [method.collect_output(*parts, trained[place]) for place, parts in each]
+    extras = [BatchExtras()] * len(clients)
+    if method.needs_model_outputs:
+        extras = [method.prepare(outputs) for outputs in _compute_outputs(clients)]
+    order = sorted(range(len(clients)), key=lambda index: -len(clients[index].examples))
+    training = _StackedTraining(
+        [clients[index] for index in order], models, [extras[index] for index in order]
+    )
+    results = dict(zip(order, training.train(), strict=True))
+    pairs = enumerate(zip(clients, extras, strict=True))
+    return [method.collect_output(*pair, results[index]) for index, pair in pairs]
 
 
-def _views(clients: Sequence[Client]) -> Iterator[ModelOutputs]:
-    """What each received model makes of its client's data; one model sees everybody's at once."""
+def _compute_outputs(clients: Sequence[Client]) -> Iterator[ModelOutputs]:
+    """Yield the outputs of each received model for its client's data.
+
+    If all clients received the same model, it is called on the data of all clients at once.
+    """
     first, model = clients[0], clients[0].received.model
-    places = {client.received.model.parameters.data_ptr() for client in clients}
-    if len(places) > 1:
-        yield from (client.view(client.received.model) for client in clients)
+    if len({client.received.model.parameters.data_ptr() for client in clients}) > 1:
+        yield from (client.compute_outputs(client.received.model) for client in clients)
         return
-    parts = [client.examples for client in clients]
+    datasets = [client.examples for client in clients]
     first.model.load(model)
-    view = view_of(first.model, joined(parts), first.algorithm.task)
-    sizes, task = [len(part) for part in parts], first.algorithm.task
-    rows = view.logits, view.representation, view.labels, view.correct
-    split = [tensor.split(sizes) for tensor in rows]
-    for logits, representation, labels, correct in zip(*split, strict=True):
-        loss = mean_loss(task, logits, labels)
+    outputs = compute_model_outputs(first.model, concatenate(datasets), first.algorithm.task)
+    sizes, task = [len(dataset) for dataset in datasets], first.algorithm.task
+    tensors = outputs.logits, outputs.representation, outputs.labels, outputs.correct
+    parts = [tensor.split(sizes) for tensor in tensors]
+    for logits, representation, labels, correct in zip(*parts, strict=True):
+        loss = compute_mean_loss(task, logits, labels)
         yield ModelOutputs(logits, representation, labels, correct, loss)
 
 
 def _sum_penalties(penalty: Penalty, step: Step) -> Tensor:
-    """The sum of the penalties of several clients, each of which is given to it by itself."""
-    clients, largest = step.labels.shape
-    sizes = [largest] * clients if step.present is None else step.present.sum(dim=1).tolist()
+    """Return the sum of the clients' penalties, computed by ``torch.func.vmap`` over clients.
 
-    def penalty_of_one(fields: Mapping[str, Any]) -> Tensor:
-        one = Step(**fields)
-        found = penalty(one)
-        return one.parameters.new_zeros(()) if found is None else found
+    Clients are grouped by batch size, so that the penalty never sees padding.
+    """
+    num_clients, max_size = step.labels.shape
+    sizes = [max_size] * num_clients
+    if step.row_mask is not None:
+        sizes = step.row_mask.sum(dim=1).tolist()
 
-    def of_size(size: int) -> Tensor:
-        """The summed penalty of all clients with batches of this size, without any filling."""
-        own = torch.tensor([place for place, other in enumerate(sizes) if other == size])
+    def compute_penalty(fields: Mapping[str, Any]) -> Tensor:
+        client_step = Step(**fields)
+        value = penalty(client_step)
+        return client_step.parameters.new_zeros(()) if value is None else value
+
+    def sum_group(size: int) -> Tensor:
+        """Return the sum of the penalties of all clients with this batch size."""
+        group = torch.tensor([index for index, other in enumerate(sizes) if other == size])
         fields: dict[str, Any] = {
-            "logits": step.logits[own, :size],
-            "representation": step.representation[own, :size],
-            "labels": step.labels[own, :size],
-            "parameters": step.parameters[own],
-            "received": step.received[own],
-            "tensors": {name: tensor[own] for name, tensor in step.tensors.items()},
-            "per_example": {name: rows[own, :size] for name, rows in step.per_example.items()},
-            "memory": {name: tensor[own] for name, tensor in step.memory.items()},
-            "class_counts": step.class_counts[own],
+            "logits": step.logits[group, :size],
+            "representation": step.representation[group, :size],
+            "labels": step.labels[group, :size],
+            "parameters": step.parameters[group],
+            "received": step.received[group],
+            "tensors": {name: tensor[group] for name, tensor in step.tensors.items()},
+            "per_example": {name: rows[group, :size] for name, rows in step.per_example.items()},
+            "client_state": {name: tensor[group] for name, tensor in step.client_state.items()},
+            "class_counts": step.class_counts[group],
         }
-        found: Tensor = torch.func.vmap(penalty_of_one)(fields)
-        return found.sum()
+        penalties: Tensor = torch.func.vmap(compute_penalty)(fields)
+        return penalties.sum()
 
-    return torch.stack([of_size(size) for size in sorted(set(sizes))]).sum()
+    return torch.stack([sum_group(size) for size in sorted(set(sizes))]).sum()
 
 
 class _Batch(NamedTuple):
-    """What each client trains on in a step, filled up by copies of rows to the largest batch.
+    """The batches of all clients in one step, padded to the largest batch size b.
 
     Attributes:
-        inputs: (m, largest batch, ...).
-        labels: (m, largest batch).
-        per_example: what was prepared for them, (m, largest batch, ...).
-        weights: 1 / size of the batch; 0 for copies, (m, largest batch).
-        present: which rows are no copies, (m, largest batch); None if none is one.
+        inputs: the inputs, (m, b, ...).
+        labels: the labels, (m, b).
+        per_example: rows of the extras, (m, b, ...).
+        weights: 1 / batch size of the client, 0 for padding, (m, b), float64.
+        row_mask: False for padding, (m, b); None if there is no padding.
     """
 
     inputs: Tensor
     labels: Tensor
     per_example: TensorState
     weights: Tensor
-    present: Tensor | None
+    row_mask: Tensor | None
 
 
-def _batches(parts: Sequence[tuple[Examples, TensorState]], batch_size: int) -> Iterator[_Batch]:
-    """Yield the batches of an epoch of clients, of whom none has more steps than one before it.
+def _iter_batches(
+    epochs: Sequence[tuple[Examples, TensorState]], batch_size: int
+) -> Iterator[_Batch]:
+    """Yield the stacked batches of one epoch.
 
-    All clients take their last batch, which may be a smaller one, in the last step. In the steps
-    before, batches are of one size, and those take part who have so many.
+    In the last step, all clients take their last batch, which may be smaller than the others. In
+    the steps before, clients that have a full batch left take part.
+
+    Args:
+        epochs: the shuffled examples and extras of each client, largest client first.
+        batch_size: the size of a full batch.
     """
-    own = [batch_sizes(len(examples), batch_size) for examples, _ in parts]
-    steps = len(own[0])
-    sizes = torch.tensor([[*b[:-1], *[0] * (steps - len(b)), b[-1]] for b in own]).T
-    rows, weights = _rows_and_weights(sizes)
+    client_sizes = [compute_batch_sizes(len(examples), batch_size) for examples, _ in epochs]
+    steps = len(client_sizes[0])
+    sizes = torch.tensor([[*b[:-1], *[0] * (steps - len(b)), b[-1]] for b in client_sizes]).T
+    rows, weights = _compute_rows_and_weights(sizes)
 
     def gather(tensors: Iterable[Tensor]) -> Tensor:
-        found = torch.cat(list(tensors)).index_select(0, rows.flatten())
-        return found.view(*rows.shape, *found.shape[1:])
+        """Return the rows of all batches, (steps, m, b, ...)."""
+        batches = torch.cat(list(tensors)).index_select(0, rows.flatten())
+        return batches.view(*rows.shape, *batches.shape[1:])
 
-    first, prepared = parts[0]
-    inputs = gather(_channels_last_in_shape(examples.inputs) for examples, _ in parts)
-    labels = gather(examples.labels for examples, _ in parts)
-    per_example = {name: gather(tensors[name] for _, tensors in parts) for name in prepared}
-    for step, row in enumerate(sizes.tolist()):
-        taking_part = [size for size in row if size]
-        place = step, slice(len(taking_part)), slice(max(taking_part))
-        batch = inputs[place].permute(0, 1, 4, 2, 3) if inputs.dim() == 6 else inputs[place]
+    first, extras = epochs[0]
+    inputs = gather(_permute_channels_last(examples.inputs) for examples, _ in epochs)
+    labels = gather(examples.labels for examples, _ in epochs)
+    per_example = {name: gather(tensors[name] for _, tensors in epochs) for name in extras}
+    for step, step_sizes in enumerate(sizes.tolist()):
+        active = [size for size in step_sizes if size]
+        index = step, slice(len(active)), slice(max(active))
+        batch = inputs[index].permute(0, 1, 4, 2, 3) if inputs.dim() == 6 else inputs[index]
         yield _Batch(
             batch if first.scaling is None else first.scaling(batch),
-            labels[place],
-            {name: tensor[place] for name, tensor in per_example.items()},
-            weights[place],
-            weights[place] > 0 if len(set(taking_part)) > 1 else None,
+            labels[index],
+            {name: tensor[index] for name, tensor in per_example.items()},
+            weights[index],
+            weights[index] > 0 if len(set(active)) > 1 else None,
         )
 
 
-def _rows_and_weights(sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """Which row goes where when batches are filled up; and weights, 1 / batch size, 0 for copies.
+def _compute_rows_and_weights(sizes: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the row indices and the weights of all padded batches, (steps, m, b) each.
 
-    The sizes are those of the batches of each client, whose rows lie one after the other,
-    (steps, m). Returns (steps, m, largest size) each; weights are in double precision.
+    Args:
+        sizes: the batch sizes of each client, (steps, m); 0 if a client skips the step.
+
+    Returns:
+        Indices into the concatenated examples of all clients, where padding repeats the last row of
+        the batch; and weights, 1 / batch size, 0 for padding, float64.
     """
     ends = sizes.T.flatten().cumsum(0).view(sizes.T.shape).T
-    places = torch.arange(int(sizes.max()))
-    filled = places.minimum((sizes - 1).clamp_min(0)[..., None])
-    rows = ((ends - sizes)[..., None] + filled).clamp_max(int(ends[-1, -1]) - 1)
-    return rows, (places < sizes[..., None]).double() / sizes.clamp_min(1)[..., None]
+    offsets = torch.arange(int(sizes.max()))
+    padded = offsets.minimum((sizes - 1).clamp_min(0)[..., None])
+    rows = ((ends - sizes)[..., None] + padded).clamp_max(int(ends[-1, -1]) - 1)
+    return rows, (offsets < sizes[..., None]).double() / sizes.clamp_min(1)[..., None]
 
 
-class _Run:
-    """The local training of several clients, those with the most steps first."""
+class _StackedTraining:
+    """The local training of a stack of m clients, sorted by number of examples, largest first."""
 
     def __init__(
-        self, clients: Sequence[Client], models: StackedModel, prepared: Sequence[BatchExtras]
+        self, clients: Sequence[Client], models: StackedModel, extras: Sequence[BatchExtras]
     ) -> None:
         first, method = clients[0], clients[0].algorithm.method
         self.clients, self.models, self.settings = clients, models, first.settings
         self.task, self.optimizer = first.algorithm.task, first.algorithm.local_optimizer
-        self.lr = self.optimizer.lr_in_round(first.settings.lr, first.number)
-        self.gradient = representation_gradient(method)
-        penalty = unless_default(method.penalty, BaseMethod.penalty)
-        self.penalty = None if self.gradient else penalty
-        self.takes_stacks = takes_stacks(method)
-        self.calibrate = unless_default(method.calibrate, BaseMethod.calibrate)
-        for row, client in zip(models.memory, clients, strict=False):
+        self.lr = self.optimizer.compute_lr(first.settings.lr, first.round_number)
+        self.closed_form = find_representation_gradient(method)
+        penalty = drop_default_hook(method.penalty, BaseMethod.penalty)
+        self.penalty = None if self.closed_form else penalty
+        self.supports_stacks = supports_stacks(method)
+        self.calibrate = drop_default_hook(method.calibrate, BaseMethod.calibrate)
+        for row, client in zip(models.vectors, clients, strict=False):
             row.copy_(client.received.model.parameters)
-            torch.randint(2**62, (), generator=client.generator)  # what seeds dropout, one by one
-        self.start = models.memory[: len(clients)].clone()  # (m, P)
+            torch.randint(2**62, (), generator=client.generator)  # one-by-one seeds dropout here
+        self.start = models.vectors[: len(clients)].clone()  # (m, P)
         self.epochs = [
-            c.epochs(own, method.epoch_order) for c, own in zip(clients, prepared, strict=True)
+            client.iter_epochs(client_extras, method.epoch_order)
+            for client, client_extras in zip(clients, extras, strict=True)
         ]
-        self.class_counts = torch.stack([client.class_counts() for client in clients])
-        self.tensors = _stacked([client.received.tensors for client in clients])
-        self.memory = _stacked([client.memory for client in clients])
-        self.memories: list[dict[str, Tensor]] = [{} for _ in clients]
-        self.losses = torch.zeros(len(clients))
+        self.class_counts = torch.stack([client.count_classes() for client in clients])
+        self.tensors = _stack([client.received.tensors for client in clients])
+        self.client_states = _stack([client.state for client in clients])
+        self.optimizer_states: list[dict[str, Tensor]] = [{} for _ in clients]
+        self.loss_sums = torch.zeros(len(clients))
 
     def train(self) -> list[LocalResult]:
-        """Take all steps."""
+        """Train all epochs, and return the result of each client."""
         lr = self.lr if self.optimizer.is_plain else None
-        for parts in zip(*self.epochs, strict=True):
-            for batch in _batches(parts, self.settings.batch_size):
+        for epochs in zip(*self.epochs, strict=True):
+            for batch in _iter_batches(epochs, self.settings.batch_size):
                 self.models.use(len(batch.labels), lr)
-                self._step(batch)
-        return [self._training(*each) for each in enumerate(self.clients)]
+                self._train_batch(batch)
+        return [self._make_result(index, client) for index, client in enumerate(self.clients)]
 
-    def _step(self, batch: _Batch) -> None:
-        """One step of all clients that take part in it."""
+    def _train_batch(self, batch: _Batch) -> None:
+        """Take one step with all clients that take part in it.
+
+        Autograd differentiates only the loss and the penalty by the logits, the representation and
+        the parameters. The stacked model does the backward pass from there.
+        """
         logits, representation = self.models.forward(batch.inputs)
         leaves = [logits.requires_grad_()]
-        told = logits
+        calibrated = logits
         if self.calibrate is not None or self.penalty is not None:
-            vector = self.models.memory[: len(logits)].detach().requires_grad_()
-            leaves += [representation.detach().requires_grad_(), vector]
+            vectors = self.models.vectors[: len(logits)].detach().requires_grad_()
+            leaves += [representation.detach().requires_grad_(), vectors]
         if self.calibrate is not None:
-            told = self.calibrate(self._described(batch, *leaves))
-        losses = self.task.loss(told.flatten(0, 1), batch.labels.flatten(), "none")  # (m n,)
+            calibrated = self.calibrate(self._make_step(batch, *leaves))
+        losses = self.task.loss(calibrated.flatten(0, 1), batch.labels.flatten(), "none")  # (m b,)
         weights = batch.weights.to(losses.dtype)
-        outputs, counts = [losses], [weights.flatten()]  # what is added up, and how often
-        found = self._penalty(batch, leaves)
-        if found is not None and found.requires_grad:
-            outputs, counts = [*outputs, found], [*counts, torch.ones_like(found)]
-        gradients: list[Any] = [*torch.autograd.grad(outputs, leaves, counts, allow_unused=True)]
-        if self.gradient is not None:
-            described = self._described(batch, logits, representation, self.start)
-            gradients[1:2] = [_sum(self.gradient(described), *gradients[1:2])]
+        outputs, output_weights = [losses], [weights.flatten()]
+        penalty = self._compute_penalty(batch, leaves)
+        if penalty is not None and penalty.requires_grad:
+            outputs, output_weights = [losses, penalty], [*output_weights, torch.ones_like(penalty)]
+        grads: list[Any] = [
+            *torch.autograd.grad(outputs, leaves, output_weights, allow_unused=True)
+        ]
+        if self.closed_form is not None:
+            step = self._make_step(batch, logits, representation, self.start)
+            grads[1:2] = [_add_gradients(self.closed_form(step), *grads[1:2])]
         with torch.no_grad():
-            self.losses[: len(logits)] += (losses.view(len(logits), -1) * weights).sum(dim=1)
-            self._move(*gradients)
+            self.loss_sums[: len(logits)] += (losses.view(len(logits), -1) * weights).sum(dim=1)
+            self._update_parameters(*grads)
 
-    def _penalty(self, batch: _Batch, leaves: Sequence[Tensor]) -> Tensor | None:
-        """The sum of the clients' penalties, if there are any."""
+    def _compute_penalty(self, batch: _Batch, leaves: Sequence[Tensor]) -> Tensor | None:
+        """Return the sum of the clients' penalties, (); None if the method has no penalty."""
         if self.penalty is None:
             return None
-        step = self._described(batch, *leaves)
-        if not self.takes_stacks:
+        step = self._make_step(batch, *leaves)
+        if not self.supports_stacks:
             return _sum_penalties(self.penalty, step)
-        found = self.penalty(step)
-        return None if found is None else found.sum()
+        penalties = self.penalty(step)
+        return None if penalties is None else penalties.sum()
 
-    def _described(
-        self, batch: _Batch, logits: Tensor, representation: Tensor, vector: Tensor
+    def _make_step(
+        self, batch: _Batch, logits: Tensor, representation: Tensor, vectors: Tensor
     ) -> Step:
-        """The step as a method sees it, with a dimension of clients before every other."""
+        """Return the step for the hooks of the method, with a first dimension of clients."""
         active = len(logits)
         return Step(
             logits=logits,
             representation=representation,
             labels=batch.labels,
-            parameters=vector[:active],
+            parameters=vectors[:active],
             received=self.start[:active],
             tensors={name: tensor[:active] for name, tensor in self.tensors.items()},
             per_example=batch.per_example,
-            memory={name: tensor[:active] for name, tensor in self.memory.items()},
-            present=batch.present,
+            client_state={name: tensor[:active] for name, tensor in self.client_states.items()},
+            row_mask=batch.row_mask,
             class_counts=self.class_counts[:active],
         )
 
-    def _move(
+    def _update_parameters(
         self,
-        by_logits: Tensor,
-        by_representation: Tensor | None = None,
-        by_parameters: Tensor | None = None,
+        logits_grad: Tensor,
+        representation_grad: Tensor | None = None,
+        parameters_grad: Tensor | None = None,
     ) -> None:
-        """Step along the gradient of the losses, which is told by these three."""
-        models = self.models
-        parameters = models.memory[: models.in_use]
-        gradient = models.backward(by_logits, by_representation)
-        if gradient is None:
-            if by_parameters is not None:
-                parameters.sub_(by_parameters, alpha=self.lr)
-            return
-        if by_parameters is not None:
-            gradient += by_parameters
-        for row, slope, memory in zip(parameters, gradient, self.memories, strict=False):
-            take_step(self.optimizer, row, slope, self.lr, memory)
+        """Do the backward pass and the optimizer step of the active clients.
 
-    def _training(self, place: int, client: Client) -> LocalResult:
-        parameters, settings = self.models.memory[place].clone(), self.settings
-        steps = settings.epochs * len(batch_sizes(len(client.examples), settings.batch_size))
+        Args:
+            logits_grad: the gradient by the logits, (m, b, outputs).
+            representation_grad: the gradient of the penalty by the representation, (m, b, d).
+            parameters_grad: the gradient of the penalty by the parameters, (m, P).
+        """
+        models = self.models
+        parameters = models.vectors[: models.num_active]
+        grads = models.backward(logits_grad, representation_grad)
+        if grads is None:  # the backward pass did the SGD step
+            if parameters_grad is not None:
+                parameters.sub_(parameters_grad, alpha=self.lr)
+            return
+        if parameters_grad is not None:
+            grads += parameters_grad
+        for row, grad, state in zip(parameters, grads, self.optimizer_states, strict=False):
+            take_step(self.optimizer, row, grad, self.lr, state)
+
+    def _make_result(self, index: int, client: Client) -> LocalResult:
+        parameters, settings = self.models.vectors[index].clone(), self.settings
+        steps = settings.epochs * len(
+            compute_batch_sizes(len(client.examples), settings.batch_size)
+        )
         return LocalResult(
             replace(client.received.model, parameters=parameters),
             parameters,
-            self.start[place],
+            self.start[index],
             steps,
             self.lr,
-            float(self.losses[place]) / steps,
-            effective_steps(self.optimizer, steps, self.lr),
+            float(self.loss_sums[index]) / steps,
+            compute_effective_steps(self.optimizer, steps, self.lr),
         )
 
 
-def _sum(*gradients: Tensor | None) -> Tensor | None:
-    """Return the sum of those gradients that there are; None if there is none."""
-    known = [gradient for gradient in gradients if gradient is not None]
-    return sum(known[1:], known[0]) if known else None
+def _add_gradients(*grads: Tensor | None) -> Tensor | None:
+    """Return the sum of the gradients that are not None; None if all are None."""
+    terms = [grad for grad in grads if grad is not None]
+    return sum(terms[1:], terms[0]) if terms else None
 
 
-def _stacked(tensors: Sequence[TensorState]) -> dict[str, Tensor]:
-    """Named tensors of several clients with a dimension of clients before their own."""
-    return {name: torch.stack([each[name] for each in tensors]) for name in tensors[0]}
+def _stack(states: Sequence[TensorState]) -> dict[str, Tensor]:
+    """Stack the named tensors of m clients, (m, ...) each."""
+    return {name: torch.stack([state[name] for state in states]) for name in states[0]}
 
 
-def _channels_last_in_shape(inputs: Tensor) -> Tensor:
-    """Pictures as (n, h, w, c); other inputs as they are."""
+def _permute_channels_last(inputs: Tensor) -> Tensor:
+    """Permute images to (n, h, w, c); return other inputs as is."""
     return inputs.permute(0, 2, 3, 1) if inputs.dim() == 4 else inputs

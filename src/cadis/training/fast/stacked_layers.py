@@ -1,11 +1,14 @@
-"""Layers that do the work of several models at once, forward and backward, each with its own part.
+"""Layers that compute the forward and backward pass of m models at once.
 
-A value between layers has one of two forms: *stacked*, (m, n, ...), a dimension of models and one
-of samples before every other; or, of pictures, *folded*, (n, m * channels, height, width) with the
-channels last in memory, as a convolution with a group for each model wants it.
+A value between layers has one of two forms:
 
-Gradients are written out. A parameter takes its gradient in place where a step is plain SGD, and
-no operation is recorded: of a small model's step, that is the greater part.
+- *stacked*: (m, b, ...), with dimensions for models and examples first;
+- *folded*, for images: (b, m * channels, height, width), with the channels last in memory. This is
+  the input of one grouped convolution with a group per model.
+
+The backward passes are written by hand. If the optimizer is plain SGD, a parameter is updated in
+place during the backward pass, and autograd records nothing; for small models, recording is the
+greater part of the time of a step.
 """
 
 from dataclasses import dataclass, field
@@ -19,54 +22,54 @@ _aten = torch.ops.aten
 
 @dataclass
 class Parameter:
-    """One parameter of several models.
+    """One parameter of m models.
 
     Attributes:
-        value: of the models in use, (m, ...).
-        lr: the learning rate, if it takes its gradient in place.
-        gradient: where it is gathered otherwise, (m, ...).
+        value: the parameter of each active model, (m, ...).
+        lr: the learning rate, if gradients are applied in place.
+        grad: the buffer that gradients are copied to if ``lr`` is None, (m, ...).
     """
 
     value: Tensor
     lr: float | None = None
-    gradient: Tensor | None = None
+    grad: Tensor | None = None
 
-    def take(self, gradient: Tensor) -> None:
-        """Step along a gradient, or keep it."""
+    def apply_gradient(self, grad: Tensor) -> None:
+        """Take an SGD step, or store the gradient if there is no learning rate."""
         if self.lr is not None:
-            self.value.sub_(gradient, alpha=self.lr)
-        elif self.gradient is not None:
-            self.gradient.copy_(gradient)
+            self.value.sub_(grad, alpha=self.lr)
+        elif self.grad is not None:
+            self.grad.copy_(grad)
 
-    def take_product(self, first: Tensor, second: Tensor) -> None:
-        """Likewise, a gradient that is the product of matrices, which is not written down."""
+    def apply_product(self, first: Tensor, second: Tensor) -> None:
+        """Apply the gradient ``first @ second`` without storing it; see :meth:`apply_gradient`."""
         if self.lr is not None:
             self.value.baddbmm_(first, second, alpha=-self.lr)
-        elif self.gradient is not None:
-            torch.bmm(first, second, out=self.gradient)
+        elif self.grad is not None:
+            torch.bmm(first, second, out=self.grad)
 
 
 class Layer(Protocol):
-    """A step on the way from inputs to logits."""
+    """A layer of m models."""
 
     def forward(self, value: Tensor) -> Tensor:
-        """What becomes of a value; what the way back needs is remembered."""
+        """Return the output, and keep the tensors that the backward pass needs."""
 
-    def backward(self, slope: Tensor) -> Tensor:
-        """The gradient by what was given, from that by what came out; parameters take theirs."""
+    def backward(self, grad: Tensor) -> Tensor:
+        """Return the gradient by the input, given that by the output, and update parameters."""
 
 
 @dataclass
 class Linear:
-    """``nn.Linear``, from stacked to stacked."""
+    """``nn.Linear`` of m models; input and output are stacked."""
 
     weight: Parameter  # (m, out, in)
     bias: Parameter | None  # (m, out)
-    is_first: bool = False  # where the gradient by the inputs is not needed
+    is_first: bool = False  # the gradient by the inputs of the model is not needed
     inputs: Tensor = field(default_factory=lambda: torch.empty(0), init=False)
 
     def forward(self, value: Tensor) -> Tensor:
-        """Each model's rows with its own weight."""
+        """Multiply the rows of each model by its weight, (m, b, in) to (m, b, out)."""
         self.inputs = value.flatten(1, -2)
         weight = self.weight.value.mT
         if self.bias is None:
@@ -75,19 +78,19 @@ class Linear:
             output = torch.baddbmm(self.bias.value[:, None], self.inputs, weight)
         return output.view(*value.shape[:-1], -1)
 
-    def backward(self, slope: Tensor) -> Tensor:
-        """By the inputs first, since the weight changes then."""
-        shape, slope = slope.shape, slope.flatten(1, -2)
-        found = slope if self.is_first else torch.bmm(slope, self.weight.value)
-        self.weight.take_product(slope.mT, self.inputs)
+    def backward(self, grad: Tensor) -> Tensor:
+        """Return the gradient by the inputs; it is computed before the weight changes."""
+        shape, grad = grad.shape, grad.flatten(1, -2)
+        inputs_grad = grad if self.is_first else torch.bmm(grad, self.weight.value)
+        self.weight.apply_product(grad.mT, self.inputs)
         if self.bias is not None:
-            self.bias.take(slope.sum(dim=1))
-        return found.view(*shape[:-1], -1)
+            self.bias.apply_gradient(grad.sum(dim=1))
+        return inputs_grad.view(*shape[:-1], -1)
 
 
 @dataclass
 class Convolution:
-    """``nn.Conv2d``, from folded to folded: one convolution with a group for each model."""
+    """``nn.Conv2d`` of m models as one grouped convolution; input and output are folded."""
 
     layer: nn.Conv2d
     weight: Parameter  # (m, out, height, width, in)
@@ -96,157 +99,159 @@ class Convolution:
     saved: tuple[Tensor, ...] = field(default=(), init=False)
 
     def forward(self, value: Tensor) -> Tensor:
-        """Each model's channels with its own weight."""
+        """Convolve the channels of each model with its weight."""
         weight = self.weight.value.flatten(0, 1).permute(0, 3, 1, 2)  # (m out, in, h, w)
         self.saved = value, weight
         bias = None if self.bias is None else self.bias.value.flatten()
-        return torch.conv2d(value, weight, bias, *self._how(), groups=self._groups())
+        return torch.conv2d(value, weight, bias, *self._get_options(), groups=self._count_groups())
 
-    def backward(self, slope: Tensor) -> Tensor:
-        """As torch's own."""
+    def backward(self, grad: Tensor) -> Tensor:
+        """Return the gradient by the input, and update weight and bias."""
         value, weight = self.saved
         has_bias = self.bias is not None
-        by_value, by_weight, by_bias = _aten.convolution_backward(
-            slope,
+        value_grad, weight_grad, bias_grad = _aten.convolution_backward(
+            grad,
             value,
             weight,
             [len(weight)] if has_bias else None,
-            *self._how(),
+            *self._get_options(),
             False,
             [0, 0],
-            self._groups(),
+            self._count_groups(),
             [not self.is_first, True, has_bias],
         )
-        models = len(self.weight.value)
-        self.weight.take(by_weight.permute(0, 2, 3, 1).unflatten(0, (models, -1)))
+        num_models = len(self.weight.value)
+        self.weight.apply_gradient(weight_grad.permute(0, 2, 3, 1).unflatten(0, (num_models, -1)))
         if self.bias is not None:
-            self.bias.take(by_bias.view(models, -1))
-        return slope if self.is_first else by_value
+            self.bias.apply_gradient(bias_grad.view(num_models, -1))
+        return grad if self.is_first else value_grad
 
-    def _how(self) -> tuple[Any, Any, Any]:
+    def _get_options(self) -> tuple[Any, Any, Any]:
         return self.layer.stride, self.layer.padding, self.layer.dilation
 
-    def _groups(self) -> int:
+    def _count_groups(self) -> int:
         return len(self.weight.value) * self.layer.groups
 
 
 @dataclass
 class Relu:
-    """The rectifier."""
+    """``nn.ReLU``; the value may be stacked or folded."""
 
     output: Tensor = field(default_factory=lambda: torch.empty(0), init=False)
 
     def forward(self, value: Tensor) -> Tensor:
-        """What is positive."""
+        """Apply ReLU elementwise."""
         self.output = value.relu()
         return self.output
 
-    def backward(self, slope: Tensor) -> Tensor:
-        """Where it was positive."""
-        found: Tensor = _aten.threshold_backward(slope, self.output, 0)
-        return found
+    def backward(self, grad: Tensor) -> Tensor:
+        """Return the gradient, with 0 where the output is 0."""
+        value_grad: Tensor = _aten.threshold_backward(grad, self.output, 0)
+        return value_grad
 
 
 @dataclass
 class MaxPool:
-    """``nn.MaxPool2d``, from folded to folded."""
+    """``nn.MaxPool2d``; input and output are folded."""
 
     layer: nn.MaxPool2d
     saved: tuple[Tensor, ...] = field(default=(), init=False)
 
     def forward(self, value: Tensor) -> Tensor:
-        """The largest of each window, and where it was."""
+        """Return the maximum of each window, and keep its index."""
         output: Tensor
-        output, places = _aten.max_pool2d_with_indices(value, *self._how())
-        self.saved = value, places
+        output, indices = _aten.max_pool2d_with_indices(value, *self._get_options())
+        self.saved = value, indices
         return output
 
-    def backward(self, slope: Tensor) -> Tensor:
-        """To where it was."""
-        value, places = self.saved
-        found: Tensor = _aten.max_pool2d_with_indices_backward(slope, value, *self._how(), places)
-        return found
+    def backward(self, grad: Tensor) -> Tensor:
+        """Return the gradient by the input: that of a window belongs to its maximum."""
+        value, indices = self.saved
+        value_grad: Tensor = _aten.max_pool2d_with_indices_backward(
+            grad, value, *self._get_options(), indices
+        )
+        return value_grad
 
-    def _how(self) -> tuple[Any, ...]:
+    def _get_options(self) -> tuple[Any, ...]:
         layer = self.layer
         pairs = (layer.kernel_size, layer.stride, layer.padding, layer.dilation)
-        return *map(_pair, pairs), layer.ceil_mode
+        return *map(_to_pair, pairs), layer.ceil_mode
 
 
 @dataclass
 class Refold:
-    """Pictures from stacked to folded, or from folded to stacked.
+    """Conversion of images between the stacked and the folded form.
 
     Attributes:
-        folds: which of the two.
-        models: how many there are.
+        to_folded: whether the output is folded; otherwise it is stacked.
+        num_models: m, the number of active models.
     """
 
-    folds: bool
-    models: int = 0
+    to_folded: bool
+    num_models: int = 0
 
     def forward(self, value: Tensor) -> Tensor:
-        """(m, n, c, h, w) to (n, m c, h, w), or the inverse."""
-        return _folded(value) if self.folds else _unfolded(value, self.models)
+        """Convert (m, b, c, h, w) to (b, m c, h, w), or the inverse."""
+        return _fold(value) if self.to_folded else _unfold(value, self.num_models)
 
-    def backward(self, slope: Tensor) -> Tensor:
-        """The inverse."""
-        return _unfolded(slope, self.models) if self.folds else _folded(slope)
+    def backward(self, grad: Tensor) -> Tensor:
+        """Apply the inverse conversion."""
+        return _unfold(grad, self.num_models) if self.to_folded else _fold(grad)
 
 
 @dataclass
 class Flatten:
-    """``nn.Flatten``, from stacked to stacked: each sample as one vector."""
+    """``nn.Flatten``; input and output are stacked."""
 
     shape: torch.Size = field(default_factory=lambda: torch.Size(()), init=False)
 
     def forward(self, value: Tensor) -> Tensor:
-        """(m, n, ...) to (m, n, d)."""
+        """Flatten each example, (m, b, ...) to (m, b, d)."""
         self.shape = value.shape
         return value.flatten(2)
 
-    def backward(self, slope: Tensor) -> Tensor:
-        """The inverse."""
-        return slope.view(self.shape)
+    def backward(self, grad: Tensor) -> Tensor:
+        """Restore the shape of the input."""
+        return grad.view(self.shape)
 
 
 @dataclass
 class Rows:
-    """Anything without parameters, which must take each row for itself; torch differentiates it."""
+    """Any function without parameters that treats each example separately; autograd is used."""
 
     function: nn.Module
     saved: tuple[Tensor, ...] = field(default=(), init=False)
 
     def forward(self, value: Tensor) -> Tensor:
-        """Everybody's rows, one model's after the other."""
+        """Call the function on the rows of all models as one batch, (m b, ...)."""
         rows = value.flatten(0, 1).detach().requires_grad_()
         with torch.enable_grad():
             output: Tensor = self.function(rows)
         self.saved = rows, output
-        return _apart(output.detach(), len(value))
+        return _split_models(output.detach(), len(value))
 
-    def backward(self, slope: Tensor) -> Tensor:
-        """By what torch has recorded."""
+    def backward(self, grad: Tensor) -> Tensor:
+        """Return the gradient by the rows, computed by autograd."""
         rows, output = self.saved
-        (found,) = torch.autograd.grad(output, rows, slope.flatten(0, 1))
-        return _apart(found, len(slope))
+        (rows_grad,) = torch.autograd.grad(output, rows, grad.flatten(0, 1))
+        return _split_models(rows_grad, len(grad))
 
 
-def _folded(value: Tensor) -> Tensor:
-    """Stacked pictures as folded ones, (n, m c, h, w)."""
+def _fold(value: Tensor) -> Tensor:
+    """Convert stacked images, (m, b, c, h, w), to folded ones, (b, m c, h, w)."""
     return value.permute(1, 3, 4, 0, 2).flatten(3).permute(0, 3, 1, 2)
 
 
-def _unfolded(value: Tensor, models: int) -> Tensor:
-    """Folded pictures as stacked ones, (m, n, c, h, w)."""
-    samples, _, height, width = value.shape
-    return value.reshape(samples, models, -1, height, width).transpose(0, 1).contiguous()
+def _unfold(value: Tensor, num_models: int) -> Tensor:
+    """Convert folded images, (b, m c, h, w), to stacked ones, (m, b, c, h, w)."""
+    batch, _, height, width = value.shape
+    return value.reshape(batch, num_models, -1, height, width).transpose(0, 1).contiguous()
 
 
-def _apart(rows: Tensor, models: int) -> Tensor:
-    """Rows of several models, one after the other, as stacked ones."""
-    return rows.unflatten(0, (models, len(rows) // models))  # type: ignore[no-any-return]
+def _split_models(rows: Tensor, num_models: int) -> Tensor:
+    """Split the first dimension, (m b, ...) to (m, b, ...)."""
+    return rows.unflatten(0, (num_models, len(rows) // num_models))  # type: ignore[no-any-return]
 
 
-def _pair(value: Any) -> list[int]:
+def _to_pair(value: Any) -> list[int]:
     return list(value) if isinstance(value, tuple | list) else [value, value]

@@ -1,8 +1,8 @@
-"""Models of several clients side by side, which their batches go through at once.
+"""A stack of m models of one architecture, with one forward and backward pass for all of them.
 
-Where a model is small, most of a step's time goes into beginning operations and recording them,
-not into arithmetic. So the parameters of several clients are held as one matrix, a row for each,
-and every layer does the work of all of them in one operation.
+For a small model, most of the time of a step is overhead of torch: starting operations and
+recording them for autograd. Here the parameters of all models are one matrix, (m, P), and every
+layer computes all models in one operation.
 """
 
 from collections.abc import Sequence
@@ -26,140 +26,168 @@ from cadis.training.fast.stacked_layers import (
     Rows,
 )
 
-_MOST_PARAMETERS = 250_000
-"""Larger models keep a core busy by themselves."""
+_MAX_PARAMETERS = 250_000
+"""The maximum size of a model; larger models have little overhead when trained alone."""
 
 _RELU = (F.relu, torch.relu, "relu")
 
 
 class StackedModel:
-    """Models of one architecture, each with its own parameters.
+    """A stack of models of one architecture, each with its own parameters.
 
     Attributes:
-        memory: the parameters of all models, (m, P).
-        in_use: how many of the models are in use, from the first.
+        vectors: the parameters of all models, (size, P).
+        num_active: m, the number of models that take part in a step; they are the first ones.
+
+    Example:
+        >>> stack = StackedModel(nn.Sequential(nn.Linear(3, 2)), head="0", size=4)
+        >>> stack.use(2, lr=0.1)
+        >>> logits, _ = stack.forward(torch.zeros(2, 5, 3))  # 2 models, 5 examples each
+        >>> logits.shape
+        torch.Size([2, 5, 2])
     """
 
     def __init__(self, module: nn.Module, head: str, size: int) -> None:
-        """Take over a module for which :func:`stacks` holds, and make room for so many models."""
+        """Allocate the parameters of several models, and build the stacked layers.
+
+        Args:
+            module: a module for which :func:`is_stackable` holds; it is changed.
+            head: the name of its classifier layer.
+            size: the maximum number of models.
+        """
         self._layout = FlatModel(module.train(), head).layout
-        self.in_use = 0
+        self.num_active = 0
         self._lr: float | None = None
-        total = self._layout.size(self._layout.parameters)
-        self.memory = torch.zeros(size, total, dtype=next(module.parameters()).dtype)
-        self._gradient = torch.empty(0)
+        total = self._layout.count_elements(self._layout.parameters)
+        self.vectors = torch.zeros(size, total, dtype=next(module.parameters()).dtype)
+        self._grads = torch.empty(0)  # (m, P), only without a learning rate
         self._parameters = {n: Parameter(torch.empty(0)) for n in self._layout.parameters}
-        self._layers, self._head = _Builder(module, self._parameters).layers(head)
+        self._layers, self._head = _LayerBuilder(module, self._parameters).build(head)
         self._first, first = next(
-            (place, layer)
-            for place, layer in enumerate(self._layers)
+            (index, layer)
+            for index, layer in enumerate(self._layers)
             if isinstance(layer, Linear | Convolution)
         )
         first.is_first = True
 
-    def use(self, number: int, lr: float | None) -> None:
-        """Use the first so many models; without a learning rate, gradients are gathered instead."""
-        if (number, lr) == (self.in_use, self._lr):
+    def use(self, num_models: int, lr: float | None) -> None:
+        """Activate the first models of the stack for the next steps.
+
+        Args:
+            num_models: m, the number of active models.
+            lr: the learning rate. With it, :meth:`backward` does plain SGD steps in place; if it is
+                None, :meth:`backward` returns the gradients instead.
+        """
+        if (num_models, lr) == (self.num_active, self._lr):
             return
-        self.in_use, self._lr, start = number, lr, 0
+        self.num_active, self._lr, start = num_models, lr, 0
         if lr is None:
-            self._gradient = torch.zeros_like(self.memory[:number])
+            self._grads = torch.zeros_like(self.vectors[:num_models])
         for name, parameter in self._parameters.items():
-            shape = _stored(self._layout.shapes[name])
-            place = slice(start, start + prod(shape))
-            parameter.value = self.memory[:number, place].view(number, *shape)
-            parameter.lr, parameter.gradient = lr, None
+            shape = _get_storage_shape(self._layout.shapes[name])
+            columns = slice(start, start + prod(shape))
+            parameter.value = self.vectors[:num_models, columns].view(num_models, *shape)
+            parameter.lr, parameter.grad = lr, None
             if lr is None:
-                parameter.gradient = self._gradient[:, place].view(number, *shape)
+                parameter.grad = self._grads[:, columns].view(num_models, *shape)
             start += prod(shape)
         for layer in self._layers:
             if isinstance(layer, Refold):
-                layer.models = number
+                layer.num_models = num_models
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits and representations, (m, n, ...) each, of stacked inputs."""
+        """Compute logits, (m, b, outputs), and representations, (m, b, d), from (m, b, ...)."""
         value = representation = inputs
-        for place, layer in enumerate(self._layers):
-            if place == self._head:
+        for index, layer in enumerate(self._layers):
+            if index == self._head:
                 representation = value
             value = layer.forward(value)
         return value, representation
 
-    def backward(self, by_logits: Tensor, by_representation: Tensor | None) -> Tensor | None:
-        """Let all parameters take their gradients; or return them, (m, P), if they do not.
+    def backward(self, logits_grad: Tensor, representation_grad: Tensor | None) -> Tensor | None:
+        """Do the backward pass of the last forward pass.
 
-        To the gradient by the representation comes that of a penalty on it, if there is any.
+        Args:
+            logits_grad: the gradient by the logits, (m, b, outputs).
+            representation_grad: a gradient that is added to that by the representation, (m, b, d).
+
+        Returns:
+            The gradients by the parameters, (m, P), if there is no learning rate. Otherwise None:
+            the parameters have taken their SGD step.
         """
-        slope = by_logits
-        for place in range(len(self._layers) - 1, self._first - 1, -1):
-            slope = self._layers[place].backward(slope)
-            if place == self._head > self._first and by_representation is not None:
-                slope = slope + by_representation
-        return self._gradient.clone() if self._lr is None else None
+        grad = logits_grad
+        for index in range(len(self._layers) - 1, self._first - 1, -1):
+            grad = self._layers[index].backward(grad)
+            if index == self._head > self._first and representation_grad is not None:
+                grad = grad + representation_grad
+        return self._grads.clone() if self._lr is None else None
 
 
-def stacks(model: FlatModel) -> bool:
-    """Whether models of this architecture may be trained side by side: a rule, by its layers.
+def is_stackable(model: FlatModel) -> bool:
+    """Return whether models of this architecture can be stacked, decided by its layers.
 
-    It must be small, a chain of layers, and have parameters only in linear layers and
-    convolutions, all trained and none used twice. Batch norm, for one, would see everybody's rows
-    as one batch, and dropout everybody's chance. What else there is must take each sample for
-    itself, which a trial shows.
+    The model must be small and on the CPU. All its parameters must be trainable, not shared, and
+    belong to linear layers or convolutions. Batch norm would mix the rows of all clients, and
+    dropout their random draws. All other operations must treat each example separately; the trial
+    in ``stack_trial`` tests that.
     """
     layout = model.layout
     if layout.buffers or layout.counters or layout.aliases or layout.head is None:
         return False
-    if model.vector.numel() > _MOST_PARAMETERS or model.vector.device.type != "cpu":
+    if model.vector.numel() > _MAX_PARAMETERS or model.vector.device.type != "cpu":
         return False
     layers = list(model.module.modules())
     if any(isinstance(layer, _DropoutNd) and layer.p for layer in layers):
         return False
     if any(_has_other_hooks(layer) for layer in layers):
         return False
-    return all(_is_known(layer) for layer in layers if list(layer.parameters(recurse=False)))
+    return all(_is_supported(layer) for layer in layers if list(layer.parameters(recurse=False)))
 
 
-class _Builder:
-    """Makes stacked layers of a model, by the graph of what it calls."""
+class _LayerBuilder:
+    """Converts the ``torch.fx`` graph of a module to a chain of stacked layers.
+
+    Nodes without a stacked layer of their own are collected and become one :class:`Rows` layer.
+    """
 
     def __init__(self, module: nn.Module, parameters: dict[str, Parameter]) -> None:
         self.module, self.parameters = module, parameters
-        self.found: list[Layer] = []
-        self.folded = False
+        self.layers: list[Layer] = []
+        self.is_folded = False  # the form of the value after the last layer
 
-    def layers(self, head: str) -> tuple[list[Layer], int]:
-        """The layers in order, and the place of the classifier among them.
+    def build(self, head: str) -> tuple[list[Layer], int]:
+        """Return the layers in order, and the index of the classifier layer.
 
         Raises:
-            ValueError: if the model is no chain of layers.
+            ValueError: if the model is not a chain of layers.
         """
         graph = fx.Tracer().trace(self.module)
-        places: dict[str, int] = {}
-        rest: list[fx.Node] = []  # nodes since the last layer that is known
+        indices: dict[str, int] = {}
+        rest: list[fx.Node] = []  # nodes since the last stacked layer
         value = next(node for node in graph.nodes if node.op == "placeholder")
         for node in graph.nodes:
             if node.op == "placeholder":
                 continue
-            known = None if node.op == "output" else self._known(node)
-            if known is None and node.op != "output":
+            layer = None if node.op == "output" else self._make_layer(node)
+            if layer is None and node.op != "output":
                 rest.append(node)
                 continue
-            if node.target in places or node.args[0] is not (rest[-1] if rest else value):
-                raise ValueError("The model is no chain of layers.")
-            self._add_rest(rest, value)
+            if node.target in indices or node.args[0] is not (rest[-1] if rest else value):
+                raise ValueError("The model is not a chain of layers.")
+            self._add_rows(rest, value)
             rest, value = [], node
-            if known is not None:
-                self._add(known)
-            if isinstance(known, Linear | Convolution):
-                places[str(node.target)] = len(self.found) - 1
-        self._bring(folded=False)
-        return self.found, places[head]
+            if layer is not None:
+                self._add(layer)
+            if isinstance(layer, Linear | Convolution):
+                indices[str(node.target)] = len(self.layers) - 1
+        self._refold(to_folded=False)
+        return self.layers, indices[head]
 
-    def _known(self, node: fx.Node) -> Layer | None:
-        """The stacked layer for what a node calls; None if it is any function."""
+    def _make_layer(self, node: fx.Node) -> Layer | None:
+        """Return the stacked layer for the call of a node; None if there is none for it."""
         if node.op != "call_module":
-            plain = node.target in _RELU and len(node.args) == 1 and not node.kwargs
-            return Relu() if plain else None
+            is_relu = node.target in _RELU and len(node.args) == 1 and not node.kwargs
+            return Relu() if is_relu else None
         layer = self.module.get_submodule(str(node.target))
         if isinstance(layer, nn.Linear | nn.Conv2d):
             weight = self.parameters[f"{node.target}.weight"]
@@ -174,18 +202,18 @@ class _Builder:
         return Relu() if type(layer) is nn.ReLU else None
 
     def _add(self, layer: Layer) -> None:
-        if not isinstance(layer, Relu):  # which is the same of either form
-            self._bring(folded=isinstance(layer, Convolution | MaxPool))
-        self.found.append(layer)
+        if not isinstance(layer, Relu):  # it accepts both forms
+            self._refold(to_folded=isinstance(layer, Convolution | MaxPool))
+        self.layers.append(layer)
 
-    def _bring(self, folded: bool) -> None:
-        """Bring the value into the form that the next layer wants."""
-        if folded != self.folded:
-            self.found.append(Refold(folded))
-            self.folded = folded
+    def _refold(self, to_folded: bool) -> None:
+        """Add a conversion if the value does not have the form that the next layer needs."""
+        if to_folded != self.is_folded:
+            self.layers.append(Refold(to_folded))
+            self.is_folded = to_folded
 
-    def _add_rest(self, nodes: Sequence[fx.Node], value: fx.Node) -> None:
-        """Nodes without parameters, all of one value, as one function of rows."""
+    def _add_rows(self, nodes: Sequence[fx.Node], value: fx.Node) -> None:
+        """Add nodes without parameters, which all depend on one value, as one layer."""
         if not nodes:
             return
         graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
@@ -203,8 +231,8 @@ def _has_other_hooks(layer: nn.Module) -> bool:
     return any(not isinstance(getattr(hook, "__self__", None), FlatModel) for hook in hooks)
 
 
-def _is_known(layer: nn.Module) -> bool:
-    """Whether we know how to do this layer's work for several models."""
+def _is_supported(layer: nn.Module) -> bool:
+    """Return whether there is a stacked version of a layer with parameters."""
     if vars(layer).get("forward") is not None:
         return False
     if type(layer) is nn.Conv2d:
@@ -212,8 +240,8 @@ def _is_known(layer: nn.Module) -> bool:
     return type(layer) is nn.Linear
 
 
-def _stored(shape: torch.Size) -> tuple[int, ...]:
-    """How a parameter lies in a model's vector: convolutions with the channels last."""
+def _get_storage_shape(shape: torch.Size) -> tuple[int, ...]:
+    """Return the shape of a parameter in the flat vector: convolutions have channels last."""
     if len(shape) != 4:
         return tuple(shape)
     out, channels, height, width = shape

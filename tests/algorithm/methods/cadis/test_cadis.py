@@ -1,4 +1,4 @@
-"""CADIS as it is by default: class profiles, no threshold."""
+"""CADIS with its default parameters: class profiles and no threshold."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,150 +14,160 @@ from cadis.algorithm.server_optimizers import Momentum
 from cadis.engine import Engine
 from cadis.errors import CadisError
 from cadis.experiment import build_experiment, resolve
-from cadis.store import agreement
+from cadis.store import adjusted_rand_index
 from cadis.types import ClientUpdate
-from method_support import server_round as support_round
-from support import flat_model, same, state_of, update_of, view
+from method_support import make_server_round as support_round
+from support import flat_model, is_identical, make_model_outputs, make_server_state, make_update
 
 CLASSES, FEATURES = 4, 2
 HEAD = (slice(1, 9), slice(9, 13))
-"""After one further parameter: four rows of two features, and the bias."""
+"""Four rows of two features, and the bias; parameter 0 is not in the head."""
 
 
-def server_round(number: int = 1, **known: object) -> ServerRound:
+def make_server_round(number: int = 1, **known: object) -> ServerRound:
     return support_round(number, HEAD, num_outputs=CLASSES, **known)
 
 
-def start(first: float = 1.0) -> ServerState:
-    return state_of(flat_model(first, *[0.0] * 12))
+def make_state(first: float = 1.0) -> ServerState:
+    return make_server_state(flat_model(first, *[0.0] * 12))
 
 
-def update(
+def make_client_update(
     client: int | str, classes: list[int], first: float = 1.0, examples: int = 10
 ) -> ClientUpdate:
-    """A client that has these classes: their rows grow, all others shrink."""
+    """Return the update of a client with these classes: their rows grow, all others shrink."""
     rows = [1.0 if row in classes else -1.0 for row in range(CLASSES)]
     weight = [row for row in rows for _ in range(FEATURES)]
-    return update_of(client, examples, flat_model(first, *weight, *rows))
+    return make_update(client, examples, flat_model(first, *weight, *rows))
 
 
 SEVEN_AND_THREE = [
-    *(update(n, [0, 1], first=2.0) for n in range(7)),
-    *(update(n, [2, 3], first=5.0) for n in range(7, 10)),
+    *(make_client_update(n, [0, 1], first=2.0) for n in range(7)),
+    *(make_client_update(n, [2, 3], first=5.0) for n in range(7, 10)),
 ]
 
 
-def test_a_round_by_hand() -> None:
-    """Seven alike and three: either cluster has a half."""
-    made = CADIS().aggregate(server_round(), SEVEN_AND_THREE, start())
-    assert made.report["clusters"].tolist() == [0] * 7 + [1] * 3
-    assert made.weights.tolist() == pytest.approx([1 / 14] * 7 + [1 / 6] * 3)
-    assert made.models["model"].parameters[0] == pytest.approx((2.0 + 5.0) / 2)
-    assert made.report["confidence"] == pytest.approx((21 + 3) / (21 + 3 + 10 / 2))
-    assert made.report["profile"].shape == (10, CLASSES)
+def test_round_by_hand() -> None:
+    """Clusters of seven and three clients have a weight of one half each."""
+    result = CADIS().aggregate(make_server_round(), SEVEN_AND_THREE, make_state())
+    assert result.report["clusters"].tolist() == [0] * 7 + [1] * 3
+    assert result.weights.tolist() == pytest.approx([1 / 14] * 7 + [1 / 6] * 3)
+    assert result.models["model"].parameters[0] == pytest.approx((2.0 + 5.0) / 2)
+    assert result.report["confidence"] == pytest.approx((21 + 3) / (21 + 3 + 10 / 2))
+    assert result.report["profile"].shape == (10, CLASSES)
 
 
-def test_those_who_never_met_are_compared() -> None:
-    """Who took part at different times is in one cluster all the same."""
-    method, state = CADIS(), start()
-    for number, some in enumerate((SEVEN_AND_THREE[:5], SEVEN_AND_THREE[4:]), 1):
-        made = method.aggregate(server_round(number), some, state)
-        state = replace(state, memory=made.memory)
-    clusters = method.cluster_labels(server_round(3), state, [*range(10), "stranger"])
+def test_clients_of_different_rounds_are_compared() -> None:
+    method, state = CADIS(), make_state()
+    for number, updates in enumerate((SEVEN_AND_THREE[:5], SEVEN_AND_THREE[4:]), 1):
+        result = method.aggregate(make_server_round(number), updates, state)
+        state = replace(state, tensors=result.tensors)
+    clusters = method.cluster_labels(make_server_round(3), state, [*range(10), "stranger"])
     assert clusters.tolist() == [0] * 7 + [1] * 3 + [-1]
 
 
-def test_where_nobody_was_seen_nobody_is_known() -> None:
-    assert CADIS().cluster_labels(server_round(), start(), [1, 2]).tolist() == [-1, -1]
+def test_clusters_are_unknown_before_the_first_round() -> None:
+    assert CADIS().cluster_labels(make_server_round(), make_state(), [1, 2]).tolist() == [-1, -1]
     assert CADIS().finds_clusters
 
 
-def test_a_few_of_many_clients_tell_the_clusters() -> None:
-    """Of more clients than are looked at, each is placed by the nearest centre."""
+def test_many_clients_are_assigned_by_the_clusters_of_a_subset() -> None:
+    """More clients than are clustered: each is assigned to the nearest centre."""
     kinds = [[0, 1], [2, 3]]
-    everybody = [update(n, kinds[n % 10 > 6]) for n in range(600)]
-    made = CADIS().aggregate(server_round(), everybody, start())
+    updates = [make_client_update(n, kinds[n % 10 > 6]) for n in range(600)]
+    result = CADIS().aggregate(make_server_round(), updates, make_state())
     truth = [int(n % 10 > 6) for n in range(600)]
-    assert agreement(truth, made.report["clusters"].tolist()) == 1
-    assert len(made.memory["centres"]) == 2
+    assert adjusted_rand_index(truth, result.report["clusters"].tolist()) == 1
+    assert len(result.tensors["centres"]) == 2
 
 
-def test_the_weights_of_fedavg_on_request() -> None:
-    made = CADIS(weights="samples").aggregate(server_round(), SEVEN_AND_THREE, start())
-    plain = FedAvg().aggregate(server_round(), SEVEN_AND_THREE, start())
-    assert same(made.weights, plain.weights)
-    assert made.report["clusters"].tolist() == [0] * 7 + [1] * 3
+def test_weights_by_samples_equal_those_of_fedavg() -> None:
+    result = CADIS(weights="samples").aggregate(make_server_round(), SEVEN_AND_THREE, make_state())
+    plain = FedAvg().aggregate(make_server_round(), SEVEN_AND_THREE, make_state())
+    assert is_identical(result.weights, plain.weights)
+    assert result.report["clusters"].tolist() == [0] * 7 + [1] * 3
 
 
-def test_true_clusters_and_none() -> None:
+def test_ablations_with_true_clusters_and_without_clusters() -> None:
     truth = dict(enumerate([0, 1] * 5))
-    told = server_round(true_clusters=truth)
+    known = make_server_round(true_clusters=truth)
     oracle = CADIS(clusters="true")
-    made = oracle.aggregate(told, SEVEN_AND_THREE, start())
-    assert made.report["clusters"].tolist() == [0, 1] * 5
-    assert oracle.cluster_labels(told, start(), [3, 4]).tolist() == [1, 0]
-    alone = CADIS(clusters="none")
-    made = alone.aggregate(server_round(), SEVEN_AND_THREE, start())
-    assert made.weights.tolist() == pytest.approx([0.1] * 10)
-    after = replace(start(), memory=made.memory)
-    assert alone.cluster_labels(server_round(2), after, [0, 9, 99]).tolist() == [0, 0, -1]
+    result = oracle.aggregate(known, SEVEN_AND_THREE, make_state())
+    assert result.report["clusters"].tolist() == [0, 1] * 5
+    assert oracle.cluster_labels(known, make_state(), [3, 4]).tolist() == [1, 0]
+    single = CADIS(clusters="none")
+    result = single.aggregate(make_server_round(), SEVEN_AND_THREE, make_state())
+    assert result.weights.tolist() == pytest.approx([0.1] * 10)
+    after = replace(make_state(), tensors=result.tensors)
+    assert single.cluster_labels(make_server_round(2), after, [0, 9, 99]).tolist() == [0, 0, -1]
 
 
-def test_a_head_of_one_output_tells_two_classes() -> None:
+def test_a_head_with_one_output_has_profiles_of_two_classes() -> None:
     head = (slice(0, 2), slice(2, 3))
-    told = support_round(1, head, num_outputs=1)
-    sent = state_of(flat_model(0.0, 0.0, 0.0))
-    some = [update_of(n, 5, flat_model(*[(-1.0) ** n] * 3)) for n in range(4)]
-    made = CADIS().aggregate(told, some, sent)
-    assert made.report["profile"].sign().tolist() == [[-1, 1], [1, -1]] * 2
-    assert made.report["clusters"].tolist() == [0] * 4  # so few directions must prove to repeat
+    known = support_round(1, head, num_outputs=1)
+    sent = make_server_state(flat_model(0.0, 0.0, 0.0))
+    updates = [make_update(n, 5, flat_model(*[(-1.0) ** n] * 3)) for n in range(4)]
+    result = CADIS().aggregate(known, updates, sent)
+    assert result.report["profile"].sign().tolist() == [[-1, 1], [1, -1]] * 2
+    assert (
+        result.report["clusters"].tolist() == [0] * 4
+    )  # profiles of few classes must repeat first
     for number in range(2, 6):
-        state = replace(sent, memory=made.memory)
-        made = CADIS().aggregate(replace(told, number=number), some, state)
-    assert made.report["clusters"].tolist() == [0, 1, 0, 1]
+        state = replace(sent, tensors=result.tensors)
+        result = CADIS().aggregate(replace(known, number=number), updates, state)
+    assert result.report["clusters"].tolist() == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize("signature", ["profile", "head"])
 @pytest.mark.parametrize("threshold", ["auto", 0.7])
-def test_signatures_and_cuts_go_together(signature: str, threshold: str | float) -> None:
+def test_all_signatures_work_with_all_thresholds(signature: str, threshold: str | float) -> None:
     method = CADIS(signature=signature, threshold=threshold)  # type: ignore[arg-type]
-    made = method.aggregate(server_round(), SEVEN_AND_THREE, start())
-    assert made.report["clusters"].tolist() == [0] * 7 + [1] * 3
-    assert ("cut" in made.report) is (threshold == "auto")
-    assert ("profile" in made.report) is (signature == "profile")
+    result = method.aggregate(make_server_round(), SEVEN_AND_THREE, make_state())
+    assert result.report["clusters"].tolist() == [0] * 7 + [1] * 3
+    assert ("cut" in result.report) is (threshold == "auto")
+    assert ("profile" in result.report) is (signature == "profile")
 
 
-def test_a_scope_of_the_whole_federation_tells_its_clusters_to_samplers() -> None:
+def test_scope_federation_provides_clusters_for_samplers() -> None:
     method = CADIS(signature="head", scope="federation", threshold=0.7)
     assert method.finds_clusters
-    assert method.cluster_labels(server_round(), start(), [0]).tolist() == [-1]
-    made = method.aggregate(server_round(), SEVEN_AND_THREE, start())
-    known = replace(start(), memory=made.memory)
-    assert method.cluster_labels(server_round(2), known, [9, 0, 1, 77]).tolist() == [1, 0, 0, -1]
+    assert method.cluster_labels(make_server_round(), make_state(), [0]).tolist() == [-1]
+    result = method.aggregate(make_server_round(), SEVEN_AND_THREE, make_state())
+    known = replace(make_state(), tensors=result.tensors)
+    assert method.cluster_labels(make_server_round(2), known, [9, 0, 1, 77]).tolist() == [
+        1,
+        0,
+        0,
+        -1,
+    ]
 
 
 def test_absent_clusters_by_hand() -> None:
     """Two rounds with both clusters, then one without the second."""
-    method, state = CADIS(absent=0.5), start(first=1.0)
-    made = method.aggregate(server_round(1), SEVEN_AND_THREE, state)
-    assert made.models["model"].parameters[0] == pytest.approx(3.5)  # (2 + 5) / 2, as without
-    state = replace(start(first=3.0), memory=made.memory)
-    present = [update(n, [0, 1], first=4.0) for n in range(7)]
-    made = method.aggregate(server_round(2), present, state)
-    # one voice for a step of 4 - 3 = 1, half a voice for the last step of the others, 5 - 1 = 4
-    assert made.models["model"].parameters[0] == pytest.approx(3 + (1 * 1 + 0.5 * 4) / 1.5)
-    state = replace(start(first=3.0), memory=made.memory)
-    made = method.aggregate(server_round(3), present, state)
-    assert made.models["model"].parameters[0] == pytest.approx(3 + (1 * 1 + 0.25 * 4) / 1.25)
-    assert made.memory["absent.ages"].tolist() == [0, 2]
+    method, state = CADIS(absent=0.5), make_state(first=1.0)
+    result = method.aggregate(make_server_round(1), SEVEN_AND_THREE, state)
+    assert result.models["model"].parameters[0] == pytest.approx(
+        3.5
+    )  # (2 + 5) / 2, as with absent=0
+    state = replace(make_state(first=3.0), tensors=result.tensors)
+    present = [make_client_update(n, [0, 1], first=4.0) for n in range(7)]
+    result = method.aggregate(make_server_round(2), present, state)
+    # weight 1 for the update 4 - 3 = 1, weight 0.5 for the last update of the absent, 5 - 1 = 4
+    assert result.models["model"].parameters[0] == pytest.approx(3 + (1 * 1 + 0.5 * 4) / 1.5)
+    state = replace(make_state(first=3.0), tensors=result.tensors)
+    result = method.aggregate(make_server_round(3), present, state)
+    assert result.models["model"].parameters[0] == pytest.approx(3 + (1 * 1 + 0.25 * 4) / 1.25)
+    assert result.tensors["absent.ages"].tolist() == [0, 2]
     for number in range(4, 12):
-        made = method.aggregate(server_round(number), present, replace(state, memory=made.memory))
-    assert made.memory["absent.ages"].tolist() == [0]  # a voice below a hundredth is not kept
+        result = method.aggregate(
+            make_server_round(number), present, replace(state, tensors=result.tensors)
+        )
+    assert result.tensors["absent.ages"].tolist() == [0]  # a weight below 0.01 is dropped
 
 
 def test_absent_clusters_need_profiles() -> None:
     for parameters in ({"signature": "head", "threshold": 0.7}, {"clusters": "none"}):
-        with pytest.raises(CadisError, match="Absent clusters are known again by the profiles"):
+        with pytest.raises(CadisError, match="The parameter absent needs profiles"):
             CADIS(absent=0.5, **parameters)
 
 
@@ -165,28 +175,28 @@ def test_not_true_distillation_is_added_to_the_loss() -> None:
     labels, logits = torch.tensor([0, 1]), torch.tensor([[1.0, 2.0, 0.5], [0.3, 0.1, 0.9]])
     teacher = torch.tensor([[0.4, 0.2, 1.0], [2.0, 0.0, 0.0]])
     method = CADIS(distil="not-true", distillation=0.6)
-    prepared = method.prepare(view(teacher, torch.zeros(2, 1), labels))
+    extras = method.prepare(make_model_outputs(teacher, torch.zeros(2, 1), labels))
     none = torch.zeros(0)
-    step = Step(logits, torch.zeros(2, 1), labels, none, none, {}, prepared.per_example, {})
+    step = Step(logits, torch.zeros(2, 1), labels, none, none, {}, extras.per_example, {})
     expected = 0.6 / 2 * not_true_loss(logits, teacher, labels)
     assert method.penalty(step) == pytest.approx(float(expected))
 
 
-def test_the_demo_finds_its_clusters_and_learns_faster_than_the_paper(tmp_path: Path) -> None:
-    def accuracy(algorithm: Algorithm) -> float:
-        built = build_experiment(resolve({}, {"rounds": 12, "test_clients": 0, "workers": 1}))
-        settings = built.config.settings.for_engine()
-        engine = Engine(built.model, built.federation, algorithm, settings, tmp_path)
-        truth = built.federation.true_clusters
+def test_default_run_finds_its_clusters_and_learns_faster_than_fedavg(tmp_path: Path) -> None:
+    def compute_accuracy(algorithm: Algorithm) -> float:
+        experiment = build_experiment(resolve({}, {"rounds": 12, "test_clients": 0, "workers": 1}))
+        settings = experiment.config.settings.to_engine_settings()
+        engine = Engine(experiment.model, experiment.federation, algorithm, settings, tmp_path)
+        truth = experiment.federation.true_clusters
         assert truth is not None
         accuracies = []
         for result in engine.rounds(engine.start):
-            found = result.record.report.get("clusters")
-            if found is not None and result.record.round > 3:
+            labels = result.record.report.get("clusters")
+            if labels is not None and result.record.round > 3:
                 expected = [int(truth[int(client)]) for client in result.record.participants]
-                assert agreement(expected, found) == 1  # type: ignore[arg-type]
+                assert adjusted_rand_index(expected, labels) == 1  # type: ignore[arg-type]
             accuracies.append(result.record.accuracy or 0)
         return sum(accuracies[-3:]) / 3
 
-    now = Algorithm(CADIS(), sampler=Clusters(), server_optimizer=Momentum())
-    assert accuracy(now) > accuracy(Algorithm(FedAvg())) + 0.1
+    default = Algorithm(CADIS(), sampler=Clusters(), server_optimizer=Momentum())
+    assert compute_accuracy(default) > compute_accuracy(Algorithm(FedAvg())) + 0.1

@@ -11,19 +11,19 @@ from cadis.algorithm.methods.cadis.distillation import Bandwidth, distillation_l
 Rows = list[list[float]]
 
 
-def draw(seed: int, *shapes: tuple[int, ...]) -> list[torch.Tensor]:
-    """Normal numbers in double precision."""
+def draw_normal(seed: int, *shapes: tuple[int, ...]) -> list[torch.Tensor]:
+    """Draw normal numbers in double precision."""
     generator = torch.Generator().manual_seed(seed)
     return [torch.randn(shape, generator=generator).double() for shape in shapes]
 
 
-def gradient_of(student: torch.Tensor, *others: Any) -> torch.Tensor:
+def compute_gradient(student: torch.Tensor, *others: Any) -> torch.Tensor:
     leaf = student.clone().requires_grad_()
     return torch.autograd.grad(distillation_loss(leaf, *others).sum(), leaf)[0]
 
 
-def conditional(rows: Rows, bandwidth: float | None) -> Rows:
-    """p_{j|i} by loops; p_{i|i} is left at 0."""
+def compute_conditional(rows: Rows, bandwidth: float | None) -> Rows:
+    """Return p_{j|i} computed by loops; p_{i|i} is 0."""
     size = len(rows)
     square = [[math.dist(a, b) ** 2 for b in rows] for a in rows]
     pairs = [square[i][j] for i in range(size) for j in range(size) if i != j]
@@ -35,8 +35,8 @@ def conditional(rows: Rows, bandwidth: float | None) -> Rows:
     ]
 
 
-def brute_force(student: Rows, teacher: Rows, bandwidth: float | None) -> float:
-    p, q = conditional(student, bandwidth), conditional(teacher, bandwidth)
+def compute_loss_by_loops(student: Rows, teacher: Rows, bandwidth: float | None) -> float:
+    p, q = compute_conditional(student, bandwidth), compute_conditional(teacher, bandwidth)
     size = len(p)
     return sum(
         q[i][j] * math.log(q[i][j] / p[i][j]) for i in range(size) for j in range(size) if i != j
@@ -45,9 +45,9 @@ def brute_force(student: Rows, teacher: Rows, bandwidth: float | None) -> float:
 
 @given(st.integers(2, 8), st.integers(1, 5), st.integers(0, 10**6), st.sampled_from([None, 1.7]))
 def test_loss_matches_brute_force(b: int, d: int, seed: int, bandwidth: float | None) -> None:
-    student, teacher = draw(seed, (b, d), (b, d + 1))
+    student, teacher = draw_normal(seed, (b, d), (b, d + 1))
     loss = distillation_loss(student, teacher, bandwidth or "mean")
-    expected = brute_force(student.tolist(), teacher.tolist(), bandwidth)
+    expected = compute_loss_by_loops(student.tolist(), teacher.tolist(), bandwidth)
     assert loss.item() == pytest.approx(expected, rel=1e-9, abs=1e-9)
     assert loss.item() > -1e-12
 
@@ -72,16 +72,16 @@ def test_loss_by_hand() -> None:
 
 @given(st.integers(1, 9), st.integers(0, 10**6))
 def test_distilling_from_itself_is_exactly_zero(b: int, seed: int) -> None:
-    features = draw(seed, (b, 6))[0].float()
+    features = draw_normal(seed, (b, 6))[0].float()
     assert distillation_loss(features, features.clone()).item() == 0
     assert distillation_loss(features, features.clone(), 0.5).item() == 0
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_tiny_batches_have_no_geometry(size: int) -> None:
+def test_loss_of_one_or_two_examples_is_zero(size: int) -> None:
     student, teacher = torch.randn(2, size, 3)
     assert distillation_loss(student, teacher).item() == 0
-    assert gradient_of(student, teacher).abs().max() < 1e-6
+    assert compute_gradient(student, teacher).abs().max() < 1e-6
 
 
 @pytest.mark.parametrize("bandwidth", ["mean", 0.1])
@@ -99,17 +99,19 @@ def test_degenerate_batches_stay_finite(student: torch.Tensor, bandwidth: float)
     teacher = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
     for pair in ((student, teacher), (teacher, student)):
         assert distillation_loss(*pair, bandwidth).isfinite()
-        assert gradient_of(*pair, bandwidth).isfinite().all()
+        assert compute_gradient(*pair, bandwidth).isfinite().all()
 
 
-def test_mean_bandwidth_ignores_scale_and_place() -> None:
-    student, teacher = draw(0, (6, 4), (6, 4))
+def test_mean_bandwidth_does_not_depend_on_scale_and_origin() -> None:
+    student, teacher = draw_normal(0, (6, 4), (6, 4))
     loss = distillation_loss(student, teacher)
     torch.testing.assert_close(distillation_loss(1000 * student + 5, teacher), loss)
 
 
-def recorded(student: torch.Tensor, teacher: torch.Tensor, bandwidth: float | None) -> torch.Tensor:
-    """The loss as autograd would record it, step by step."""
+def compute_loss_by_autograd(
+    student: torch.Tensor, teacher: torch.Tensor, bandwidth: float | None
+) -> torch.Tensor:
+    """Return the loss as a graph for autograd."""
 
     def log_probabilities(x: torch.Tensor) -> torch.Tensor:
         square = (x[:, None] - x[None, :]).square().sum(dim=2)
@@ -124,16 +126,18 @@ def recorded(student: torch.Tensor, teacher: torch.Tensor, bandwidth: float | No
 
 @given(st.integers(2, 8), st.integers(1, 5), st.integers(0, 10**6), st.sampled_from([None, 1.7]))
 def test_gradient_matches_autograd(b: int, d: int, seed: int, bandwidth: float | None) -> None:
-    student, teacher = draw(seed, (b, d), (b, d))
+    student, teacher = draw_normal(seed, (b, d), (b, d))
     student.requires_grad_()
-    (theirs,) = torch.autograd.grad(recorded(student, teacher, bandwidth), student)
-    ours = gradient_of(student.detach(), teacher, bandwidth or "mean")
-    torch.testing.assert_close(ours, theirs, rtol=1e-7, atol=1e-9)
+    (expected,) = torch.autograd.grad(
+        compute_loss_by_autograd(student, teacher, bandwidth), student
+    )
+    gradient = compute_gradient(student.detach(), teacher, bandwidth or "mean")
+    torch.testing.assert_close(gradient, expected, rtol=1e-7, atol=1e-9)
 
 
-def test_gradient_survives_a_far_origin() -> None:
-    student, teacher = (each.float() for each in draw(0, (6, 4), (6, 4)))
-    far, near = gradient_of(student + 1000, teacher), gradient_of(student, teacher)
+def test_gradient_is_accurate_far_from_the_origin() -> None:
+    student, teacher = (tensor.float() for tensor in draw_normal(0, (6, 4), (6, 4)))
+    far, near = compute_gradient(student + 1000, teacher), compute_gradient(student, teacher)
     torch.testing.assert_close(far, near, rtol=1e-2, atol=1e-3)
 
 
@@ -142,17 +146,19 @@ def test_gradient_survives_a_far_origin() -> None:
     st.integers(0, 10**6),
     st.sampled_from(["mean", 1.7]),
 )
-def test_several_clients_at_once(sizes: list[int], seed: int, bandwidth: Bandwidth) -> None:
-    """Each has the loss and gradient that it has alone; rows that fill up count for nothing."""
-    student, teacher = draw(seed, *[(len(sizes), max(sizes), 3)] * 2)
-    present = torch.arange(max(sizes)) < torch.tensor(sizes)[:, None]
-    losses = distillation_loss(student, teacher, bandwidth, present)
-    gradients = gradient_of(student, teacher, bandwidth, present)
-    for place, size in enumerate(sizes):
-        own = student[place, :size], teacher[place, :size], bandwidth
-        torch.testing.assert_close(losses[place], distillation_loss(*own))
-        torch.testing.assert_close(gradients[place, :size], gradient_of(*own))
-        assert not gradients[place, size:].any()
+def test_losses_of_several_clients_at_once(
+    sizes: list[int], seed: int, bandwidth: Bandwidth
+) -> None:
+    """Losses and gradients equal those of single clients; padding has no effect."""
+    student, teacher = draw_normal(seed, *[(len(sizes), max(sizes), 3)] * 2)
+    row_mask = torch.arange(max(sizes)) < torch.tensor(sizes)[:, None]
+    losses = distillation_loss(student, teacher, bandwidth, row_mask)
+    gradients = compute_gradient(student, teacher, bandwidth, row_mask)
+    for index, size in enumerate(sizes):
+        single = student[index, :size], teacher[index, :size], bandwidth
+        torch.testing.assert_close(losses[index], distillation_loss(*single))
+        torch.testing.assert_close(gradients[index, :size], compute_gradient(*single))
+        assert not gradients[index, size:].any()
 
 
 @given(st.integers(1, 5), st.integers(2, 6), st.integers(0, 10**6))
@@ -173,7 +179,7 @@ def test_not_true_loss_matches_brute_force(b: int, classes: int, seed: int) -> N
     assert float(not_true_loss(student, teacher, labels)) == pytest.approx(expected, abs=1e-9)
 
 
-def test_not_true_loss_leaves_the_true_class_free() -> None:
+def test_not_true_loss_has_no_gradient_for_the_true_class() -> None:
     student = torch.tensor([[0.5, 1.0, -2.0]], requires_grad=True)
     teacher, labels = torch.tensor([[9.0, 0.0, 1.0]]), torch.tensor([0])
     (gradient,) = torch.autograd.grad(not_true_loss(student, teacher, labels), student)

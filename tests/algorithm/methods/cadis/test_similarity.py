@@ -1,4 +1,4 @@
-"""Similarities of a round, and what is remembered of them: all pairs, or those that met."""
+"""Instance and cumulative similarity, as a full matrix and as a table of observed pairs."""
 
 import math
 
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from cadis.algorithm.methods.cadis import ObservedPairs, SimilarityMatrix, instance_similarity
 from cadis.errors import CadisError
 from cadis.types import ClientId
-from method_support import pair_of, same_tensors
-from parts_support import snapshot
+from method_support import are_equal_tensors, make_similarity
+from parts_support import copy_tensors
 
 
 def brute_force_cosine(a: list[float], b: list[float]) -> float:
@@ -27,7 +27,7 @@ def test_cosine_by_hand() -> None:
     for scale in (1e-30, 1e30):
         torch.testing.assert_close(instance_similarity(signatures * scale), similarity)
     zero = instance_similarity(torch.tensor([[0.0, 0.0], [1.0, 2.0], [0.0, 0.0]]))
-    assert zero.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]  # like nobody but itself
+    assert zero.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]  # similar only to itself
 
 
 @given(st.integers(2, 7), st.integers(1, 9), st.integers(0, 10**6))
@@ -42,10 +42,10 @@ def test_cosine_matches_brute_force(k: int, d: int, seed: int) -> None:
             assert similarity[i, j] == similarity[j, i]
 
 
-def both(
+def observe_rounds(
     seed: int, clients: int = 9, per_round: int = 4, rounds: int = 7, skew: float = 0.0
 ) -> tuple[ObservedPairs, SimilarityMatrix]:
-    """The table and the dense matrix after the same rounds."""
+    """Return the table and the full matrix after the same rounds."""
     generator = torch.Generator().manual_seed(seed)
     vectors = torch.randn(clients, 4, generator=generator).double() + skew
     pairs, matrix = ObservedPairs(), SimilarityMatrix()
@@ -54,25 +54,25 @@ def both(
         noise = 0.3 * torch.randn(per_round, 4, generator=generator).double()
         similarity = instance_similarity(vectors[present] + noise)
         ids: list[ClientId] = [f"client {row}" if row % 2 else row for row in present.tolist()]
-        pairs, together = pairs.observe(ids, similarity)
+        pairs, means = pairs.observe(ids, similarity)
         matrix = matrix.observe(ids, similarity)
-        rows = matrix.index_of(ids)
+        rows = matrix.find_rows(ids)
         expected = matrix.mean[rows[:, None], rows].fill_diagonal_(1)
-        assert torch.equal(together, expected)  # bit for bit
+        assert torch.equal(means, expected)  # bit for bit
     return pairs, matrix
 
 
 def test_means_and_counts_by_hand() -> None:
     pairs, matrix = ObservedPairs(), SimilarityMatrix()
     for ids, similarity in ((["a", "b"], 0.25), (["c", "a"], 0.125), (["b", "a"], 0.75)):
-        pairs, together = pairs.observe(ids, pair_of(similarity))
-        matrix = matrix.observe(ids, pair_of(similarity))
+        pairs, means = pairs.observe(ids, make_similarity(similarity))
+        matrix = matrix.observe(ids, make_similarity(similarity))
     assert pairs.client_ids == matrix.client_ids == ("a", "b", "c")
     assert pairs.pair.tolist() == [1 << 32 | 0, 2 << 32 | 0]
     assert pairs.mean.tolist() == [(0.25 + 0.75) / 2, 0.125]
     assert pairs.count.tolist() == [2, 1]
-    assert together.tolist() == [[1, 0.5], [0.5, 1]]
-    assert pairs.lowest() == 0.125
+    assert means.tolist() == [[1, 0.5], [0.5, 1]]
+    assert pairs.min_similarity() == 0.125
     assert matrix.mean[0].tolist() == [1, (0.25 + 0.75) / 2, 0.125]
     assert matrix.count.tolist() == [[3, 2, 1], [2, 2, 0], [1, 0, 1]]
     assert torch.equal(matrix.known, matrix.count > 0)
@@ -101,83 +101,87 @@ def test_running_mean_matches_brute_force(seed: int) -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(1, 9))
-def test_the_table_holds_what_the_matrix_of_all_pairs_holds(seed: int, per_round: int) -> None:
-    pairs, matrix = both(seed, per_round=per_round)
+def test_the_table_equals_the_full_matrix(seed: int, per_round: int) -> None:
+    pairs, matrix = observe_rounds(seed, per_round=per_round)
     assert pairs.client_ids == matrix.client_ids
-    later, earlier = matrix.count.tril(-1).nonzero().T
-    assert pairs.pair.tolist() == (later << 32 | earlier).tolist()
-    assert torch.equal(pairs.mean, matrix.mean[later, earlier])
-    assert torch.equal(pairs.count, matrix.count[later, earlier])
+    larger, smaller = matrix.count.tril(-1).nonzero().T
+    assert pairs.pair.tolist() == (larger << 32 | smaller).tolist()
+    assert torch.equal(pairs.mean, matrix.mean[larger, smaller])
+    assert torch.equal(pairs.count, matrix.count[larger, smaller])
 
 
 @given(st.integers(0, 10**6), st.floats(0.01, 0.4))
 def test_no_estimate_is_below_the_lowest_observation_if_that_is_not_positive(
     seed: int, gamma: float
 ) -> None:
-    pairs, matrix = both(seed, skew=0.7)
-    assume(pairs.lowest() <= 0)
+    pairs, matrix = observe_rounds(seed, skew=0.7)
+    assume(pairs.min_similarity() <= 0)
     complete = matrix.estimate_missing(gamma, "mean")
     known = complete.mean[complete.known]
-    assert known.min().item() == pytest.approx(pairs.lowest().item(), abs=1e-12)
+    assert known.min().item() == pytest.approx(pairs.min_similarity().item(), abs=1e-12)
 
 
-def test_an_estimate_may_be_below_observations_that_are_all_positive() -> None:
-    """Why that is a departure: nothing but the sign of the lowest observation rules it out."""
-    matrix = SimilarityMatrix().observe(["a", "p"], pair_of(0.5)).observe(["p", "b"], pair_of(0.9))
+def test_an_estimate_can_be_below_positive_observations() -> None:
+    """So the minimum over observations can depart from the paper in this case."""
+    matrix = (
+        SimilarityMatrix()
+        .observe(["a", "p"], make_similarity(0.5))
+        .observe(["p", "b"], make_similarity(0.9))
+    )
     assert matrix.estimate_missing(0.2, "mean").mean[0, 2].item() == pytest.approx(0.5 * 0.9)
 
 
-def test_nobody_has_met() -> None:
-    pairs, together = ObservedPairs().observe(["a"], torch.ones(1, 1))
+def test_a_single_client_has_no_pairs() -> None:
+    pairs, means = ObservedPairs().observe(["a"], torch.ones(1, 1))
     assert (pairs.client_ids, len(pairs.pair)) == (("a",), 0)
-    assert together.tolist() == [[1]]
-    assert pairs.lowest() == 1
+    assert means.tolist() == [[1]]
+    assert pairs.min_similarity() == 1
 
 
-def test_observing_changes_nothing_earlier() -> None:
+def test_observe_does_not_change_the_object() -> None:
     three, other = (instance_similarity(torch.randn(3, 2)) for _ in range(2))
     pairs, matrix = ObservedPairs().observe([1, 2, 3], three)[0], SimilarityMatrix()
     matrix = matrix.observe([1, 2, 3], three)
-    copies = snapshot(pairs.to_tensors()), snapshot(matrix.to_tensors())
-    pairs.observe([2, 3], pair_of(0.5))
+    copies = copy_tensors(pairs.to_tensors()), copy_tensors(matrix.to_tensors())
+    pairs.observe([2, 3], make_similarity(0.5))
     pairs.observe([4, 1, 3], other)
     matrix.observe([2, 4], torch.eye(2)).estimate_missing(0.3, "mean").observe([1, 2], torch.eye(2))
-    assert same_tensors(copies[0], pairs.to_tensors())
-    assert same_tensors(copies[1], matrix.to_tensors())
+    assert are_equal_tensors(copies[0], pairs.to_tensors())
+    assert are_equal_tensors(copies[1], matrix.to_tensors())
 
 
 @given(st.integers(0, 10**6))
-def test_both_survive_tensors(seed: int) -> None:
-    pairs, matrix = both(seed)
+def test_table_and_matrix_survive_a_checkpoint(seed: int) -> None:
+    pairs, matrix = observe_rounds(seed)
     stored = pairs.to_tensors()
-    assert same_tensors(ObservedPairs.from_tensors(stored).to_tensors(), stored)
-    for each in (matrix, matrix.estimate_missing(0.3, "mean")):
-        stored = each.to_tensors()
-        assert same_tensors(SimilarityMatrix.from_tensors(stored).to_tensors(), stored)
+    assert are_equal_tensors(ObservedPairs.from_tensors(stored).to_tensors(), stored)
+    for candidate in (matrix, matrix.estimate_missing(0.3, "mean")):
+        stored = candidate.to_tensors()
+        assert are_equal_tensors(SimilarityMatrix.from_tensors(stored).to_tensors(), stored)
 
 
-def test_the_table_grows_with_the_pairs_that_met() -> None:
-    pairs, _ = both(seed=0, clients=3000, per_round=40, rounds=20)
-    bytes_kept = sum(tensor.nbytes for tensor in pairs.to_tensors().values())
+def test_the_table_grows_with_the_observed_pairs() -> None:
+    pairs, _ = observe_rounds(seed=0, clients=3000, per_round=40, rounds=20)
+    nbytes = sum(tensor.nbytes for tensor in pairs.to_tensors().values())
     assert len(pairs.pair) <= 20 * 40 * 39 / 2
-    assert bytes_kept < 20 * len(pairs.pair) + 20 * len(pairs.client_ids)
+    assert nbytes < 20 * len(pairs.pair) + 20 * len(pairs.client_ids)
 
 
-@pytest.mark.parametrize("memory", [SimilarityMatrix(), ObservedPairs()])
-def test_wrong_observations_are_refused(memory: SimilarityMatrix | ObservedPairs) -> None:
+@pytest.mark.parametrize("observed", [SimilarityMatrix(), ObservedPairs()])
+def test_invalid_observations_are_rejected(observed: SimilarityMatrix | ObservedPairs) -> None:
     with pytest.raises(CadisError, match="twice in one round"):
-        memory.observe([1, 1], torch.eye(2))
+        observed.observe([1, 1], torch.eye(2))
     with pytest.raises(CadisError, match="2 clients need"):
-        memory.observe([1, 2], torch.eye(3))
+        observed.observe([1, 2], torch.eye(3))
 
 
-def test_pairs_that_met_and_others() -> None:
-    pairs, matrix = both(seed=3)
+def test_similarity_of_pairs_of_rows() -> None:
+    pairs, matrix = observe_rounds(seed=3)
     rows = torch.arange(len(pairs.client_ids))
-    found = pairs.between(rows[:, None], rows)
-    met = (matrix.count > 0).fill_diagonal_(True)
-    assert not met.all()
-    assert torch.equal(found.isnan(), ~met)
+    similarity = pairs.get_similarity(rows[:, None], rows)
+    observed = (matrix.count > 0).fill_diagonal_(True)
+    assert not observed.all()
+    assert torch.equal(similarity.isnan(), ~observed)
     expected = matrix.mean.clone().fill_diagonal_(1)
-    assert torch.equal(found[met], expected[met])
-    assert ObservedPairs().between(torch.tensor([0]), torch.tensor([1])).isnan().all()
+    assert torch.equal(similarity[observed], expected[observed])
+    assert ObservedPairs().get_similarity(torch.tensor([0]), torch.tensor([1])).isnan().all()

@@ -12,22 +12,22 @@ from cadis.algorithm.methods.cadis import SimilarityMatrix, instance_similarity
 from cadis.data import Examples, digits
 from cadis.errors import CadisError
 from cadis.models import FlatModel, small_cnn
-from cadis.rng import generator_for
+from cadis.rng import derive_generator
 from cadis.training import LocalSettings
-from method_support import pair_of
+from method_support import make_similarity
 from support import train_locally
 from theory import (
-    balanced_loss,
-    cadis_limit,
-    cosine_bounds,
-    expected_rounds_bound,
-    fedavg_limit,
-    present_classes,
+    compute_balanced_loss,
+    compute_cadis_limit,
+    compute_cosine_bounds,
+    compute_expected_rounds_bound,
+    compute_fedavg_limit,
+    find_trained_classes,
 )
 
 
-def exact_expected_rounds(n: int, k: int) -> Fraction:
-    """Expected rounds until everybody has taken part, by the Markov chain of the proof."""
+def compute_expected_rounds(n: int, k: int) -> Fraction:
+    """Return the expected rounds until all clients took part, by the Markov chain of the proof."""
     expected = {n: Fraction(0)}
     for i in range(n - 1, -1, -1):
         stay = Fraction(comb(i, k), comb(n, k))
@@ -40,28 +40,32 @@ def exact_expected_rounds(n: int, k: int) -> Fraction:
 
 
 @given(st.integers(1, 14), st.data())
-def test_bound_holds_for_taking_part_once(n: int, data: st.DataObject) -> None:
+def test_bound_of_theorem_2_holds_for_one_participation(n: int, data: st.DataObject) -> None:
     k = data.draw(st.integers(1, n))
-    exact = exact_expected_rounds(n, k)
-    assert expected_rounds_bound(n, k) >= float(exact) - 1e-9
+    exact = compute_expected_rounds(n, k)
+    assert compute_expected_rounds_bound(n, k) >= float(exact) - 1e-9
     if k == 1:  # the coupon collector: the bound is exact
-        assert expected_rounds_bound(n, 1) == pytest.approx(float(exact))
+        assert compute_expected_rounds_bound(n, 1) == pytest.approx(float(exact))
 
 
 def test_bound_by_hand_and_for_big_numbers() -> None:
-    assert expected_rounds_bound(3, 3) == 1
-    assert expected_rounds_bound(3, 2) == pytest.approx(1 + 3 / (3 - 1))
+    assert compute_expected_rounds_bound(3, 3) == 1
+    assert compute_expected_rounds_bound(3, 2) == pytest.approx(1 + 3 / (3 - 1))
     ways = comb(100, 10)
     exact = 1 + sum(Fraction(ways, ways - comb(i, 10)) for i in range(10, 100))
-    assert expected_rounds_bound(100, 10) == pytest.approx(float(exact), rel=1e-12)
-    assert expected_rounds_bound(5000, 50) < float("inf")
+    assert compute_expected_rounds_bound(100, 10) == pytest.approx(float(exact), rel=1e-12)
+    assert compute_expected_rounds_bound(5000, 50) < float("inf")
     with pytest.raises(CadisError, match="k = 4, n = 3"):
-        expected_rounds_bound(3, 4)
+        compute_expected_rounds_bound(3, 4)
 
 
-def test_taking_part_is_not_enough_to_be_estimated() -> None:
-    """Where the theorem says more than its proof: everybody took part, yet pairs are unknown."""
-    matrix = SimilarityMatrix().observe([1, 2], pair_of(0.9)).observe([3, 4], pair_of(0.9))
+def test_participation_alone_does_not_allow_estimates() -> None:
+    """Theorem 2 claims more than its proof: all clients took part, but pairs are unknown."""
+    matrix = (
+        SimilarityMatrix()
+        .observe([1, 2], make_similarity(0.9))
+        .observe([3, 4], make_similarity(0.9))
+    )
     assert not matrix.estimate_missing(1.0, "mean").known.all()
 
 
@@ -69,52 +73,52 @@ def test_taking_part_is_not_enough_to_be_estimated() -> None:
 def test_cosine_triangle(seed: int) -> None:
     vectors = torch.randn(3, 4, generator=torch.Generator().manual_seed(seed)).double()
     s = instance_similarity(vectors)
-    low, high = cosine_bounds(s[0, 1], s[1, 2])
+    low, high = compute_cosine_bounds(s[0, 1], s[1, 2])
     assert low - 1e-12 <= s[0, 2] <= high + 1e-12
 
 
 def simulate(a: list[float], b: list[float], weights: list[float], eta: float, steps: int) -> float:
-    """Federated gradient descent on the quadratics, round by round."""
+    """Simulate federated gradient descent on quadratic losses."""
     z = 0.7
     for _ in range(20_000 // steps):
         trained = []
-        for curvature, slope in zip(a, b, strict=True):
+        for curvature, gradient in zip(a, b, strict=True):
             local = z
             for _ in range(steps):
-                local -= eta * (2 * curvature * local + slope)
+                local -= eta * (2 * curvature * local + gradient)
             trained.append(local)
         z = sum(w * local for w, local in zip(weights, trained, strict=True)) / sum(weights)
     return z
 
 
-def test_limits_are_where_the_iterations_go() -> None:
+def test_limits_match_the_simulation() -> None:
     a, b, eta, steps = [0.5, 1.5], [1.0, -2.0], 0.1, 5
     tensors = torch.tensor(a).double(), torch.tensor(b).double()
     sizes = torch.tensor([2.0, 1.0]).double()
-    fedavg = fedavg_limit(*tensors, sizes, eta, steps)
-    cadis = cadis_limit(*tensors, eta, steps)
+    fedavg = compute_fedavg_limit(*tensors, sizes, eta, steps)
+    cadis = compute_cadis_limit(*tensors, eta, steps)
     assert fedavg.item() == pytest.approx(simulate(a, b, [2, 1], eta, steps))
     assert cadis.item() == pytest.approx(simulate(a, b, [1, 1], eta, steps))
-    phi = [(1 - 2 * c * eta) ** steps for c in a]  # the paper's formula, with its sign put right
+    phi = [(1 - 2 * c * eta) ** steps for c in a]  # the paper's formula with the correct sign
     printed = (b[0] / a[0] * (1 - phi[0]) + b[1] / a[1] * (1 - phi[1]) / 2) / (
         3 - (2 * phi[0] + phi[1])
     )
     assert fedavg.item() == pytest.approx(-printed)
 
 
-def losses(a: Tensor, b: Tensor, eta: float, steps: int) -> tuple[float, float]:
+def compute_losses(a: Tensor, b: Tensor, eta: float, steps: int) -> tuple[float, float]:
     sizes = torch.tensor([2.0, 1.0]).double()
-    fedavg = balanced_loss(a, b, fedavg_limit(a, b, sizes, eta, steps))
-    cadis = balanced_loss(a, b, cadis_limit(a, b, eta, steps))
+    fedavg = compute_balanced_loss(a, b, compute_fedavg_limit(a, b, sizes, eta, steps))
+    cadis = compute_balanced_loss(a, b, compute_cadis_limit(a, b, eta, steps))
     return fedavg.item(), cadis.item()
 
 
 curvatures = st.floats(0.05, 1.0)
-slopes = st.floats(-3, 3)
+gradients = st.floats(-3, 3)
 
 
-@given(curvatures, curvatures, slopes, slopes, st.floats(0.01, 0.45), st.integers(1, 40))
-def test_proposition_holds_under_its_real_condition(
+@given(curvatures, curvatures, gradients, gradients, st.floats(0.01, 0.45), st.integers(1, 40))
+def test_proposition_2_holds_under_its_exact_condition(
     a1: float, a3: float, b1: float, b3: float, share: float, steps: int
 ) -> None:
     a, b = torch.tensor([a1, a3]).double(), torch.tensor([b1, b3]).double()
@@ -122,7 +126,7 @@ def test_proposition_holds_under_its_real_condition(
     phi1, phi3 = ((1 - 2 * c * eta) ** steps for c in (a1, a3))
     p = (1 - phi1) / (2 - phi1 - phi3)
     q = 2 * (1 - phi1) / (3 - 2 * phi1 - phi3)
-    fedavg, cadis = losses(a, b, eta, steps)
+    fedavg, cadis = compute_losses(a, b, eta, steps)
     if steps == 1 or a1 <= a3:
         assert p + q >= 2 * a1 / (a1 + a3) - 1e-9
     if p + q >= 2 * a1 / (a1 + a3):
@@ -131,8 +135,8 @@ def test_proposition_holds_under_its_real_condition(
         assert fedavg <= cadis + 1e-9
 
 
-@given(curvatures, curvatures, slopes, st.floats(0.01, 0.45), st.integers(1, 40))
-def test_printed_difference_holds_for_opposite_slopes(
+@given(curvatures, curvatures, gradients, st.floats(0.01, 0.45), st.integers(1, 40))
+def test_printed_difference_holds_for_opposite_gradients(
     a1: float, a3: float, b1: float, share: float, steps: int
 ) -> None:
     eta = share / max(a1, a3)
@@ -141,43 +145,44 @@ def test_printed_difference_holds_for_opposite_slopes(
     q = (2 * phi1 - 2) / (2 * phi1 + phi3 - 3)
     v1, v2 = q - p, (1 / a1 + 1 / a3) * (q + p) - 2 / a3
     printed = b1**2 / (8 * a1 * a3) * (a1 + a3) ** 2 * v1 * v2
-    fedavg, cadis = losses(
+    fedavg, cadis = compute_losses(
         torch.tensor([a1, a3]).double(), torch.tensor([b1, -b1]).double(), eta, steps
     )
     assert fedavg - cadis == pytest.approx(printed, rel=1e-6, abs=1e-9)
 
 
-def test_proposition_fails_where_the_docstring_says() -> None:
+def test_counterexample_to_proposition_2() -> None:
     a, b = torch.tensor([1.0, 0.01]).double(), torch.tensor([1.0, -1.0]).double()
-    fedavg, cadis = losses(a, b, eta=0.4, steps=50)
+    fedavg, cadis = compute_losses(a, b, eta=0.4, steps=50)
     assert fedavg < cadis
 
 
-def head_update_after_training(classes: list[int], seed: int) -> Tensor:
-    """The digits CNN trained on some classes only, as in the paper's figure."""
+def train_head_update(classes: list[int], seed: int) -> Tensor:
+    """Return the head update of the digits CNN after training on some classes."""
     torch.manual_seed(seed)
     model = FlatModel(small_cnn(1, 8, 8, 10))
     train = digits().train
     chosen = torch.isin(train.labels, torch.tensor(classes)).nonzero()[:48, 0]
-    before, own = model.state(), Examples(train.inputs[chosen], train.labels[chosen])
+    before, examples = model.copy_state(), Examples(train.inputs[chosen], train.labels[chosen])
     settings = LocalSettings(epochs=3, batch_size=8, lr=0.05)
-    train_locally(model, FedAvg(), own, before, {}, settings, generator_for(seed))
+    train_locally(model, FedAvg(), examples, before, {}, settings, derive_generator(seed))
     weight, bias = model.layout.head_slices
-    update = model.state().parameters - before.parameters
+    update = model.copy_state().parameters - before.parameters
     return torch.cat([update[weight].view(10, 64), update[bias].view(10, 1)], dim=1)
 
 
 @pytest.mark.parametrize("classes", [[8], [3], [5, 7], [0, 9]])
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_head_update_betrays_the_classes(classes: list[int], seed: int) -> None:
-    update = head_update_after_training(classes, seed)
-    assert present_classes(update).nonzero()[:, 0].tolist() == classes
-    assert present_classes(update[:, :-1]).nonzero()[:, 0].tolist() == classes  # without the bias
+def test_head_update_reveals_the_trained_classes(classes: list[int], seed: int) -> None:
+    update = train_head_update(classes, seed)
+    assert find_trained_classes(update).nonzero()[:, 0].tolist() == classes
+    without_bias = find_trained_classes(update[:, :-1])
+    assert without_bias.nonzero()[:, 0].tolist() == classes
 
 
 @given(st.integers(0, 10**6))
 def test_absent_rows_never_grow(seed: int) -> None:
-    """The proposition itself, by hand: one step of softmax regression on non-negative features."""
+    """Proposition 1 for one step of softmax regression on non-negative features."""
     generator = torch.Generator().manual_seed(seed)
     weight = torch.randn(4, 3, generator=generator)
     features = torch.rand(3, generator=generator)
@@ -185,4 +190,4 @@ def test_absent_rows_never_grow(seed: int) -> None:
     probabilities = torch.softmax(weight @ features, dim=0)
     target = torch.tensor([0.0, 0.0, 1.0, 0.0])
     update = -0.1 * torch.outer(probabilities - target, features)
-    assert present_classes(update).tolist() == [False, False, True, False]
+    assert find_trained_classes(update).tolist() == [False, False, True, False]

@@ -8,13 +8,13 @@ from torch import Tensor
 
 from cadis.algorithm.methods.cadis import SimilarityMatrix, estimate_all, instance_similarity
 from cadis.errors import CadisError
-from method_support import pair_of
+from method_support import make_similarity
 
 
-def observed_rounds(
+def observe_rounds(
     seed: int, clients: int = 9, per_round: int = 3, rounds: int = 5
 ) -> SimilarityMatrix:
-    """Vectors near one of two directions, seen a few at a time."""
+    """Observe vectors near one of two directions, a few per round."""
     generator = torch.Generator().manual_seed(seed)
     centres = torch.randn(2, 6, generator=generator).double()
     vectors = centres[torch.arange(clients) % 2]
@@ -26,10 +26,10 @@ def observed_rounds(
     return matrix
 
 
-def brute_force(
+def estimate_by_loops(
     matrix: SimilarityMatrix, gamma: float, i: int, j: int
 ) -> tuple[float, float] | None:
-    """Mean and deviation of the estimate for one pair, by loops."""
+    """Return mean and deviation of the estimate for one pair, computed by loops."""
     s, count = matrix.mean.tolist(), matrix.count.tolist()
     means, variances = [], []
     for p in range(len(s)):
@@ -49,13 +49,17 @@ def check_against_brute_force(complete: SimilarityMatrix, gamma: float) -> None:
         for j in range(len(complete.client_ids)):
             if complete.count[i, j]:
                 continue
-            expected = brute_force(complete, gamma, i, j)
+            expected = estimate_by_loops(complete, gamma, i, j)
             assert bool(complete.known[i, j]) == (expected is not None)
             assert complete.mean[i, j].item() == pytest.approx(expected[0] if expected else 0)
 
 
 def test_estimate_by_hand() -> None:
-    matrix = SimilarityMatrix().observe(["a", "p"], pair_of(0.8)).observe(["p", "b"], pair_of(0.9))
+    matrix = (
+        SimilarityMatrix()
+        .observe(["a", "p"], make_similarity(0.8))
+        .observe(["p", "b"], make_similarity(0.9))
+    )
     deviation = math.sqrt((1 - 0.8**2) * (1 - 0.9**2)) / 3  # 0.0872
     complete = matrix.estimate_missing(0.1, "mean")
     assert complete.mean[0, 2].item() == pytest.approx(0.8 * 0.9)
@@ -66,67 +70,75 @@ def test_estimate_by_hand() -> None:
 
 @given(st.integers(0, 10**6), st.floats(0.01, 0.4))
 def test_estimates_match_brute_force(seed: int, gamma: float) -> None:
-    check_against_brute_force(observed_rounds(seed).estimate_missing(gamma, "mean"), gamma)
+    check_against_brute_force(observe_rounds(seed).estimate_missing(gamma, "mean"), gamma)
 
 
 @given(st.integers(0, 10**6))
-def test_kept_estimates_equal_those_computed_anew(seed: int) -> None:
-    kept, plain = SimilarityMatrix(), SimilarityMatrix()
+def test_updated_estimates_equal_recomputed_ones(seed: int) -> None:
+    updated, plain = SimilarityMatrix(), SimilarityMatrix()
     generator = torch.Generator().manual_seed(seed)
     vectors = torch.randn(9, 4, generator=generator).double()
     for _ in range(6):
         present = torch.randperm(9, generator=generator)[:3]
         similarity = instance_similarity(vectors[present])
-        kept = kept.observe(present.tolist(), similarity).estimate_missing(0.25, "mean")
+        updated = updated.observe(present.tolist(), similarity).estimate_missing(0.25, "mean")
         plain = plain.observe(present.tolist(), similarity)
-    anew = plain.estimate_missing(0.25, "mean")
-    torch.testing.assert_close(kept.mean, anew.mean)
-    assert torch.equal(kept.known, anew.known)
-    check_against_brute_force(kept, 0.25)
+    recomputed = plain.estimate_missing(0.25, "mean")
+    torch.testing.assert_close(updated.mean, recomputed.mean)
+    assert torch.equal(updated.known, recomputed.known)
+    check_against_brute_force(updated, 0.25)
 
 
-def test_gamma_may_change_and_off_forgets_estimates() -> None:
-    matrix = observed_rounds(seed=3)
+def test_gamma_can_change_and_mode_off_drops_estimates() -> None:
+    matrix = observe_rounds(seed=3)
     before = matrix.estimate_missing(0.4, "mean")
-    changed, fresh = (each.estimate_missing(0.05, "mean") for each in (before, matrix))
+    changed, fresh = (start.estimate_missing(0.05, "mean") for start in (before, matrix))
     assert torch.equal(changed.known, fresh.known)
     assert torch.equal(changed.mean, fresh.mean)
     assert torch.equal(before.estimate_missing(0.4, "off").known, matrix.count > 0)
 
 
-def test_first_observation_replaces_an_estimate_for_good() -> None:
-    matrix = SimilarityMatrix().observe(["a", "p"], pair_of(0.9)).observe(["p", "b"], pair_of(0.9))
-    matrix = matrix.estimate_missing(0.3, "mean").observe(["a", "b"], pair_of(-0.5))
+def test_the_first_observation_replaces_an_estimate() -> None:
+    matrix = (
+        SimilarityMatrix()
+        .observe(["a", "p"], make_similarity(0.9))
+        .observe(["p", "b"], make_similarity(0.9))
+    )
+    matrix = matrix.estimate_missing(0.3, "mean").observe(["a", "b"], make_similarity(-0.5))
     assert matrix.mean[0, 2].item() == pytest.approx(-0.5)
     assert matrix.estimate_missing(0.3, "mean").mean[0, 2].item() == pytest.approx(-0.5)
     assert matrix.count[0, 2] == 1
 
 
-def test_estimates_are_not_built_upon() -> None:
+def test_estimates_do_not_use_other_estimates() -> None:
     matrix = SimilarityMatrix()
     for first, second in (("a", "b"), ("b", "c"), ("c", "d")):
-        matrix = matrix.observe([first, second], pair_of(0.9)).estimate_missing(0.3, "mean")
-    assert matrix.known[0, 2]  # a - c through b
-    assert not matrix.known[0, 3]  # a - d only through an estimate
+        matrix = matrix.observe([first, second], make_similarity(0.9)).estimate_missing(0.3, "mean")
+    assert matrix.known[0, 2]  # a - c by helper b
+    assert not matrix.known[0, 3]  # a - d would need an estimate
 
 
-def sample_once(matrix: SimilarityMatrix, seed: int) -> Tensor:
+def sample_estimates(matrix: SimilarityMatrix, seed: int) -> Tensor:
     return matrix.estimate_missing(0.3, "sample", torch.Generator().manual_seed(seed)).mean
 
 
 def test_sampled_estimates_have_the_stated_distribution() -> None:
     s, t, number = 0.8, 0.7, 3000
-    matrix = SimilarityMatrix().observe(["a", "p"], pair_of(s).double())
-    matrix = matrix.observe(["p", "b"], pair_of(t).double())
-    draws = torch.stack([sample_once(matrix, seed)[0, 2] for seed in range(number)])
+    matrix = SimilarityMatrix().observe(["a", "p"], make_similarity(s).double())
+    matrix = matrix.observe(["p", "b"], make_similarity(t).double())
+    draws = torch.stack([sample_estimates(matrix, seed)[0, 2] for seed in range(number)])
     deviation = math.sqrt((1 - s**2) * (1 - t**2)) / 3
     assert draws.mean().item() == pytest.approx(s * t, abs=4 * deviation / math.sqrt(number))
     assert draws.std().item() == pytest.approx(deviation, rel=0.06)
 
 
 def test_sampling_is_seeded_symmetric_and_bounded() -> None:
-    matrix = observed_rounds(seed=1)
-    first, again, other = sample_once(matrix, 1), sample_once(matrix, 1), sample_once(matrix, 2)
+    matrix = observe_rounds(seed=1)
+    first, again, other = (
+        sample_estimates(matrix, 1),
+        sample_estimates(matrix, 1),
+        sample_estimates(matrix, 2),
+    )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert torch.equal(first, first.T)
@@ -136,10 +148,10 @@ def test_sampling_is_seeded_symmetric_and_bounded() -> None:
 
 
 @given(st.integers(0, 10**6), st.floats(0.01, 0.4))
-def test_all_at_once_is_what_row_by_row_gives(seed: int, gamma: float) -> None:
-    matrix = observed_rounds(seed, clients=14, rounds=7)
+def test_estimate_all_equals_estimate_missing(seed: int, gamma: float) -> None:
+    matrix = observe_rounds(seed, clients=14, rounds=7)
     direct = torch.where(matrix.count > 0, matrix.mean, torch.nan)
-    found = estimate_all(direct, gamma)
+    estimates = estimate_all(direct, gamma)
     estimated = matrix.estimate_missing(gamma, "mean")
-    assert torch.equal(~found.isnan(), estimated.known & (matrix.count == 0))
-    torch.testing.assert_close(found.nan_to_num(), estimated.mean * ~found.isnan())
+    assert torch.equal(~estimates.isnan(), estimated.known & (matrix.count == 0))
+    torch.testing.assert_close(estimates.nan_to_num(), estimated.mean * ~estimates.isnan())

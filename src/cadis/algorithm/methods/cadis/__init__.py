@@ -1,24 +1,24 @@
-"""CADIS: one file for each equation of the paper, and the method itself."""
+"""CADIS: the equations of the paper, one topic per file, and the method itself."""
 
 from cadis.algorithm.methods.cadis.clustering import (
     average_linkage,
-    cluster,
-    cluster_weights,
-    found_clusters,
-    rescale,
+    cluster_by_threshold,
+    compute_cluster_weights,
+    compute_q_matrix,
+    find_clusters,
     update_profiles,
 )
 from cadis.algorithm.methods.cadis.distillation import (
     distillation_gradient,
-    divergence_without,
+    masked_kl_divergence,
     not_true_loss,
 )
 from cadis.algorithm.methods.cadis.method import CADIS, CADISPaper
-from cadis.algorithm.methods.cadis.profiles import ClientProfiles, class_profiles
+from cadis.algorithm.methods.cadis.profiles import ClientProfiles, compute_class_profiles
 from cadis.algorithm.methods.cadis.similarity import (
     ObservedPairs,
     SimilarityMatrix,
+    cumulative_similarity,
     instance_similarity,
-    running_mean,
 )
 from cadis.algorithm.methods.cadis.transitive import estimate_all

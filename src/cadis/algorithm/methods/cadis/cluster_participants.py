@@ -1,4 +1,7 @@
-"""Who belongs together, from a round's updates: by class profiles, or by pairs as in the paper."""
+"""From the updates of a round to the clusters of its participants.
+
+Clients are compared by their class profiles (the default), or by pairs of clients as in the paper.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,16 +12,16 @@ from torch import Tensor
 
 from cadis.algorithm.method import ServerRound, ServerState
 from cadis.algorithm.methods.cadis.clustering import (
-    LOOKED_AT,
+    MAX_CLUSTERED_CLIENTS,
     average_linkage,
-    cluster,
-    contrast_cut,
-    found_clusters,
-    nearest_centre,
-    rescale,
+    cluster_by_threshold,
+    compute_q_matrix,
+    find_clusters,
+    find_contrast_cut,
+    find_nearest_centre,
     update_profiles,
 )
-from cadis.algorithm.methods.cadis.profiles import ClientProfiles, class_profiles
+from cadis.algorithm.methods.cadis.profiles import ClientProfiles, compute_class_profiles
 from cadis.algorithm.methods.cadis.similarity import (
     ObservedPairs,
     SimilarityMatrix,
@@ -26,132 +29,169 @@ from cadis.algorithm.methods.cadis.similarity import (
     instance_similarity,
 )
 from cadis.errors import CadisError
-from cadis.types import ClientId, ClientUpdate, TensorState, client_keys
+from cadis.types import ClientId, ClientUpdate, TensorState, compute_client_keys
 
-Given: TypeAlias = Callable[[Sequence[ClientId]], Tensor]
-"""Labels of clients that take the place of those found, for ablations, (n,)."""
+LabelClients: TypeAlias = Callable[[Sequence[ClientId]], Tensor]
+"""Function from clients to cluster labels, (n,), which replaces clustering in ablations."""
 
 
 @dataclass(frozen=True)
-class Grouping:
-    """The clusters of a round's participants."""
+class ParticipantClusters:
+    """The clusters of the participants of a round."""
 
-    labels: Tensor  # the cluster of each participant, (k,)
-    sizes: Tensor  # M_i, how many clients are in it, (k,)
-    memory: TensorState  # what is remembered for the next round
-    report: TensorState  # what to tell about it
+    labels: Tensor  # cluster of each participant, (k,)
+    sizes: Tensor  # M_i, number of clients in that cluster, (k,)
+    tensors: TensorState  # server state for the next round
+    report: TensorState  # named arrays for the record of the round
 
 
-def profiles_of(
+def compute_signatures(
     server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
 ) -> Tensor:
-    """The class profiles of a round's updates, (k, classes)."""
-    changes = signatures(server_round, updates, state)
-    weight, *bias = changes.split([place.stop - place.start for place in server_round.head], dim=1)
+    """Return the improvement of the penultimate layer, W_i - W_g, of each client (Section III-B.2).
+
+    Returns:
+        Flat updates of the classifier layer, weight before bias, (k, d), at least float32.
+    """
+    head = server_round.head
+    received = {name: model.select_parameters(head) for name, model in state.models.items()}
+    changes = torch.stack([update.model.select_parameters(head) for update in updates])
+    for row, update in zip(changes, updates, strict=True):  # in place: no second large matrix
+        row.sub_(received[update.message.model_name])
+    return changes.to(torch.promote_types(changes.dtype, torch.float32))  # norms overflow in half
+
+
+def compute_profiles(
+    server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
+) -> Tensor:
+    """Return the class profile of each update, (k, classes)."""
+    changes = compute_signatures(server_round, updates, state)
+    weight, *bias = changes.split([part.stop - part.start for part in server_round.head], dim=1)
     rows = server_round.num_outputs or (bias[0].shape[1] if bias else 1)
     parts = [weight.unflatten(1, (rows, -1)), *bias]
-    if rows == 1:  # one output tells two classes apart
+    if rows == 1:  # binary classification with one output: add the row of the other class
         parts = [torch.cat([-part, part], dim=1) for part in parts]
-    return class_profiles(*parts)
+    return compute_class_profiles(*parts)
 
 
-def group_by_profiles(
-    profiles: Tensor,  # of the participants in this round, (k, classes)
+def cluster_by_profiles(
+    profiles: Tensor,
     clients: Sequence[ClientId],
-    memory: TensorState,
-    threshold: float | None,  # epsilon; None reads the cut off the similarities
-    given: Given | None = None,  # clusters to take instead of those found
-) -> Grouping:
-    """Clusters of all clients seen so far, by their mean profiles."""
-    keys = client_keys(clients)
-    known = update_profiles(ClientProfiles.from_tensors(memory), keys, profiles)
-    found = found_clusters(*known.some(LOOKED_AT), threshold)
-    labels = given(clients) if given else found.of(known.of(keys, profiles.shape[1])[0])
-    told = _numbers(cut=found.cut.at, confidence=found.cut.confidence)
+    tensors: TensorState,
+    threshold: float | None,
+    label_clients: LabelClients | None = None,
+) -> ParticipantClusters:
+    """Cluster all clients seen so far by their mean class profiles. Not in the paper.
+
+    Args:
+        profiles: class profiles of the participants in this round, (k, classes).
+        clients: the participants.
+        tensors: server state.
+        threshold: epsilon; None finds a cut by contrast.
+        label_clients: replacement for the clusters found, for ablations.
+    """
+    keys = compute_client_keys(clients)
+    known = update_profiles(ClientProfiles.from_tensors(tensors), keys, profiles)
+    clusters = find_clusters(*known.subsample(MAX_CLUSTERED_CLIENTS), threshold)
+    if label_clients:
+        labels = label_clients(clients)
+    else:
+        labels = clusters.predict(known.get(keys, profiles.shape[1])[0])
+    scalars = _to_scalars(cut=clusters.cut.level, confidence=clusters.cut.confidence)
     if threshold is not None:
-        told = _numbers(threshold=threshold)
-    report = {"clusters": labels, "profile": profiles, **told}
-    memory = {**known.to_tensors(), "centres": found.centres}
-    return Grouping(labels, torch.bincount(labels)[labels], memory, report)
+        scalars = _to_scalars(threshold=threshold)
+    report = {"clusters": labels, "profile": profiles, **scalars}
+    tensors = {**known.to_tensors(), "centres": clusters.centres}
+    return ParticipantClusters(labels, torch.bincount(labels)[labels], tensors, report)
 
 
-def profile_clusters(clients: Sequence[ClientId], memory: TensorState) -> Tensor:
-    """The cluster of each of these clients by its mean profile, -1 if it was never seen, (n,)."""
-    if "centres" not in memory:
+def assign_by_profiles(clients: Sequence[ClientId], tensors: TensorState) -> Tensor:
+    """Return the cluster of each client by its mean profile, -1 for a client never seen, (n,)."""
+    if "centres" not in tensors:
         return torch.full((len(clients),), -1)
-    centres = memory["centres"]
-    known = ClientProfiles.from_tensors(memory)
-    mean, count = known.of(client_keys(clients), centres.shape[1])
-    return torch.where(count > 0, nearest_centre(mean, centres), -1)
+    centres = tensors["centres"]
+    known = ClientProfiles.from_tensors(tensors)
+    mean, count = known.get(compute_client_keys(clients), centres.shape[1])
+    return torch.where(count > 0, find_nearest_centre(mean, centres), -1)
 
 
 @dataclass(frozen=True)
-class PairRule:
-    """How clients are compared by pairs that met, and by estimates of those that did not."""
+class PairClustering:
+    """Clustering by the similarity of pairs of clients (Sections III-B and III-C of the paper)."""
 
-    threshold: float | None  # epsilon; None reads the cut off the similarities
-    among_all: bool  # look for clusters among all clients seen so far, not the participants alone
-    transitive: TransitiveMode  # how pairs that never met are estimated
-    gamma: float  # the largest deviation of such an estimate
+    threshold: float | None  # epsilon; None finds a cut by contrast
+    among_all: bool  # cluster all clients seen so far instead of the participants of a round
+    transitive: TransitiveMode  # estimation of pairs that never took part in the same round
+    gamma: float  # largest deviation of an admitted estimate
 
-    def group(
+    def cluster_participants(
         self,
-        changes: Tensor,  # the participants' updates of the classifier layer, (k, d)
+        signatures: Tensor,
         clients: Sequence[ClientId],
-        memory: TensorState,
-        generator: torch.Generator,  # the source of the draws of estimates
-        given: Given | None = None,  # clusters to take instead of those found
-    ) -> Grouping:
-        """Similarities, Q-matrix, clusters: Sections III-A to III-C."""
-        similarity = instance_similarity(changes)
-        compared, present = tuple(clients), torch.arange(len(clients))
-        if self.among_all:
-            matrix = SimilarityMatrix.from_tensors(memory).observe(clients, similarity)
-            matrix = matrix.estimate_missing(self.gamma, self.transitive, generator)
-            compared, present = matrix.client_ids, matrix.index_of(clients)
-            labels, told = self._cut_matrix(matrix)
-            memory = matrix.to_tensors()
-        else:  # the participants alone: all have just met, so there is nothing to estimate
-            pairs, means = ObservedPairs.from_tensors(memory).observe(clients, similarity)
-            labels, told = self._cut(means, rescale(means, lowest=pairs.lowest()))
-            memory = pairs.to_tensors()
-        if given:
-            labels = given(compared)
-        own = labels[present]
-        report = {"clusters": own, "similarity": similarity, **told}
-        if self.transitive != "off":
-            report |= _numbers(gamma=self.gamma)
-        return Grouping(own, torch.bincount(labels)[own], memory, report)
+        tensors: TensorState,
+        generator: torch.Generator,
+        label_clients: LabelClients | None = None,
+    ) -> ParticipantClusters:
+        """Compute similarities, Q-matrix and clusters of a round.
 
-    def clusters(self, clients: Sequence[ClientId], memory: TensorState) -> Tensor:
-        """The cluster of each of these clients among all seen, -1 if it was never seen, (n,)."""
-        matrix = SimilarityMatrix.from_tensors(memory)
+        Args:
+            signatures: updates of the classifier layer, (k, d).
+            clients: the participants.
+            tensors: server state.
+            generator: source of the random estimates in mode "sample".
+            label_clients: replacement for the clusters found, for ablations.
+        """
+        similarity = instance_similarity(signatures)
+        compared, rows = tuple(clients), torch.arange(len(clients))
+        if self.among_all:
+            matrix = SimilarityMatrix.from_tensors(tensors).observe(clients, similarity)
+            matrix = matrix.estimate_missing(self.gamma, self.transitive, generator)
+            compared, rows = matrix.client_ids, matrix.find_rows(clients)
+            labels, scalars = self._cluster_matrix(matrix)
+            tensors = matrix.to_tensors()
+        else:  # all participants were observed together in this round: nothing to estimate
+            pairs, means = ObservedPairs.from_tensors(tensors).observe(clients, similarity)
+            q = compute_q_matrix(means, minimum=pairs.min_similarity())
+            labels, scalars = self._cluster(means, q)
+            tensors = pairs.to_tensors()
+        if label_clients:
+            labels = label_clients(compared)
+        participant_labels = labels[rows]
+        report = {"clusters": participant_labels, "similarity": similarity, **scalars}
+        if self.transitive != "off":
+            report |= _to_scalars(gamma=self.gamma)
+        sizes = torch.bincount(labels)[participant_labels]
+        return ParticipantClusters(participant_labels, sizes, tensors, report)
+
+    def assign_clients(self, clients: Sequence[ClientId], tensors: TensorState) -> Tensor:
+        """Return the cluster of each client among all seen, -1 for a client never seen, (n,)."""
+        matrix = SimilarityMatrix.from_tensors(tensors)
         if not matrix.client_ids:
             return torch.full((len(clients),), -1)
-        labels, _ = self._cut_matrix(matrix)
-        own = dict(zip(matrix.client_ids, labels.tolist(), strict=True))
-        return torch.tensor([own.get(client, -1) for client in clients])
+        labels, _ = self._cluster_matrix(matrix)
+        label_by_client = dict(zip(matrix.client_ids, labels.tolist(), strict=True))
+        return torch.tensor([label_by_client.get(client, -1) for client in clients])
 
-    def _cut_matrix(self, matrix: SimilarityMatrix) -> tuple[Tensor, dict[str, Tensor]]:
-        """Cut a matrix in which pairs of which nothing is known are as unlike as can be."""
+    def _cluster_matrix(self, matrix: SimilarityMatrix) -> tuple[Tensor, dict[str, Tensor]]:
+        """Cluster all clients of a matrix; an unknown pair has the smallest similarity, -1."""
         similarity = torch.where(matrix.known, matrix.mean, -1)
-        return self._cut(similarity, rescale(matrix.mean, matrix.known))
+        return self._cluster(similarity, compute_q_matrix(matrix.mean, matrix.known))
 
-    def _cut(self, similarity: Tensor, q: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Labels of all that were compared, (n,), and what to tell of the cut."""
+    def _cluster(self, similarity: Tensor, q: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the labels of all clients compared, (n,), and scalars for the report."""
         if self.threshold is not None:
-            return cluster(q, self.threshold), _numbers(threshold=self.threshold)
-        cut = contrast_cut(similarity).if_confident()
-        told = _numbers(cut=cut.at, confidence=cut.confidence)
-        return average_linkage(similarity, cut.at), told
+            return cluster_by_threshold(q, self.threshold), _to_scalars(threshold=self.threshold)
+        cut = find_contrast_cut(similarity).merge_all_if_uncertain()
+        scalars = _to_scalars(cut=cut.level, confidence=cut.confidence)
+        return average_linkage(similarity, cut.level), scalars
 
 
-def _numbers(**told: float) -> dict[str, Tensor]:
-    return {name: torch.tensor(value, dtype=torch.float64) for name, value in told.items()}
+def _to_scalars(**values: float) -> dict[str, Tensor]:
+    return {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
 
 
-def true_labels(truth: Mapping[ClientId, int] | None, clients: Sequence[ClientId]) -> Tensor:
-    """Who really belongs together, numbered from 0, (n,)."""
+def get_true_labels(truth: Mapping[ClientId, int] | None, clients: Sequence[ClientId]) -> Tensor:
+    """Return the true cluster of each client, numbered from 0, (n,)."""
     if truth is None:
         raise CadisError(
             "The true clusters of this federation are not known; leave clusters = true out."
@@ -159,15 +199,3 @@ def true_labels(truth: Mapping[ClientId, int] | None, clients: Sequence[ClientId
     truths = torch.tensor([truth[client] for client in clients])
     labels: Tensor = truths.unique(return_inverse=True)[1]
     return labels
-
-
-def signatures(
-    server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
-) -> Tensor:
-    """The clients' updates of the classifier layer, W_i - W_g, flat, (k, d)."""
-    head = server_round.head
-    sent = {name: model.parameters_at(head) for name, model in state.models.items()}
-    changes = torch.stack([update.model.parameters_at(head) for update in updates])
-    for row, update in zip(changes, updates, strict=True):  # in place: no second large matrix
-        row.sub_(sent[update.message.model_name])
-    return changes.to(torch.promote_types(changes.dtype, torch.float32))  # norms overflow in half

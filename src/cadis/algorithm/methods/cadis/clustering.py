@@ -1,4 +1,8 @@
-"""From similarities to clusters, by a threshold (Eq. 13) or without one, and to weights (Eq. 1)."""
+"""Client clustering and aggregation weights of CADIS.
+
+From the paper: the Q-matrix (Section III-B.2), clusters by a threshold (Eq. 13) and the weights of
+the clients (Eq. 1). Not in the paper: clusters of class profiles without a threshold.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,143 +10,196 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cadis.algorithm.aggregation import example_weights
-from cadis.algorithm.methods.cadis.profiles import LONGEST, ClientProfiles
-from cadis.algorithm.methods.cadis.similarity import nan_where_unknown
-from cadis.algorithm.vectors import cosines, unit
+from cadis.algorithm.aggregation import compute_example_weights
+from cadis.algorithm.methods.cadis.profiles import PROFILE_WINDOW, ClientProfiles
+from cadis.algorithm.methods.cadis.similarity import mask_unknown
+from cadis.algorithm.vectors import compute_cosines, normalize
 
-LOOKED_AT = 256  # clients among whom clusters of profiles are found: all, or an even choice of more
-_HARDLY_SEEN = 2  # in so many rounds
-_MOVED_ALIKE = 0.9  # similarity of profiles of one round that tells clients with the same classes
-_CUTS = torch.linspace(0.4, 0.9, 51)  # clients that share most of what they have are above
-_AS_GOOD = 0.03  # contrasts that differ by less are about the same
-_CONFIDENT = 0.5  # the confidence that clusters are told with at least
-_DIRECTIONS = 3  # profiles of so few classes are often alike by chance; they must prove to repeat
-_EVERYBODY = -1.0  # the cut below which everybody is in one cluster
-_REPEATED = 10  # further rounds of clients seen before that tell whether profiles repeat
+MAX_CLUSTERED_CLIENTS = 256  # of more clients a subset is clustered: the cost is quadratic
+_SMOOTHED_ROUNDS = 2  # clients with at most this number of rounds take the mean of similar clients
+_SAME_CLASSES_SIMILARITY = 0.9  # profiles of one round above it come from the same classes
+_CUT_LEVELS = torch.linspace(0.4, 0.9, 51)  # clients that share most of their data are above
+_CONTRAST_TOLERANCE = 0.03  # contrasts that differ by less count as equal
+_MIN_CONFIDENCE = 0.5  # with less, all clients form one cluster
+_FEW_CLASSES = 3  # profiles of so few classes are often similar by chance, so they must repeat
+_ONE_CLUSTER_LEVEL = -1.0  # the smallest cosine: all clients are merged into one cluster
+_MIN_REPEATED_ROUNDS = 10  # further rounds of known clients, needed to measure repeatability
 
 
-def rescale(
-    similarity: Tensor,  # observed or estimated, (n, n)
-    known: Tensor | None = None,  # which entries say something, all unless told, (n, n)
-    lowest: Tensor | None = None,  # the minimum, where the matrix is not that of all clients, ()
+def compute_q_matrix(
+    similarity: Tensor, known: Tensor | None = None, minimum: Tensor | None = None
 ) -> Tensor:
-    """The Q-matrix: similarities stretched to [0, 1] by their minimum and maximum.
+    """Rescale the similarity matrix to [0, 1]: the Q-matrix (Section III-B.2).
 
-    The diagonal takes part, so that the maximum is always a client's similarity to itself: a
-    federation without clusters yields none. If all known entries are equal, everybody is alike.
-    Where nothing is known, q_ij is NaN.
+    ``q_ij = (s_ij - s_min) / (s_max - s_min)``. The diagonal is included, so that the maximum is
+    the similarity of a client with itself: otherwise even clients without clusters would contain a
+    pair with q_ij = 1.
+
+    Args:
+        similarity: cumulative similarities s_ij, observed or estimated, (n, n).
+        known: mask of the entries that are observed or estimated, (n, n); by default all.
+        minimum: s_min, if the matrix does not contain all clients, (); by default its own minimum.
+
+    Returns:
+        q_ij, (n, n); NaN for unknown pairs, and 1 everywhere if all known entries are equal.
     """
     if known is None:
         known = torch.ones_like(similarity, dtype=torch.bool)
-    values = nan_where_unknown(similarity, known.clone().fill_diagonal_(True))
-    if lowest is None:
-        lowest = values.nan_to_num(nan=torch.inf).min()
-    spread = values.nan_to_num(nan=-torch.inf).max() - lowest
-    return (values - lowest) / spread if spread > 0 else values * 0 + 1
+    values = mask_unknown(similarity, known.clone().fill_diagonal_(True))
+    if minimum is None:
+        minimum = values.nan_to_num(nan=torch.inf).min()
+    value_range = values.nan_to_num(nan=-torch.inf).max() - minimum
+    return (values - minimum) / value_range if value_range > 0 else values * 0 + 1
 
 
-def cluster(q: Tensor, threshold: float) -> Tensor:
-    """Clusters: connected components of the graph with an edge where q_ij >= threshold (Eq. 13).
+def cluster_by_threshold(q: Tensor, threshold: float) -> Tensor:
+    """Cluster clients by the binary indicator u_ij (Eq. 13).
 
-    NaN is no edge. Labels are numbered from 0 in order of first appearance, (n,), int64.
+    ``u_ij = 1 if q_ij >= epsilon else 0``; the clusters are the connected components of the graph
+    with an edge wherever u_ij = 1.
+
+    Args:
+        q: Q-matrix, (n, n); NaN, an unknown pair, is not an edge.
+        threshold: epsilon.
+
+    Returns:
+        Cluster labels, numbered from 0 in order of first appearance, (n,), int64.
     """
     if not len(q):
         return torch.zeros(0, dtype=torch.long)
     edges = (q >= threshold).fill_diagonal_(True)
     edges = edges | edges.T
     labels = torch.arange(len(q))
-    while True:  # everybody takes the least label around; ends after about log(n) turns
-        least = torch.where(edges, labels, len(q)).amin(dim=1)
-        least = least[least]
-        if torch.equal(least, labels):
-            numbered: Tensor = torch.unique(labels, return_inverse=True)[1]
-            return numbered
-        labels = least
+    while True:  # propagate the smallest label to the neighbors: about log(n) iterations
+        smallest = torch.where(edges, labels, len(q)).amin(dim=1)
+        smallest = smallest[smallest]
+        if torch.equal(smallest, labels):
+            consecutive: Tensor = torch.unique(labels, return_inverse=True)[1]
+            return consecutive
+        labels = smallest
 
 
-def threshold_at(round: int, start: float, growth: float, maximum: float) -> float:  # noqa: A002
-    """The threshold epsilon, "updated upward after every round" up to its maximum."""
+def compute_threshold(past_rounds: int, start: float, growth: float, maximum: float) -> float:
+    """Return the threshold epsilon of a round (Section III-B.3).
+
+    ``epsilon_t = min(maximum, start * (1 + growth)^t)`` after t past rounds.
+
+    Departure: the paper raises epsilon "upward after every communication round" without a formula.
+    """
     try:
-        return min(maximum, start * (1 + growth) ** round)
+        return min(maximum, start * (1 + growth) ** past_rounds)
     except OverflowError:
         return maximum if start > 0 else 0.0
 
 
-def cluster_weights(
-    num_examples: Tensor | Sequence[int],  # n_i of each participant, (k,)
-    cluster_of_client: Tensor | Sequence[int],  # the participants' labels, (k,)
-    cardinality: Tensor | Sequence[int] | None = None,  # M_i, the size of each one's cluster, (k,)
+def compute_cluster_weights(
+    num_examples: Tensor | Sequence[int],
+    labels: Tensor | Sequence[int],
+    cardinality: Tensor | Sequence[int] | None = None,
 ) -> Tensor:
-    """Every cluster an equal voice: alpha_i = (1 / M_i)(n_i / N), normalised (Eq. 1 and 2).
+    """Return the weights of the participants (Eq. 1), normalized as in Eq. 2.
 
-    The cardinality is counted among the participants, if it is left out. The weights are float64.
+    ``alpha_i = (1 / M_i) * (n_i / N)``, divided by the sum of all alpha. Clients with equally many
+    examples thus give every cluster the same total weight.
+
+    Args:
+        num_examples: n_i of each participant, (k,).
+        labels: cluster of each participant, (k,).
+        cardinality: M_i, number of clients in the cluster of each participant, (k,); by default
+            counted among the participants.
+
+    Returns:
+        Weights with sum 1, (k,), float64.
+
+    Example:
+        >>> from cadis.algorithm.methods.cadis import compute_cluster_weights
+        >>> compute_cluster_weights([50, 50, 50], labels=[0, 0, 1]).tolist()
+        [0.25, 0.25, 0.5]
     """
     if cardinality is None:
-        labels = torch.as_tensor(cluster_of_client)
-        cardinality = (labels[:, None] == labels[None, :]).sum(dim=1)
-    shares = example_weights(num_examples) / torch.as_tensor(cardinality)
-    return shares / shares.sum()
+        clusters = torch.as_tensor(labels)
+        cardinality = (clusters[:, None] == clusters[None, :]).sum(dim=1)
+    weights = compute_example_weights(num_examples) / torch.as_tensor(cardinality)
+    return weights / weights.sum()
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Where similarities are cut into clusters."""
+    """The level at which average linkage stops merging clusters."""
 
-    at: float  # how alike clients of a cluster are on the average; -1 makes all one cluster
-    confidence: float  # from 0 to 1, how sure it is that there are clusters at all
+    level: float  # smallest mean similarity of two clusters that are merged; -1 merges all
+    confidence: float  # evidence that there are clusters at all, from 0 to 1
 
-    def if_confident(self) -> "Cut":
-        """The same, or none where it is not sure enough that there are clusters."""
+    def merge_all_if_uncertain(self) -> "Cut":
+        """Return this cut, or one that merges all clients if the confidence is too small."""
         confidence = max(0.0, self.confidence)
-        return Cut(self.at if confidence >= _CONFIDENT else _EVERYBODY, confidence)
+        level = self.level if confidence >= _MIN_CONFIDENCE else _ONE_CLUSTER_LEVEL
+        return Cut(level, confidence)
 
 
-def contrast_cut(similarity: Tensor, rounds: float = 1.0) -> Cut:
-    """The cut that has many pairs above it and few just below.
+def find_contrast_cut(similarity: Tensor, rounds: float = 1.0) -> Cut:
+    """Find the cut with many pairs above it and few just below it. Not in the paper.
 
-    With A pairs from x to 1, and B from 2x - 1 to x, which is as wide, the contrast of n clients
-    after r rounds each is (A - B) / (A + B + n / 2r). Where clients come in clusters, many pairs
-    are alike and few are nearly alike, so that it is near 1 for some x; where they are only more or
-    less alike, or not at all, pairs are the rarer the more alike they are, and it is below 0. The
-    n / 2r keeps few pairs from telling much, unless they were seen often.
+    With A pairs in [x, 1] and B pairs in [2x - 1, x), an interval of the same width, the contrast
+    of n clients after r rounds each is ``(A - B) / (A + B + n / (2 r))``. If clients form clusters,
+    many pairs are similar and few are nearly similar: the contrast is near 1 for some x. Without
+    clusters the number of pairs falls with their similarity, and the contrast is negative. The term
+    n / (2 r) lowers the contrast of few pairs, unless they were observed often.
+
+    Args:
+        similarity: similarities of clients, (n, n).
+        rounds: r, mean number of rounds per client.
 
     Returns:
-        The lowest of the cuts around the best that are about as good, so that nobody is left alone
-        for want of a little likeness; and the highest contrast.
+        The lowest level around the best one with about the same contrast, so that no client is
+        separated by a small difference; the confidence is the highest contrast.
     """
     number = len(similarity)
     rows, columns = torch.triu_indices(number, number, offset=1)
     values = similarity[rows, columns].double().sort().values
-    cuts = _CUTS.double()
-    above = len(values) - torch.searchsorted(values, cuts)
-    below = len(values) - torch.searchsorted(values, 2 * cuts - 1) - above
+    levels = _CUT_LEVELS.double()
+    above = len(values) - torch.searchsorted(values, levels)
+    below = len(values) - torch.searchsorted(values, 2 * levels - 1) - above
     contrast = (above - below) / (above + below + number / (2 * rounds))
     best = int(contrast.argmax())
-    worse = (contrast[:best] < contrast[best] - _AS_GOOD).nonzero()
+    worse = (contrast[:best] < contrast[best] - _CONTRAST_TOLERANCE).nonzero()
     lowest = int(worse.max()) + 1 if len(worse) else 0
-    return Cut(float(cuts[lowest]), float(contrast[best]))
+    return Cut(float(levels[lowest]), float(contrast[best]))
 
 
-def repeatability(mean: Tensor, count: Tensor) -> float | None:
-    """How alike a client's profiles of different rounds are; None if too few were seen twice.
+def compute_repeatability(mean: Tensor, count: Tensor) -> float | None:
+    """Return the mean cosine of profiles of one client from different rounds.
 
-    It is their mean cosine. The square of the length of a mean of m vectors of length 1 is the mean
-    of all their cosines, m of which are those of a vector with itself.
+    It follows from the norm of the mean profile: the squared norm of a mean of m unit vectors is
+    the mean of all m^2 cosines, and m of these are cosines of a vector with itself.
+
+    Args:
+        mean: mean profiles, (n, classes).
+        count: number of rounds of each client, (n,).
+
+    Returns:
+        A number from 0 to 1, or None if too few clients took part repeatedly.
     """
-    rounds = count.double().clamp(max=LONGEST)
-    pairs = (rounds * (rounds - 1)).sum()
-    if (rounds - 1).clamp(min=0).sum() < _REPEATED:
+    rounds = count.double().clamp(max=PROFILE_WINDOW)
+    num_pairs = (rounds * (rounds - 1)).sum()
+    if (rounds - 1).clamp(min=0).sum() < _MIN_REPEATED_ROUNDS:
         return None
     squares = mean.double().square().sum(dim=1)
-    return float((rounds.square() * squares - rounds).clamp(min=0).sum() / pairs)
+    return float((rounds.square() * squares - rounds).clamp(min=0).sum() / num_pairs)
 
 
 def average_linkage(similarity: Tensor, cut: float) -> Tensor:
-    """Average linkage: join the two clusters that are most alike on the average, down to a cut.
+    """Cluster clients hierarchically by average linkage, down to a mean similarity.
 
-    Pairs of clusters that are each other's nearest are joined at once, which comes to the same.
-    Labels are numbered from 0 in order of first appearance, (n,), int64.
+    All pairs of clusters that are nearest neighbors of each other are merged in one iteration. The
+    result equals that of merging one pair at a time.
+
+    Args:
+        similarity: similarities of clients, (n, n).
+        cut: smallest mean similarity of two clusters that are merged.
+
+    Returns:
+        Cluster labels, numbered from 0 in order of first appearance, (n,), int64.
     """
     labels = torch.arange(len(similarity))
     sums, sizes = similarity.double().clone(), torch.ones(len(similarity), dtype=torch.float64)
@@ -150,12 +207,12 @@ def average_linkage(similarity: Tensor, cut: float) -> Tensor:
         means = sums / (sizes[:, None] * sizes)
         means = ((means + means.T) / 2).fill_diagonal_(-torch.inf)
         best, nearest = means.max(dim=1)
-        own = torch.arange(len(sums))
-        mutual = (nearest[nearest] == own) & (best >= cut)
-        if not mutual.any():
+        index = torch.arange(len(sums))
+        is_mutual = (nearest[nearest] == index) & (best >= cut)
+        if not is_mutual.any():
             break
-        joined = torch.where(mutual, torch.minimum(own, nearest), own)
-        new: Tensor = joined.unique(return_inverse=True)[1]
+        targets = torch.where(is_mutual, torch.minimum(index, nearest), index)
+        new: Tensor = targets.unique(return_inverse=True)[1]
         smaller = torch.zeros(int(new.max()) + 1, len(sums), dtype=torch.float64)
         sums = smaller.index_add(0, new, sums).T.contiguous()
         sums = torch.zeros(len(smaller), len(smaller), dtype=torch.float64).index_add(0, new, sums)
@@ -165,64 +222,73 @@ def average_linkage(similarity: Tensor, cut: float) -> Tensor:
 
 
 def update_profiles(known: ClientProfiles, keys: Tensor, profiles: Tensor) -> ClientProfiles:
-    """What is known after a round: mean profiles, in which those hardly seen yet lean on others.
+    """Add the profiles of a round to the mean profiles, and smooth those of new clients.
 
-    They take on the mean profile of those who moved as they did in this round. Where the model that
-    everybody received is far off, all participants' profiles are, in the same way; who was seen in
-    other rounds, too, tells what they are like otherwise. The profiles of the round are of length 1
-    each, (k, classes).
+    A client with few rounds gets the mean profile of the participants with similar profiles in this
+    round. If the received model is far from the optimum, it distorts all profiles of the round in
+    the same way; participants with more rounds correct that.
+
+    Args:
+        known: mean profiles before the round.
+        keys: keys of the participants, (k,).
+        profiles: their profiles of this round, of norm 1, (k, classes).
     """
     known = known.observe(keys, profiles)
-    if len(keys) > LOOKED_AT:
+    if len(keys) > MAX_CLUSTERED_CLIENTS:
         return known
-    alike = average_linkage(cosines(profiles), _MOVED_ALIKE)
-    mean, count = known.of(keys, profiles.shape[1])
-    rounds = count.clamp(max=LONGEST).float()
-    groups = torch.zeros(int(alike.max()) + 1, profiles.shape[1] + 1)
-    weighed = torch.cat([mean, torch.ones(len(keys), 1)], dim=1) * rounds[:, None]
-    groups = groups.index_add(0, alike, weighed)
-    common = (groups[:, :-1] / groups[:, -1:])[alike]
-    return known.put(keys, torch.where(count[:, None] <= _HARDLY_SEEN, common, mean), count)
+    groups = average_linkage(compute_cosines(profiles), _SAME_CLASSES_SIMILARITY)
+    mean, count = known.get(keys, profiles.shape[1])
+    rounds = count.clamp(max=PROFILE_WINDOW).float()
+    sums = torch.zeros(int(groups.max()) + 1, profiles.shape[1] + 1)
+    weighted = torch.cat([mean, torch.ones(len(keys), 1)], dim=1) * rounds[:, None]
+    sums = sums.index_add(0, groups, weighted)
+    group_mean = (sums[:, :-1] / sums[:, -1:])[groups]
+    smoothed = torch.where(count[:, None] <= _SMOOTHED_ROUNDS, group_mean, mean)
+    return known.update(keys, smoothed, count)
 
 
-def nearest_centre(mean: Tensor, centres: Tensor) -> Tensor:
-    """The cluster with the nearest centre, for clients with these mean profiles, (k,)."""
-    return (unit(mean) @ centres.T).argmax(dim=1)
+def find_nearest_centre(mean: Tensor, centres: Tensor) -> Tensor:
+    """Return the cluster whose centre is nearest to each mean profile, (k,)."""
+    return (normalize(mean) @ centres.T).argmax(dim=1)
 
 
 @dataclass(frozen=True)
 class ProfileClusters:
-    """Clusters of clients, by their profiles."""
+    """Clusters of clients by their class profiles."""
 
-    centres: Tensor  # their mean profiles, of length 1, (m, classes)
-    cut: Cut  # where similarities were cut
+    centres: Tensor  # mean profile of each cluster, of norm 1, (clusters, classes)
+    cut: Cut  # cut of the similarities
 
-    def of(self, mean: Tensor) -> Tensor:
-        """The clusters of clients with these mean profiles, (k,)."""
-        return nearest_centre(mean, self.centres)
+    def predict(self, mean: Tensor) -> Tensor:
+        """Return the cluster of each client with one of these mean profiles, (k,)."""
+        return find_nearest_centre(mean, self.centres)
 
 
-def found_clusters(mean: Tensor, count: Tensor, threshold: float | None = None) -> ProfileClusters:
-    """The clusters of clients with these mean profiles, (n, classes), of so many rounds, (n,).
+def find_clusters(mean: Tensor, count: Tensor, threshold: float | None = None) -> ProfileClusters:
+    """Cluster clients by the cosines of their mean class profiles. Not in the paper.
 
-    A threshold, epsilon, cuts the Q-matrix as the paper does (Eq. 13).
+    Args:
+        mean: mean profiles, (n, classes).
+        count: number of rounds of each client, (n,).
+        threshold: epsilon for the Q-matrix (Eq. 13); None finds a cut by contrast.
     """
-    profiles = unit(mean)
-    similarity = cosines(profiles)
+    profiles = normalize(mean)
+    similarity = compute_cosines(profiles)
     if threshold is not None:
-        labels, cut = cluster(rescale(similarity), threshold), Cut(threshold, 1.0)
+        labels = cluster_by_threshold(compute_q_matrix(similarity), threshold)
+        cut = Cut(threshold, 1.0)
     else:
-        rounds = float(count.double().clamp(max=LONGEST).mean())
-        cut = contrast_cut(similarity, rounds)
-        cut = Cut(cut.at, _confidence(cut, mean, count)).if_confident()
-        labels = average_linkage(similarity, cut.at)
+        rounds = float(count.double().clamp(max=PROFILE_WINDOW).mean())
+        cut = find_contrast_cut(similarity, rounds)
+        cut = Cut(cut.level, _compute_confidence(cut, mean, count)).merge_all_if_uncertain()
+        labels = average_linkage(similarity, cut.level)
     sums = torch.zeros(int(labels.max()) + 1, mean.shape[1])
-    return ProfileClusters(unit(sums.index_add(0, labels, profiles)), cut)
+    return ProfileClusters(normalize(sums.index_add(0, labels, profiles)), cut)
 
 
-def _confidence(cut: Cut, mean: Tensor, count: Tensor) -> float:
-    """That of a cut of profiles, which is no more than they repeat from round to round."""
-    repeated = repeatability(mean, count)
-    if repeated is not None:
-        return min(cut.confidence, repeated)
-    return cut.confidence if mean.shape[1] > _DIRECTIONS else 0.0
+def _compute_confidence(cut: Cut, mean: Tensor, count: Tensor) -> float:
+    """Limit the confidence of a cut to the repeatability of the profiles."""
+    repeatability = compute_repeatability(mean, count)
+    if repeatability is not None:
+        return min(cut.confidence, repeatability)
+    return cut.confidence if mean.shape[1] > _FEW_CLASSES else 0.0

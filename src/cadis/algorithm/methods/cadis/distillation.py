@@ -1,4 +1,4 @@
-"""Knowledge-distilled regularisation: Section IV of the paper."""
+"""Knowledge distillation-based regularization: Section IV of the paper (Eq. 18 and 19)."""
 
 from typing import Literal, TypeAlias
 
@@ -8,55 +8,60 @@ from torch.nn import functional as F
 
 Bandwidth: TypeAlias = float | Literal["mean"]
 
-_FARTHEST = 1e15  # the largest distance, which keeps every number finite
-_NEVER = -1e37  # the exponent that means "never", likewise
+_MAX_DISTANCE = 1e15  # larger distances are clamped, so that squares stay finite
+_MASKED_EXPONENT = -1e37  # exponent of probability 0; finite, so that no gradient is NaN
 
 
-def log_conditional(squares: Tensor, h2: Tensor, pairs: Tensor | None = None) -> Tensor:
-    """Log p_{j|i}: how likely sample i is to have j as its neighbour, by a Gaussian kernel.
+def log_conditional_probability(squares: Tensor, h2: Tensor, pairs: Tensor | None = None) -> Tensor:
+    """Return log p_{j|i}, the probability that example j is a neighbor of example i (Eq. 18).
+
+    ``p_{j|i} = K_h(x_j, x_i) / sum_{m != i} K_h(x_m, x_i)`` with the Gaussian kernel
+    ``K_h(x, y) = exp(-||x - y||^2 / (2 h^2))``, computed as a log-softmax.
 
     Args:
-        squares: squared distances of a batch's samples, (..., b, b).
-        h2: the squared bandwidth of the kernel, h^2, (..., 1, 1).
-        pairs: where both are samples, (..., b, b); everywhere unless told.
+        squares: squared distances of the examples of a batch, (..., b, b).
+        h2: squared bandwidth h^2 of the kernel, (..., 1, 1).
+        pairs: mask of the pairs in which both rows are examples, (..., b, b); by default all.
 
     Returns:
-        Log-probabilities over j; that of "never" for j = i, and j that is no sample, (..., b, b).
+        Log-probabilities over j, (..., b, b); very negative for j = i and for masked j.
     """
     exponents = squares / (-2 * h2)
-    exponents.diagonal(dim1=-2, dim2=-1).fill_(_NEVER)
+    exponents.diagonal(dim1=-2, dim2=-1).fill_(_MASKED_EXPONENT)
     if pairs is not None:
-        exponents.masked_fill_(~pairs, _NEVER)
+        exponents.masked_fill_(~pairs, _MASKED_EXPONENT)
     return torch.log_softmax(exponents, dim=-1)
 
 
 def distillation_loss(
     student: Tensor, teacher: Tensor, bandwidth: Bandwidth = "mean", present: Tensor | None = None
 ) -> Tensor:
-    """L_KD: divergence of the local from the global model's pairwise similarities (Section IV).
+    """Return L_KD, the divergence of the local from the global model's geometry (Eq. 19).
 
-    Exactly 0 if both are the same, and for batches of one or two samples, which have no
-    geometry to distil.
+    ``L_KD = KL(Q || P) = sum_i sum_{j != i} q_{j|i} log(q_{j|i} / p_{j|i})``, where P is computed
+    from the representations of the student and Q from those of the teacher. It is exactly 0 if both
+    are equal, and for batches of one or two examples, which have at most one neighbor each.
 
-    The gradient is written out, which is twice as fast as recording every step of it: the
-    derivative by the squared distance of i and j is (q_{j|i} - p_{j|i}) / (2 h^2), so by x_i it
-    is sum_j (q_{j|i} - p_{j|i} + q_{i|j} - p_{i|j})(x_i - x_j) / h^2.
+    The gradient is written out, which is twice as fast as autograd. The derivative by the squared
+    distance of i and j is (q_{j|i} - p_{j|i}) / (2 h^2). So the gradient by x_i is
+    sum_j (q_{j|i} - p_{j|i} + q_{i|j} - p_{i|j}) (x_i - x_j) / h^2.
+
+    Departure: the paper does not give the bandwidth h. By default h^2 is the mean squared distance
+    of each model's own pairs in the batch, held constant, which adapts to the scale of features.
 
     Args:
-        student: representations by the local model, (..., b, d).
-        teacher: representations of the same samples by the received global model, (..., b, d').
-        bandwidth: the kernel's h, or "mean" for h^2 = the mean squared distance of each model's
-            own pairs in the batch, held constant. The paper does not give h; the mean adapts
-            itself to the scale of the features, so that nothing need be tuned.
-        present: which rows are samples, where others only fill up, (..., b); all unless told.
+        student: representations R_S(x) by the local model, (..., b, d).
+        teacher: representations R_T(x) by the received global model, (..., b, d').
+        bandwidth: h of the Gaussian kernel, or "mean".
+        present: mask of the rows that are examples, not padding, (..., b); by default all.
 
     Returns:
-        KL(Q || P), summed over i and j, (...), differentiable (once) in ``student``.
+        The sum over i and j, (...), differentiable once in ``student``.
     """
     with torch.no_grad():
-        (log_p, log_q), (_, q), gradient = _worked_out(student, teacher, bandwidth, present)
+        (log_p, log_q), (_, q), gradient = _compute_terms(student, teacher, bandwidth, present)
         value = (q * (log_q - log_p)).sum(dim=(-2, -1))
-    # A number of this value, whose derivative by the student is this gradient.
+    # The second term is 0; its derivative with respect to the student is the gradient.
     loss: Tensor = value + (gradient * (student - student.detach())).sum(dim=(-2, -1))
     return loss
 
@@ -64,79 +69,91 @@ def distillation_loss(
 def distillation_gradient(
     student: Tensor, teacher: Tensor, bandwidth: Bandwidth = "mean", present: Tensor | None = None
 ) -> Tensor:
-    """The gradient of :func:`distillation_loss` by ``student`` alone, (..., b, d)."""
+    """Return the gradient of :func:`distillation_loss` with respect to ``student``, (..., b, d)."""
     with torch.no_grad():
-        return _worked_out(student, teacher, bandwidth, present)[2]
+        return _compute_terms(student, teacher, bandwidth, present)[2]
 
 
 def not_true_loss(student: Tensor, teacher: Tensor, labels: Tensor) -> Tensor:
-    """Divergence of the local from the global model's beliefs about the classes that are not true.
+    """Return the not-true distillation loss of FedNTD (Lee et al., 2022) with temperature 1.
 
-    FedNTD (Lee et al., 2022), with a temperature of 1: the true class is left out of both
-    distributions, so that nothing holds the model back from learning it, and what it knew of all
-    others is kept. Logits and the result are as in :func:`divergence_without`; labels, (..., b).
-    """
-    true = torch.arange(student.shape[-1], device=labels.device) == labels[..., None]
-    return divergence_without(true, student, teacher)
-
-
-def divergence_without(left_out: Tensor, student: Tensor, teacher: Tensor) -> Tensor:
-    """Divergence of the local from the global model's beliefs, some classes being left out.
+    The true class is excluded from both distributions. So the student is free to learn it, and
+    keeps the teacher's predictions for all other classes.
 
     Args:
-        left_out: classes that are no part of either distribution, (..., b, classes).
-        student: logits of the local model, likewise.
-        teacher: logits of the received global model on the same samples, likewise.
+        student: logits of the local model, (..., b, classes).
+        teacher: logits of the received global model, (..., b, classes).
+        labels: true classes, (..., b).
 
     Returns:
-        The sum over the samples of KL(teacher || student), (...); 0 where all are left out.
+        The sum over the examples of KL(teacher || student), (...).
     """
-    precise = torch.promote_types(student.dtype, torch.float32)  # of half precision too
+    is_true = torch.arange(student.shape[-1], device=labels.device) == labels[..., None]
+    return masked_kl_divergence(is_true, student, teacher)
+
+
+def masked_kl_divergence(mask: Tensor, student: Tensor, teacher: Tensor) -> Tensor:
+    """Return the KL divergence of two softmax distributions over the classes not masked.
+
+    Args:
+        mask: True for classes that are excluded from both distributions, (..., b, classes).
+        student: logits of the local model, (..., b, classes).
+        teacher: logits of the received global model, (..., b, classes).
+
+    Returns:
+        The sum over the examples of KL(teacher || student), (...); 0 if all classes are masked.
+    """
+    precise = torch.promote_types(student.dtype, torch.float32)  # at least single precision
     log_q, log_p = (
-        torch.log_softmax(logits.to(precise).masked_fill(left_out, _NEVER), dim=-1)
+        torch.log_softmax(logits.to(precise).masked_fill(mask, _MASKED_EXPONENT), dim=-1)
         for logits in (teacher, student)
     )
-    return (log_q.exp() * (log_q - log_p)).masked_fill(left_out, 0).sum(dim=(-2, -1))
+    return (log_q.exp() * (log_q - log_p)).masked_fill(mask, 0).sum(dim=(-2, -1))
 
 
-def _worked_out(
+def _compute_terms(
     student: Tensor, teacher: Tensor, bandwidth: Bandwidth, present: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Log p and log q, (2, ..., b, b), p and q likewise, and the gradient, (..., b, d)."""
-    precise = torch.promote_types(student.dtype, torch.float32)  # of half precision too
-    start = student.to(precise)
-    squares = _squared_distances(start, teacher.to(precise))  # (2, ..., b, b)
+    """Return (log p, log q) and (p, q), each (2, ..., b, b), and the gradient, (..., b, d)."""
+    precise = torch.promote_types(student.dtype, torch.float32)  # at least single precision
+    features = student.to(precise)
+    squares = _compute_squared_distances(features, teacher.to(precise))  # (2, ..., b, b)
     pairs = None if present is None else present[..., :, None] & present[..., None, :]
-    h2 = _squared_bandwidths(squares, bandwidth, pairs)  # (2, ..., 1, 1)
-    logs = log_conditional(squares, h2, pairs)
-    likely = logs.exp() if pairs is None else logs.exp() * pairs
-    pull = likely[1] - likely[0]
-    pull = (pull + pull.mT) / h2[0]  # (..., b, b)
-    moved = (start - start[..., :1, :]).clamp(-_FARTHEST, _FARTHEST)
-    gradient = pull.sum(dim=-1, keepdim=True) * moved - pull @ moved
-    return logs, likely, gradient.to(student.dtype)
+    h2 = _compute_squared_bandwidths(squares, bandwidth, pairs)  # (2, ..., 1, 1)
+    log_probabilities = log_conditional_probability(squares, h2, pairs)
+    probabilities = log_probabilities.exp()
+    if pairs is not None:
+        probabilities = probabilities * pairs
+    difference = probabilities[1] - probabilities[0]
+    difference = (difference + difference.mT) / h2[0]  # (..., b, b)
+    # Offsets from one example: the gradient is the same, with smaller rounding errors.
+    offsets = (features - features[..., :1, :]).clamp(-_MAX_DISTANCE, _MAX_DISTANCE)
+    gradient = difference.sum(dim=-1, keepdim=True) * offsets - difference @ offsets
+    return log_probabilities, probabilities, gradient.to(student.dtype)
 
 
-def _squared_distances(student: Tensor, teacher: Tensor) -> Tensor:
-    """Squared distances of all pairs, the student's and the teacher's, held finite."""
+def _compute_squared_distances(student: Tensor, teacher: Tensor) -> Tensor:
+    """Return the finite squared distances of all pairs, student before teacher, (2, ..., b, b)."""
     if student.shape != teacher.shape:
         width = max(student.shape[-1], teacher.shape[-1])
         student, teacher = (F.pad(x, (0, width - x.shape[-1])) for x in (student, teacher))
     both = torch.stack([student, teacher])
-    exact = "donot_use_mm_for_euclid_dist"  # alike rows are at distance 0, not almost
-    return torch.cdist(both, both, compute_mode=exact).clamp_max(_FARTHEST).square()
+    exact = "donot_use_mm_for_euclid_dist"  # the distance of equal rows is exactly 0
+    return torch.cdist(both, both, compute_mode=exact).clamp_max(_MAX_DISTANCE).square()
 
 
-def _squared_bandwidths(squares: Tensor, bandwidth: Bandwidth, pairs: Tensor | None) -> Tensor:
-    """h^2 of both models, (2, ..., 1, 1)."""
+def _compute_squared_bandwidths(
+    squares: Tensor, bandwidth: Bandwidth, pairs: Tensor | None
+) -> Tensor:
+    """Return h^2 of both models, (2, ..., 1, 1)."""
     if bandwidth != "mean":
         return torch.full_like(squares[..., :1, :1], bandwidth**2)
     if pairs is None:
         size = squares.shape[-1]
-        number: Tensor | int = max(size * (size - 1), 1)
+        num_pairs: Tensor | int = max(size * (size - 1), 1)
     else:
         squares = squares * pairs
-        size_of = pairs.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
-        number = (size_of * (size_of - 1)).clamp_min(1)[..., None, None]
-    h2 = squares.sum(dim=(-2, -1), keepdim=True) / number
+        sizes = pairs.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
+        num_pairs = (sizes * (sizes - 1)).clamp_min(1)[..., None, None]
+    h2 = squares.sum(dim=(-2, -1), keepdim=True) / num_pairs
     return h2.clamp_min(torch.finfo(h2.dtype).tiny)

@@ -1,4 +1,13 @@
-"""CADIS: clustered aggregation and knowledge-distilled regularisation (CCGRID 2023)."""
+"""CADIS: clustered aggregation and knowledge-distilled regularization.
+
+Problem: a large cluster of clients with similar data dominates the mean of FedAvg, and the classes
+of small clusters are learned slowly.
+
+Nang Hung Nguyen, Duc Long Nguyen, Trong Bang Nguyen, Thanh-Hung Nguyen, Huy Hieu Pham, Truong Thao
+Nguyen, Phi Le Nguyen: CADIS: Handling Cluster-skewed Non-IID Data in Federated Learning with
+Clustered Aggregation and Knowledge DIStilled Regularization. CCGrid 2023.
+https://arxiv.org/abs/2302.10413
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,78 +18,89 @@ import torch
 from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
-from cadis.algorithm.about import About
-from cadis.algorithm.aggregation import example_weights
+from cadis.algorithm.about import About, Paper
+from cadis.algorithm.aggregation import compute_example_weights
 from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import (
     Aggregation,
     BatchExtras,
+    ClientWeights,
     ModelOutputs,
     ServerRound,
     ServerState,
     Step,
-    Weighing,
 )
 from cadis.algorithm.methods.cadis.cluster_participants import (
-    Given,
-    PairRule,
-    group_by_profiles,
-    profile_clusters,
-    profiles_of,
-    signatures,
-    true_labels,
+    LabelClients,
+    PairClustering,
+    ParticipantClusters,
+    assign_by_profiles,
+    cluster_by_profiles,
+    compute_profiles,
+    compute_signatures,
+    get_true_labels,
 )
-from cadis.algorithm.methods.cadis.clustering import cluster_weights, threshold_at
+from cadis.algorithm.methods.cadis.clustering import compute_cluster_weights, compute_threshold
 from cadis.algorithm.methods.cadis.distillation import distillation_loss, not_true_loss
 from cadis.algorithm.methods.cadis.similarity import TransitiveMode
-from cadis.algorithm.methods.cadis.stale_clusters import with_absent
+from cadis.algorithm.methods.cadis.stale_clusters import add_absent_clusters
 from cadis.errors import CadisError
 from cadis.types import ClientId, ClientUpdate
+
+CADIS_PAPER = Paper(
+    title="CADIS: Handling Cluster-skewed Non-IID Data in Federated Learning with Clustered "
+    "Aggregation and Knowledge DIStilled Regularization",
+    authors="Nang Hung Nguyen, Duc Long Nguyen, Trong Bang Nguyen, Thanh-Hung Nguyen, "
+    "Huy Hieu Pham, Truong Thao Nguyen, Phi Le Nguyen",
+    venue="CCGrid",
+    year=2023,
+    link="https://arxiv.org/abs/2302.10413",
+)
 
 
 @dataclass(frozen=True)
 class CADIS(BaseMethod):
-    """Finds clusters of alike clients from their head updates and gives each an equal voice.
+    """Aggregation with the same total weight for every cluster of similar clients.
 
-    What differs from the paper by default: clients are compared by class profiles, one number a
-    class, averaged over their own rounds (``signature``); the cut is read off these similarities
-    (``threshold``); distillation is weak; participants are drawn evenly from the clusters found,
-    and the server steps with momentum (``default_parts``). ``CADISPaper`` has what the paper has;
-    docs/results.md tells what each is worth.
+    The server clusters clients by their updates of the classifier layer. The weight of client i is
+    ``alpha_i = (1 / M_i) * (n_i / N)``, normalized (Eq. 1 and 2 of the paper), with M_i clients in
+    its cluster and n_i of all N examples. Clients add ``lambda * L_KD / b`` to the cross-entropy, a
+    distillation from the received global model (Eq. 19 and 20).
+
+    Use it if clients form clusters of unequal size and one global model has to serve all classes.
+    Without clusters it finds one cluster, and the weights are those of FedAvg.
+
+    Departure: by default, clients are compared by class profiles instead of the whole layer
+    (``signature``); the cut is found without a threshold (``threshold``); the distillation is weak;
+    participants are drawn evenly from the clusters, and the server uses momentum
+    (``default_parts``). ``CADISPaper`` has the parameters of the paper.
 
     Attributes:
-        signature: what of a client's update of the classifier layer is compared: "profile", one
-            number a class, or "head", the whole layer, as in the paper.
-        threshold: epsilon: how alike, in the Q-matrix, neighbours must be; "auto" reads it off the
-            similarities, and tells no clusters where there are none.
-        threshold_growth: by which part of itself a threshold that is a number grows a round.
-        threshold_max: where it stops growing.
-        distillation: lambda, strength of the distillation from the global model; 0 is none.
-        distil: what is distilled: "geometry", how alike the samples of a batch are (the paper), or
-            "not-true", how likely the model holds the other classes of a sample (FedNTD).
-        bandwidth: width h of the geometry's kernel, "mean" for the batch's own mean distance.
-        transitive: how pairs that never met are estimated (signature head, scope federation): the
-            expectation, a draw, or not.
-        gamma: the largest deviation of a transitive estimate that is admitted.
-        scope: where clusters are looked for with the signature "head": among the participants of a
-            round, as in the paper, who have all just met, or among all clients seen so far.
-        absent: which part of its last update a cluster that nobody comes of adds to a round; it
-            fades by that part every round. 0 is none; else the server keeps a model a cluster.
-        clusters: what the weights are made from: the clusters found; or, for ablations, the true
-            ones (an oracle), or none, everybody being alone.
-        weights: "clusters", every cluster an equal voice, or "samples", n_i / N as FedAvg.
+        signature: compare clients by "profile", one number per class, or by the "head" (paper).
+        threshold: epsilon, smallest entry of the Q-matrix within a cluster; "auto" finds a cut.
+        threshold_growth: relative growth of a numeric threshold per round.
+        threshold_max: largest value of a growing threshold.
+        distillation: lambda, strength of the distillation from the global model; 0 disables it.
+        distil: distill the "geometry" of a batch (paper), or "not-true" class predictions (FedNTD).
+        bandwidth: h of the Gaussian kernel of "geometry"; "mean" uses the mean distance of a batch.
+        transitive: estimate for pairs never observed together: its "mean", a "sample", or "off".
+        gamma: largest deviation of a transitive estimate.
+        scope: with signature "head", cluster participants of the "round" or of the "federation".
+        absent: decay per round of the last update of a cluster without participants; 0 drops it.
+        clusters: clusters "found", or for ablations the "true" ones or "none" (single clients).
+        weights: equal weight per "clusters", or n_i / N as in FedAvg, by "samples".
     """
 
     name: ClassVar[str] = "cadis"
-    compares_heads: ClassVar[bool] = True
+    needs_head: ClassVar[bool] = True
     default_parts: ClassVar[Mapping[str, str]] = {
         "sampler": "clusters",
         "server_optimizer": "momentum",
     }
     about: ClassVar[About] = About(
-        kind="clustered aggregation",
-        paper="ours, after Nguyen et al., 2023",
-        server_memory="a number a class of each client; a velocity",
+        topic="clustered aggregation",
+        paper=CADIS_PAPER,
+        server_state="one number per class and client; a velocity",
     )
     signature: Literal["profile", "head"] = "profile"
     threshold: Annotated[float, Ge(0), Le(1)] | Literal["auto"] = "auto"
@@ -104,28 +124,32 @@ class CADIS(BaseMethod):
             )
         if self.absent and (self.signature != "profile" or self.clusters != "found"):
             raise CadisError(
-                "Absent clusters are known again by the profiles of the clusters found; leave "
-                "absent out, or take signature = profile and clusters = found."
+                "The parameter absent needs profiles to identify a cluster in later rounds; set "
+                "signature = profile and clusters = found, or leave absent out."
             )
 
     @property
-    def needs_view(self) -> bool:
-        """For what the teacher makes of the data, if there is anything to distil."""
+    def needs_model_outputs(self) -> bool:
+        """True with distillation: the received model is the teacher."""
         return self.distillation > 0
 
     @property
     def finds_clusters(self) -> bool:
-        """Whether clusters of all clients seen are known, not of a round's participants alone."""
+        """True if clusters of all clients are known, not only of the participants of a round."""
         return self.signature == "profile" or self.scope == "federation"
 
-    def prepare(self, view: ModelOutputs) -> BatchExtras:
-        """The teacher's representations or logits: the same in every epoch, so computed once."""
-        teacher = view.representation if self.distil == "geometry" else view.logits
+    def prepare(self, outputs: ModelOutputs) -> BatchExtras:
+        """Keep the teacher's representations or logits, which are the same in every epoch."""
+        teacher = outputs.representation if self.distil == "geometry" else outputs.logits
         return BatchExtras(per_example={"teacher": teacher})
 
     def penalty(self, step: Step) -> Tensor | None:
-        """Distillation: lambda * L_KD / b, as the final loss divides both its sums by n_i."""
-        if not self.needs_view:
+        """Return the distillation term lambda * L_KD / b of the final loss (Eq. 20).
+
+        Eq. 20 divides the sums of the cross-entropy and of L_KD by n_i. So a batch of b examples
+        adds lambda * L_KD / b to its mean cross-entropy.
+        """
+        if not self.needs_model_outputs:
             return None
         teacher = step.per_example["teacher"]
         if self.distil == "geometry":
@@ -137,84 +161,98 @@ class CADIS(BaseMethod):
     def cluster_labels(
         self, server_round: ServerRound, state: ServerState, clients: Sequence[ClientId]
     ) -> Tensor:
-        """The clusters of clients as they are known before a round."""
+        """Return the cluster of each client as known before a round, -1 if unknown, (n,)."""
         if self.clusters == "true":
-            return true_labels(server_round.true_clusters, clients)
+            return get_true_labels(server_round.true_clusters, clients)
         if self.signature == "profile":
-            found = profile_clusters(clients, state.memory)
+            labels = assign_by_profiles(clients, state.tensors)
         else:
-            found = self._pair_rule(server_round).clusters(clients, state.memory)
-        return found if self.clusters == "found" else found.clamp(max=0)
+            labels = self._make_pair_clustering(server_round).assign_clients(clients, state.tensors)
+        return labels if self.clusters == "found" else labels.clamp(max=0)
 
     def weigh(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
-    ) -> Weighing:
-        """Similarities, clusters, weights: Sections III-A to III-C."""
-        clients = [update.client_id for update in updates]
-        oracle = partial(true_labels, server_round.true_clusters)
-        labels: dict[str, Given] = {"true": oracle, "none": _label_each}
-        given = labels.get(self.clusters)
-        if self.signature == "profile":
-            profiles = profiles_of(server_round, updates, state)
-            threshold = self._threshold_in(server_round)
-            grouping = group_by_profiles(profiles, clients, state.memory, threshold, given)
-        else:
-            changes, rule = signatures(server_round, updates, state), self._pair_rule(server_round)
-            grouping = rule.group(changes, clients, state.memory, server_round.generator, given)
+    ) -> ClientWeights:
+        """Cluster the participants and compute their weights (Eq. 1; Sections III-A to III-C)."""
+        clusters = self._cluster_participants(server_round, updates, state)
         counts = [update.num_examples for update in updates]
         if self.weights == "samples":
-            weights = example_weights(counts)
+            weights = compute_example_weights(counts)
         else:
-            weights = cluster_weights(counts, grouping.labels, grouping.sizes)
-        return Weighing(weights, grouping.memory, grouping.report)
+            weights = compute_cluster_weights(counts, clusters.labels, clusters.sizes)
+        return ClientWeights(weights, clusters.tensors, clusters.report)
 
     def aggregate(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> Aggregation:
-        """The weighted mean of the models, and what absent clusters said last."""
-        made = super().aggregate(server_round, updates, state)
-        return with_absent(made, updates, state, self.absent) if self.absent else made
+        """Return the weighted mean of the models (Eq. 2), plus the updates of absent clusters."""
+        aggregation = super().aggregate(server_round, updates, state)
+        if not self.absent:
+            return aggregation
+        return add_absent_clusters(aggregation, updates, state, self.absent)
 
-    def _threshold_in(self, server_round: ServerRound) -> float | None:
-        """The threshold of a round; None if it is read off the similarities."""
+    def _cluster_participants(
+        self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
+    ) -> ParticipantClusters:
+        clients = [update.client_id for update in updates]
+        oracle = partial(get_true_labels, server_round.true_clusters)
+        ablations: dict[str, LabelClients] = {"true": oracle, "none": _label_individually}
+        label_clients = ablations.get(self.clusters)
+        if self.signature == "profile":
+            profiles = compute_profiles(server_round, updates, state)
+            threshold = self._get_threshold(server_round)
+            return cluster_by_profiles(profiles, clients, state.tensors, threshold, label_clients)
+        return self._make_pair_clustering(server_round).cluster_participants(
+            compute_signatures(server_round, updates, state),
+            clients,
+            state.tensors,
+            server_round.generator,
+            label_clients,
+        )
+
+    def _get_threshold(self, server_round: ServerRound) -> float | None:
+        """Return epsilon of a round; None for "auto"."""
         if self.threshold == "auto":
             return None
-        growth, most = self.threshold_growth, self.threshold_max
-        return threshold_at(server_round.number - 1, self.threshold, growth, most)
+        past_rounds = server_round.number - 1
+        return compute_threshold(
+            past_rounds, self.threshold, self.threshold_growth, self.threshold_max
+        )
 
-    def _pair_rule(self, server_round: ServerRound) -> PairRule:
-        threshold = self._threshold_in(server_round)
-        return PairRule(threshold, self.scope == "federation", self.transitive, self.gamma)
+    def _make_pair_clustering(self, server_round: ServerRound) -> PairClustering:
+        threshold = self._get_threshold(server_round)
+        return PairClustering(threshold, self.scope == "federation", self.transitive, self.gamma)
 
 
 @dataclass(frozen=True)
 class CADISPaper(CADIS):
     """CADIS with the parts and parameters of the paper.
 
-    Departure: the paper starts epsilon at 0.9 or more and raises it after every round. With
-    cosines of updates, as its text defines them, clients of one cluster drift apart as the model
-    converges, and a rising threshold ends by splitting true clusters. So the default is a
-    constant; docs/paper.md has the measurements behind it, and behind gamma.
+    Use it to reproduce the paper. It clusters the participants of a round by the cosine of their
+    updates of the classifier layer (Eq. 11 to 13).
 
-    Departure: among the participants of a round nothing is estimated, since they have all just
-    met; the Q-matrix is then rescaled by the smallest similarity that was ever observed. While
-    every observation is positive, an estimate of two absent clients may be smaller, and is not
-    asked: with it, clusters of a round would depend on guesses, or in mode "sample" on draws, about
-    clients who are not there. docs/paper.md has how little that changes.
+    Departure: the paper starts epsilon at 0.9 or more and raises it after every round. With
+    cosines of updates, as its text defines them, the similarity within a cluster falls while the
+    model converges, and a rising threshold splits true clusters. So the default is constant.
+
+    Departure: with scope "round", no pair is estimated, since all participants were observed
+    together. The minimum of the Q-matrix is then the smallest similarity ever observed. An estimate
+    for two absent clients can be smaller only while all observations are positive; it is not used,
+    so that clusters do not depend on absent clients.
     """
 
     name: ClassVar[str] = "cadis-paper"
     label: ClassVar[str] = "CADIS (paper)"
     default_parts: ClassVar[Mapping[str, str]] = {}
     about: ClassVar[About] = About(
-        kind="clustered aggregation",
-        paper="Nguyen et al., 2023",
-        server_memory="16 bytes for each pair of clients that met",
+        topic="clustered aggregation",
+        paper=CADIS_PAPER,
+        server_state="16 bytes per pair of clients observed together",
     )
     signature: Literal["profile", "head"] = "head"
     threshold: Annotated[float, Ge(0), Le(1)] | Literal["auto"] = 0.7
     distillation: Annotated[float, Ge(0)] = 1.0
 
 
-def _label_each(clients: Sequence[ClientId]) -> Tensor:
+def _label_individually(clients: Sequence[ClientId]) -> Tensor:
     return torch.arange(len(clients))

@@ -1,9 +1,10 @@
-"""Class profiles: what a client's update of the classifier layer says of each class, in a number.
+"""Class profiles: one number per class that summarizes the update of the classifier layer.
 
-The update of a class's row grows along the features of the samples that the client has of it, and
-shrinks along those of all others (Proposition 1 of the paper). One number a class keeps that and
-forgets the features. Profiles average over a client's own rounds, so two clients that never met
-can be compared, and what the server remembers grows with the clients, not with their pairs.
+The row of a class moves along the features of the examples that the client has of this class, and
+against the features of all others (Proposition 1 of the paper). A profile keeps this sign and size
+per class and drops the features. Profiles are averaged over the rounds of one client. So two
+clients that never took part in the same round can be compared, and the state of the server grows
+with the number of clients, not with the number of pairs. Profiles are not in the paper.
 """
 
 from collections.abc import Mapping
@@ -12,129 +13,137 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from cadis._io import spread
-from cadis.algorithm.vectors import unit
+from cadis._io import scatter_rows
+from cadis.algorithm.vectors import normalize
 
-LONGEST = 20  # rounds of a client that its profile is the mean of; of more, older ones fade
-_FEW = 4096  # clients that are always held in one table; of more, one in eight may be in the new
+PROFILE_WINDOW = 20  # rounds in the mean profile of a client; with more, older rounds fade
+_MIN_MERGED_CLIENTS = 4096  # the table of recent changes is merged when it has more clients
 
 
-def class_profiles(weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """One number a class for each client, the vector of them of length 1.
+def compute_class_profiles(weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return the class profile of each client, a vector of norm 1. Not in the paper.
 
-    Its size is the fourth root of the norm of the row's update; its sign says whether the row moved
-    towards or away from the mean features of the data, f. With one sample the update is the outer
-    product of its residual and its features, so that the bias, which moves by the residuals, tells
-    where f is: along the sum of all rows, each times its bias (without a bias, its own sum). The
-    root makes a class that is learned already count hardly less than one that is not. The mean over
-    the classes is taken off: residuals sum to 0, and roots of them would not.
+    Entry c is ``sign(<dw_c, f> + db_c) * (||dw_c||^2 + db_c^2)^(1/8)``, minus the mean over the
+    classes, where dw_c and db_c are the updates of row and bias of class c, and f is the direction
+    of the mean features. With one example, the update is the outer product of its residuals and its
+    features, and the bias moves by the residuals. So f is the sum of all rows, each times its bias
+    update (without a bias, times the sum of the row). The fourth root of the norm gives classes
+    that are learned already about the same size as new ones. The mean is subtracted since
+    residuals sum to 0, but their roots do not.
 
     Args:
-        weight: updates of the classifier's weight, (k, classes, features).
-        bias: of its bias, (k, classes), if it has one.
+        weight: updates of the weight of the classifier layer, (k, classes, features).
+        bias: updates of its bias, (k, classes); None if it has no bias.
 
     Returns:
-        (k, classes); a row of zeros for a client whose layer did not move.
+        Profiles, (k, classes); zeros for a client whose layer did not change.
     """
     largest = weight.abs().amax(dim=(1, 2), keepdim=True)
     if bias is not None:
         largest = torch.maximum(largest, bias.abs().amax(dim=1)[:, None, None])
     largest = torch.where(largest > 0, largest, 1)  # (k, 1, 1); scaling avoids overflow
     weight = weight / largest
-    moved = weight.sum(dim=2) if bias is None else bias / largest[:, 0]  # (k, classes)
-    features = torch.einsum("kcd,kc->d", weight, unit(moved))
-    along = weight @ unit(features)
+    residuals = weight.sum(dim=2) if bias is None else bias / largest[:, 0]  # (k, classes)
+    features = torch.einsum("kcd,kc->d", weight, normalize(residuals))
+    projection = weight @ normalize(features)
     squares = weight.square().sum(dim=2)
     if bias is not None:
-        along, squares = along + moved, squares + moved.square()
-    profiles = along.sign() * squares.pow(0.125)
-    return unit(profiles - profiles.mean(dim=1, keepdim=True))
+        projection, squares = projection + residuals, squares + residuals.square()
+    profiles = projection.sign() * squares.pow(0.125)
+    return normalize(profiles - profiles.mean(dim=1, keepdim=True))
 
 
 @dataclass(frozen=True)
-class Table:
-    """Clients' mean profiles, in half precision, (n, classes), and counts of rounds, by key."""
+class ProfileTable:
+    """Mean profiles of clients, sorted by key. The names of the fields are keys of the state."""
 
-    keys: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
-    mean: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float16))
-    count: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int32))
+    keys: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))  # (n,)
+    mean: Tensor = field(  # half precision, (n, classes)
+        default_factory=lambda: torch.zeros(0, 0, dtype=torch.float16)
+    )
+    count: Tensor = field(  # number of rounds, (n,)
+        default_factory=lambda: torch.zeros(0, dtype=torch.int32)
+    )
 
     def find(self, keys: Tensor) -> tuple[Tensor, Tensor]:
-        """Where clients are in a table that is not empty, and whether they are, (k,) each."""
-        places = torch.searchsorted(self.keys, keys).clamp(max=len(self.keys) - 1)
-        return places, self.keys[places] == keys
+        """Return the rows of clients in a table that is not empty, and a mask of those in it."""
+        rows = torch.searchsorted(self.keys, keys).clamp(max=len(self.keys) - 1)
+        return rows, self.keys[rows] == keys
 
-    def merged(self, newer: "Table") -> "Table":
-        """A table of both, where the newer one wins."""
+    def merge(self, newer: "ProfileTable") -> "ProfileTable":
+        """Return the union of two tables; rows of the newer one replace those of this one."""
         if not len(self.keys):
             return newer
         added = newer.keys[~self.find(newer.keys)[1]]
         before = torch.searchsorted(self.keys, added)
-        kept = torch.ones(len(self.keys) + len(added), dtype=torch.bool)
-        kept[before + torch.arange(len(added))] = False
-        grown = Table(*(spread(tensor, kept) for tensor in vars(self).values()))
-        grown.keys[~kept] = added
-        places, _ = grown.find(newer.keys)
-        for values, new in zip(vars(grown).values(), vars(newer).values(), strict=True):
-            values[places] = new
-        return grown
+        is_old = torch.ones(len(self.keys) + len(added), dtype=torch.bool)
+        is_old[before + torch.arange(len(added))] = False
+        union = ProfileTable(*(scatter_rows(tensor, is_old) for tensor in vars(self).values()))
+        union.keys[~is_old] = added
+        rows, _ = union.find(newer.keys)
+        for values, new in zip(vars(union).values(), vars(newer).values(), strict=True):
+            values[rows] = new
+        return union
 
 
 @dataclass(frozen=True)
 class ClientProfiles:
-    """The mean class profile of everybody who ever took part.
+    """The mean class profile of every client that ever took part.
 
-    It is a value: observing makes a new one and leaves this one as it is. Of many clients, most lie
-    in a table that both share; what is new lies in a small one, until that has grown.
+    It is immutable: an update returns a new object. With many clients, both objects share one large
+    table; changes are in a small table until that has grown.
     """
 
-    old: Table = field(default_factory=Table)  # most of many clients
-    new: Table = field(default_factory=Table)  # those that were changed since
+    old: ProfileTable = field(default_factory=ProfileTable)  # most clients, if there are many
+    new: ProfileTable = field(default_factory=ProfileTable)  # clients changed since the last merge
 
     def observe(self, keys: Tensor, profiles: Tensor) -> "ClientProfiles":
-        """Fold in one round's profiles, of length 1 each, (k, classes)."""
-        mean, count = self.of(keys, profiles.shape[1])
-        times = count.clamp(max=LONGEST - 1)[:, None]
-        return self.put(keys, mean + (profiles.float() - mean) / (times + 1), count + 1)
+        """Add the profiles of a round, of norm 1, (k, classes), to the running means."""
+        mean, count = self.get(keys, profiles.shape[1])
+        times = count.clamp(max=PROFILE_WINDOW - 1)[:, None]
+        return self.update(keys, mean + (profiles.float() - mean) / (times + 1), count + 1)
 
-    def put(self, keys: Tensor, mean: Tensor, count: Tensor) -> "ClientProfiles":
-        """The same with other mean profiles, (k, classes), and counts, (k,), of some clients."""
+    def update(self, keys: Tensor, mean: Tensor, count: Tensor) -> "ClientProfiles":
+        """Replace the mean profiles, (k, classes), and counts, (k,), of some clients."""
         order = keys.argsort()
-        new = self.new.merged(Table(keys[order], mean.half()[order], count[order]))
-        if len(new.keys) > max(_FEW, len(self.old.keys) // 8):
-            return ClientProfiles(self.old.merged(new), Table())
+        new = self.new.merge(ProfileTable(keys[order], mean.half()[order], count[order]))
+        if len(new.keys) > max(_MIN_MERGED_CLIENTS, len(self.old.keys) // 8):
+            return ClientProfiles(self.old.merge(new), ProfileTable())
         return ClientProfiles(self.old, new)
 
-    def of(self, keys: Tensor, classes: int) -> tuple[Tensor, Tensor]:
-        """Mean profiles, (k, classes), and counts, (k,), of clients; 0 of those never seen."""
+    def get(self, keys: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+        """Return mean profiles, (k, classes), and counts, (k,); zeros for clients never seen."""
         mean = torch.zeros(len(keys), classes)
         count = torch.zeros(len(keys), dtype=torch.int32)
         for table in (self.old, self.new):
             if not len(table.keys):
                 continue
-            places, found = table.find(keys)
-            mean[found] = table.mean[places[found]].float()
-            count[found] = table.count[places[found]]
+            rows, is_known = table.find(keys)
+            mean[is_known] = table.mean[rows[is_known]].float()
+            count[is_known] = table.count[rows[is_known]]
         return mean, count
 
-    def some(self, most: int) -> tuple[Tensor, Tensor]:
-        """Mean profiles, (n, classes), and counts, (n,), of all, or of an even choice of many.
+    def subsample(self, max_clients: int) -> tuple[Tensor, Tensor]:
+        """Return mean profiles, (n, classes), and counts, (n,), of all clients or a regular subset.
 
-        The choice hardly changes from round to round.
+        The subset takes every m-th client, so that it hardly changes from round to round.
         """
         table = max(self.old, self.new, key=lambda table: len(table.keys))
-        step = max(1, -(-len(table.keys) // most))
-        return self.of(table.keys[::step].contiguous(), table.mean.shape[1])
+        step = max(1, -(-len(table.keys) // max_clients))
+        return self.get(table.keys[::step].contiguous(), table.mean.shape[1])
 
     def to_tensors(self) -> dict[str, Tensor]:
-        """Plain tensors, for a checkpoint."""
+        """Return the tables as named tensors for a checkpoint."""
         tables = {"old": self.old, "new": self.new}
         return {f"{n}.{part}": t for n, table in tables.items() for part, t in vars(table).items()}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "ClientProfiles":
-        """The inverse of :meth:`to_tensors`; of no tensors, nobody."""
+        """Restore the result of :meth:`to_tensors`; without tensors, no clients."""
         if "old.keys" not in tensors:
             return cls()
-        parts = ("keys", "mean", "count")
-        return cls(*(Table(*(tensors[f"{n}.{part}"] for part in parts)) for n in ("old", "new")))
+        old, new = (
+            ProfileTable(*(tensors[f"{name}.{part}"] for part in ("keys", "mean", "count")))
+            for name in ("old", "new")
+        )
+        return cls(old, new)

@@ -1,4 +1,4 @@
-"""How alike are two clients? Section III-B of the paper, "Similarity Estimation"."""
+"""Similarity of clients: Section III-B.2 of the paper, "Similarity Estimation"."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,28 +8,40 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cadis._io import spread
-from cadis.algorithm.methods.cadis.transitive import Estimates, bring_up_to_date
+from cadis._io import scatter_rows
+from cadis.algorithm.methods.cadis.transitive import Estimates, update_estimates
 from cadis.errors import CadisError
 from cadis.types import ClientId, ids_from_tensor, ids_to_tensor
 
 TransitiveMode: TypeAlias = Literal["mean", "sample", "off"]
 
-_SHIFT = 32  # a pair is one number: the later row, and in its last 32 bits the earlier one
-_AT_ONCE = 50_000  # numbers of signatures that are worked on at once, and fit into the cache
+_ROW_BITS = 32  # a pair is one integer: the larger row, and in its last 32 bits the smaller one
+_CHUNK_NUMEL = 50_000  # numbers of the signatures that are multiplied at once, to fit the cache
 
 
 def instance_similarity(signatures: Tensor) -> Tensor:
-    """Cosine similarity s^t_ij of the clients' head updates in one round (Eq. 11), (k, k).
+    """Return the instance similarity s^t_ij of the participants of a round (Eq. 11).
 
-    A signature is a client's update of the classifier layer, flat, (d,). A zero update has
-    similarity 0 to every other client and 1 to itself.
+    ``s^t_ij = <W_i - W_g, W_j - W_g> / (||W_i - W_g|| ||W_j - W_g||)``, the cosine of the
+    improvements of the penultimate layer.
+
+    Args:
+        signatures: updates of the classifier layer, W_i - W_g, flat, (k, d).
+
+    Returns:
+        Cosines, exactly 1 on the diagonal, (k, k). A zero update has similarity 0 to all others.
+
+    Example:
+        >>> import torch
+        >>> from cadis.algorithm.methods.cadis import instance_similarity
+        >>> instance_similarity(torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 3.0]])).tolist()
+        [[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
     highest, lowest = signatures.amax(dim=1, keepdim=True), signatures.amin(dim=1, keepdim=True)
     largest = torch.maximum(highest, -lowest)
     largest = torch.where(largest > 0, largest, 1)  # (k, 1); scaling avoids overflow
     products = signatures.new_zeros(len(signatures), len(signatures))
-    for part in signatures.split(max(1, _AT_ONCE // max(1, len(signatures))), dim=1):
+    for part in signatures.split(max(1, _CHUNK_NUMEL // max(1, len(signatures))), dim=1):
         scaled = part / largest
         products.addmm_(scaled, scaled.T)
     norms = products.diagonal().sqrt()
@@ -39,10 +51,15 @@ def instance_similarity(signatures: Tensor) -> Tensor:
     return cosines.fill_diagonal_(1)
 
 
-def running_mean(mean: Tensor, count: Tensor, similarity: Tensor) -> Tensor:
-    """The cumulative similarity s_ij after one more observation s^t_ij (Eq. 12).
+def cumulative_similarity(mean: Tensor, count: Tensor, similarity: Tensor) -> Tensor:
+    """Return the cumulative similarity s_ij after one more observation (Eq. 12).
 
-    It was observed f_ij times before, the count; where that is 0, the mean does not matter.
+    ``s_ij <- f_ij / (f_ij + 1) * s_ij + 1 / (f_ij + 1) * s^t_ij``, a running mean.
+
+    Args:
+        mean: s_ij before the round; ignored where the count is 0.
+        count: f_ij, number of earlier rounds with both clients, of the same shape.
+        similarity: s^t_ij of this round, of the same shape.
     """
     times = count.to(mean.dtype)
     return times / (times + 1) * mean + similarity.to(mean.dtype) / (times + 1)
@@ -50,19 +67,17 @@ def running_mean(mean: Tensor, count: Tensor, similarity: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class SimilarityMatrix:
-    """Who resembles whom, s_ij, observed or estimated, as a matrix of all pairs of some clients.
+    """The similarity matrix s_ij of all pairs of clients, observed or estimated.
 
-    For pictures, and for clusters among all clients of a federation. What is observed alone, of
-    any number of clients, is in :class:`ObservedPairs`.
-
-    It is a value: every method returns a new matrix and leaves this one as it is.
+    Used for figures and for clusters among all clients of a federation. :class:`ObservedPairs`
+    stores only observed pairs, for any number of clients. The matrix is immutable: every method
+    returns a new one.
 
     Attributes:
-        client_ids: the order of rows and columns; clients join at the end.
-        mean: mean of the observed similarities; an estimate, or 0 for want of one, where a
-            pair was never observed, (n, n).
-        count: f_ij, in how many rounds both took part; 0 for an estimate, (n, n).
-        known: where ``mean`` says something: observed or estimated, (n, n).
+        client_ids: clients of the rows and columns; new clients are appended.
+        mean: mean of the observed similarities; an estimate or 0 for an unobserved pair, (n, n).
+        count: f_ij, number of rounds with both clients; 0 for an estimate, (n, n).
+        known: mask of the pairs that are observed or estimated, (n, n).
     """
 
     client_ids: tuple[ClientId, ...] = ()
@@ -72,73 +87,79 @@ class SimilarityMatrix:
     _estimates: Estimates | None = field(default=None, repr=False)
 
     def observe(self, client_ids: Sequence[ClientId], similarity: Tensor) -> "SimilarityMatrix":
-        """Fold one round's instance similarities, (k, k), into the running means.
+        """Add the instance similarities of a round, (k, k), to the running means (Eq. 12).
 
-        An estimate is replaced for good by the first observation, since its count is 0.
+        The first observation replaces an estimate, since the count of an estimate is 0.
         """
         check_observation(client_ids, similarity)
         ids = tuple(dict.fromkeys((*self.client_ids, *client_ids)))
         before = len(self.client_ids)
-        joined = len(ids) - before
-        room = (0, joined, 0, joined)  # padding makes copies, even if nobody joined
-        mean = F.pad(self.mean if before else self.mean.to(similarity.dtype), room)
-        count, known = F.pad(self.count, room), F.pad(self.known, room)
+        num_new = len(ids) - before
+        padding = (0, num_new, 0, num_new)  # F.pad copies, even without new clients
+        mean = F.pad(self.mean if before else self.mean.to(similarity.dtype), padding)
+        count, known = F.pad(self.count, padding), F.pad(self.known, padding)
         mean.diagonal()[before:] = 1
         known.diagonal()[before:] = True
-        rows = index_of(client_ids, ids)
+        rows = find_rows(client_ids, ids)
         block = (rows[:, None], rows[None, :])
-        mean[block] = running_mean(mean[block], count[block], similarity)
+        mean[block] = cumulative_similarity(mean[block], count[block], similarity)
         count[block] += 1
         known[block] = True
-        estimates = self._estimates and self._estimates.outdate(rows, joined)
+        estimates = self._estimates and self._estimates.mark_outdated(rows, num_new)
         return SimilarityMatrix(ids, mean, count, known, estimates)
 
     def estimate_missing(
         self,
-        gamma: float,  # the largest deviation that a helper's estimate may have
+        gamma: float,
         mode: TransitiveMode,
-        generator: torch.Generator | None = None,  # the source of draws; only "sample" needs it
-        helping: Tensor | None = None,
+        generator: torch.Generator | None = None,
+        helpers: Tensor | None = None,
     ) -> "SimilarityMatrix":
-        """Fill in pairs never observed together by transitive learning (Section III-C).
+        """Estimate pairs never observed together by transitive learning (Section III-C).
 
-        Only direct observations are built on, never estimates. A pair without any helper client
-        stays unknown. The mode "sample" draws the estimate as the paper does, "mean" takes its
-        expectation, "off" leaves what was not observed unknown. Helpers are the clients in this
-        matrix, unless ``helping`` has what was observed of others, NaN where it is nothing, (p, n).
+        Estimates use direct observations only, never other estimates. A pair without any helper
+        client p stays unknown.
+
+        Args:
+            gamma: largest deviation of the estimate by one helper.
+            mode: "sample" draws the estimate as the paper does, "mean" uses its expectation, "off"
+                leaves pairs that were not observed unknown.
+            generator: source of randomness for the mode "sample".
+            helpers: observed similarities of all helpers p with these clients, NaN where unknown,
+                (p, n); by default the clients of this matrix are the helpers.
         """
         observed = self.count > 0
-        direct = nan_where_unknown(self.mean, observed)
+        direct = mask_unknown(self.mean, observed)
         if mode == "off":
             return SimilarityMatrix(self.client_ids, direct.nan_to_num(), self.count, observed)
         estimates = self._estimates
         if estimates is None or estimates.gamma != gamma:
-            estimates = Estimates.none(len(self.client_ids), gamma, self.mean.dtype)
-        estimates = bring_up_to_date(estimates, direct, helping)
+            estimates = Estimates.empty(len(self.client_ids), gamma, self.mean.dtype)
+        estimates = update_estimates(estimates, direct, helpers)
         values = estimates.mean
         if mode == "sample":
             if generator is None:
                 raise CadisError('Transitive learning with mode "sample" needs a generator.')
-            draws = torch.randn(values.shape, generator=generator, dtype=values.dtype).triu(1)
-            draws = draws + draws.T  # one a pair
-            values = (values + estimates.deviation * draws).clamp(-1, 1)
-        mean = direct.nan_to_num() + values.nan_to_num()  # where one is known, the other is not
+            noise = torch.randn(values.shape, generator=generator, dtype=values.dtype).triu(1)
+            noise = noise + noise.T  # one draw per pair
+            values = (values + estimates.deviation * noise).clamp(-1, 1)
+        mean = direct.nan_to_num() + values.nan_to_num()  # where one is known, the other is NaN
         known = observed | ~estimates.mean.isnan()
         return replace(self, mean=mean, known=known, _estimates=estimates)
 
-    def index_of(self, client_ids: Sequence[ClientId]) -> Tensor:
-        """The rows of these clients, (k,)."""
-        return index_of(client_ids, self.client_ids)
+    def find_rows(self, client_ids: Sequence[ClientId]) -> Tensor:
+        """Return the row of each client, (k,)."""
+        return find_rows(client_ids, self.client_ids)
 
     def to_tensors(self) -> dict[str, Tensor]:
-        """Plain tensors, for a checkpoint."""
+        """Return the matrix as named tensors for a checkpoint."""
         ids = ids_to_tensor(self.client_ids)
-        own = {"client_ids": ids, "mean": self.mean, "count": self.count, "known": self.known}
-        return own | (self._estimates.to_tensors() if self._estimates else {})
+        matrix = {"client_ids": ids, "mean": self.mean, "count": self.count, "known": self.known}
+        return matrix | (self._estimates.to_tensors() if self._estimates else {})
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "SimilarityMatrix":
-        """The inverse of :meth:`to_tensors`; without any tensors, the empty matrix."""
+        """Restore the result of :meth:`to_tensors`; without tensors, the empty matrix."""
         if not tensors:
             return cls()
         ids = ids_from_tensor(tensors["client_ids"])
@@ -148,17 +169,17 @@ class SimilarityMatrix:
 
 @dataclass(frozen=True)
 class ObservedPairs:
-    """The server's memory of who resembles whom, s_ij (Eq. 12), of the pairs that have met.
+    """Cumulative similarities s_ij (Eq. 12) of the pairs that were observed together.
 
-    It grows with these, not with all pairs of clients: of 10,000 clients, 100 a round, all have
-    taken part after about 900 rounds, and one pair in eleven has met. It is a value: observing
-    makes a new table and leaves this one as it is.
+    The table grows with these pairs, not with all pairs of clients: with 10,000 clients and 100 per
+    round, every client has taken part after about 900 rounds, but only one pair in eleven was
+    observed. The table is immutable: :meth:`observe` returns a new one.
 
     Attributes:
-        client_ids: the rows; clients join at the end.
-        pair: ``later << 32 | earlier`` of two clients' rows, ascending, (pairs,).
+        client_ids: clients by row; new clients are appended.
+        pair: ``larger << 32 | smaller`` of the rows of two clients, ascending, (pairs,).
         mean: mean of their observed similarities, (pairs,).
-        count: f_ij, in how many rounds both took part, (pairs,).
+        count: f_ij, number of rounds with both clients, (pairs,).
     """
 
     client_ids: tuple[ClientId, ...] = ()
@@ -169,81 +190,91 @@ class ObservedPairs:
     def observe(
         self, client_ids: Sequence[ClientId], similarity: Tensor
     ) -> tuple["ObservedPairs", Tensor]:
-        """Fold one round's instance similarities, (k, k), into the running means.
+        """Add the instance similarities of a round, (k, k), to the running means (Eq. 12).
 
-        Return the table after the round, and the participants' cumulative similarities, (k, k).
+        Returns:
+            The table after the round, and the participants' cumulative similarities, (k, k).
         """
         check_observation(client_ids, similarity)
         ids = tuple(dict.fromkeys((*self.client_ids, *client_ids)))
-        rows = index_of(client_ids, ids)
-        later, earlier = rows.argsort()[torch.tril_indices(len(rows), len(rows), -1)]
-        pair = rows[later] << _SHIFT | rows[earlier]  # ascending
-        places, old = self._make_room(pair)
-        known, count = spread(self.pair, old), spread(self.count, old)  # new pairs: 0 times
-        mean = spread(self.mean if len(self.mean) else self.mean.to(similarity.dtype), old)
-        values = running_mean(mean[places], count[places], similarity[later, earlier])
-        known[places], mean[places] = pair, values
-        count[places] += 1
-        together = torch.ones(similarity.shape, dtype=mean.dtype)
-        together[later, earlier] = together[earlier, later] = values
-        return ObservedPairs(ids, known, mean, count), together
+        rows = find_rows(client_ids, ids)
+        larger, smaller = rows.argsort()[torch.tril_indices(len(rows), len(rows), -1)]
+        pair = rows[larger] << _ROW_BITS | rows[smaller]  # ascending
+        index, is_old = self._find_insertion(pair)
+        pairs, count = scatter_rows(self.pair, is_old), scatter_rows(self.count, is_old)
+        mean = self.mean if len(self.mean) else self.mean.to(similarity.dtype)
+        mean = scatter_rows(mean, is_old)
+        values = cumulative_similarity(mean[index], count[index], similarity[larger, smaller])
+        pairs[index], mean[index] = pair, values
+        count[index] += 1
+        matrix = torch.ones(similarity.shape, dtype=mean.dtype)
+        matrix[larger, smaller] = matrix[smaller, larger] = values
+        return ObservedPairs(ids, pairs, mean, count), matrix
 
-    def between(self, rows: Tensor, others: Tensor) -> Tensor:
-        """The mean similarities of pairs of rows; NaN where two never met, 1 of one with itself.
+    def get_similarity(self, rows: Tensor, others: Tensor) -> Tensor:
+        """Return the mean similarity of pairs of rows.
 
-        Rows and others are of any shapes that broadcast.
+        Args:
+            rows: rows of clients.
+            others: rows of other clients, of a shape that broadcasts with ``rows``.
+
+        Returns:
+            Similarities of the broadcast shape; NaN for a pair never observed together, and 1 for a
+            client with itself.
         """
         rows, others = torch.broadcast_tensors(rows, others)
-        found = torch.full(rows.shape, torch.nan, dtype=self.mean.dtype)
+        similarity = torch.full(rows.shape, torch.nan, dtype=self.mean.dtype)
         if len(self.pair):
-            pair = torch.maximum(rows, others) << _SHIFT | torch.minimum(rows, others)
-            places = torch.searchsorted(self.pair, pair).clamp(max=len(self.pair) - 1)
-            found = torch.where(self.pair[places] == pair, self.mean[places], found)
-        return torch.where(rows == others, 1, found)
+            pair = torch.maximum(rows, others) << _ROW_BITS | torch.minimum(rows, others)
+            index = torch.searchsorted(self.pair, pair).clamp(max=len(self.pair) - 1)
+            similarity = torch.where(self.pair[index] == pair, self.mean[index], similarity)
+        return torch.where(rows == others, 1, similarity)
 
-    def lowest(self) -> Tensor:
-        """The smallest mean of all pairs, or 1, as everybody is like himself, if none has met; ().
+    def min_similarity(self) -> Tensor:
+        """Return the smallest mean of all pairs, (); 1 without any pair.
 
-        Estimates of the other pairs (Section III-C) cannot be smaller as soon as it is not above
-        0, so that it is then the minimum of all that is known: an estimate is a mean of products
-        s_ip * s_jp; no product is below 0 unless one of the two is, and then it is not below that
-        one, since the other is at most 1.
+        As soon as it is not positive, it is also the minimum over all estimates of the other pairs
+        (Section III-C): an estimate is a mean of products s_ip * s_jp. A product is negative only
+        if one factor is, and then it is not below that factor, since the other is at most 1.
         """
         return self.mean.min() if len(self.mean) else torch.ones(())
 
     def to_tensors(self) -> dict[str, Tensor]:
-        """Plain tensors, for a checkpoint."""
+        """Return the table as named tensors for a checkpoint."""
         ids = ids_to_tensor(self.client_ids)
         return {"client_ids": ids, "pair": self.pair, "mean": self.mean, "count": self.count}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "ObservedPairs":
-        """The inverse of :meth:`to_tensors`; without any tensors, the empty table."""
+        """Restore the result of :meth:`to_tensors`; without tensors, the empty table."""
         if not tensors:
             return cls()
         ids, *table = (tensors[name] for name in ("client_ids", "pair", "mean", "count"))
         return cls(ids_from_tensor(ids), *table)
 
-    def _make_room(self, pair: Tensor) -> tuple[Tensor, Tensor]:
-        """Where these pairs are in a table that has them, too, (k,), and which others it has."""
-        places = torch.searchsorted(self.pair, pair)
-        new = torch.ones_like(pair, dtype=torch.bool)
+    def _find_insertion(self, pair: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the index of each given pair in the table with these pairs inserted, (k,).
+
+        The second tensor is the mask of the pairs in that table which exist already.
+        """
+        index = torch.searchsorted(self.pair, pair)
+        is_new = torch.ones_like(pair, dtype=torch.bool)
         if len(self.pair):
-            new = self.pair[places.clamp(max=len(self.pair) - 1)] != pair
-        places = places + new.cumsum(dim=0) - new.long()  # moved by the new ones before them
-        old = torch.ones(len(self.pair) + int(new.sum()), dtype=torch.bool)
-        old[places[new]] = False
-        return places, old
+            is_new = self.pair[index.clamp(max=len(self.pair) - 1)] != pair
+        index = index + is_new.cumsum(dim=0) - is_new.long()  # shifted by new pairs before it
+        is_old = torch.ones(len(self.pair) + int(is_new.sum()), dtype=torch.bool)
+        is_old[index[is_new]] = False
+        return index, is_old
 
 
-def index_of(client_ids: Sequence[ClientId], rows: Sequence[ClientId]) -> Tensor:
-    """The rows of these clients, (k,), where the clients of all rows are given."""
-    row_of = {client: row for row, client in enumerate(rows)}
-    return torch.tensor([row_of[client] for client in client_ids], dtype=torch.long)
+def find_rows(client_ids: Sequence[ClientId], all_ids: Sequence[ClientId]) -> Tensor:
+    """Return the position of each client in a sequence of clients, (k,)."""
+    row_by_client = {client: row for row, client in enumerate(all_ids)}
+    return torch.tensor([row_by_client[client] for client in client_ids], dtype=torch.long)
 
 
 def check_observation(client_ids: Sequence[ClientId], similarity: Tensor) -> None:
-    """Refuse similarities that are not those of different clients."""
+    """Raise an error unless the similarities are those of distinct clients."""
     if len(set(client_ids)) != len(client_ids):
         raise CadisError("A client took part twice in one round; give every client its own id.")
     if similarity.shape != (len(client_ids), len(client_ids)):
@@ -253,11 +284,11 @@ def check_observation(client_ids: Sequence[ClientId], similarity: Tensor) -> Non
         )
 
 
-def nan_where_unknown(values: Tensor, known: Tensor) -> Tensor:
-    """The values where they are known, NaN elsewhere.
+def mask_unknown(values: Tensor, known: Tensor) -> Tensor:
+    """Replace unknown values with NaN.
 
-    As ``torch.where(known, values, nan)``, but without a branch for each number, which on the
-    server's n x n matrices is ten times as fast: 0 / 0 is NaN, and 1 / 1 is 1.
+    Equal to ``torch.where(known, values, nan)``, but without a branch per number: 0 / 0 is NaN and
+    1 / 1 is 1. This is ten times as fast for the n x n matrices of the server.
     """
     one = known.to(values.dtype)
     return values * (one / one)

@@ -1,4 +1,8 @@
-"""Memory of absent clusters: where whoever is there takes part, some clusters are not."""
+"""Stale clusters: clusters without a participant keep a weight in the aggregation.
+
+Not in the paper. If only the clients that are available take part, whole clusters can be absent
+from a round. Their last mean update is then used again, with a weight that decays every round.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,60 +10,68 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from cadis.algorithm.aggregation import example_weights
+from cadis.algorithm.aggregation import compute_example_weights
 from cadis.algorithm.method import Aggregation, ServerState
 from cadis.types import ClientUpdate, TensorState
 
-_LEAST = 0.01  # a voice below it is not worth its memory
+_MIN_WEIGHT = 0.01  # the update of a cluster with a smaller weight is dropped
 
 
-def with_absent(
-    made: Aggregation, updates: Sequence[ClientUpdate], state: ServerState, kept: float
+def add_absent_clusters(
+    aggregation: Aggregation, updates: Sequence[ClientUpdate], state: ServerState, decay: float
 ) -> Aggregation:
-    """Add the voices of clusters that nobody came of to a round's mean model.
+    """Add the last updates of absent clusters to the mean model of a round.
 
-    Each of the m clusters that are present has a voice of 1; one that was absent for a rounds has
-    ``kept`` to the power of a: w <- w_t + (m * mean update + sum of kept^a * its last update) / sum
-    of all voices.
+    ``w <- w_t + (m * d + sum_c decay^a_c * d_c) / (m + sum_c decay^a_c)``, where m clusters are
+    present, d is the mean update of the round, and d_c is the last mean update of a cluster c that
+    has been absent for a_c rounds.
+
+    Args:
+        aggregation: aggregation of the participants, with the clusters in its report.
+        updates: updates of the participants.
+        state: server state before the round.
+        decay: factor of the weight of an absent cluster per round.
     """
-    ((name, model),) = made.models.items()
-    sent = state.models[name].parameters
-    labels, centres = made.report["clusters"], made.memory["centres"]
+    ((name, model),) = aggregation.models.items()
+    received = state.models[name].parameters
+    labels, centres = aggregation.report["clusters"], aggregation.tensors["centres"]
     present = labels.unique()
-    heard = {
-        "absent.centres": centres[present],  # by which a cluster is known again, (m, classes)
-        "absent.updates": torch.stack([_mean_update(updates, labels == n, sent) for n in present]),
-        "absent.ages": torch.zeros(len(present)),  # in how many rounds it was absent since, (m,)
+    means = [_compute_mean_update(updates, labels == label, received) for label in present]
+    stored = {
+        "absent.centres": centres[present],  # identify a cluster in later rounds, (m, classes)
+        "absent.updates": torch.stack(means),  # (m, P)
+        "absent.ages": torch.zeros(len(present)),  # rounds of absence, (m,)
     }
-    if "absent.ages" in state.memory:
-        gone = _still_absent({part: state.memory[part] for part in heard}, present, centres, kept)
-        voices = kept ** gone["absent.ages"]
-        total = len(present) + voices.sum()
-        moved = len(present) * (model.parameters - sent) + voices @ gone["absent.updates"]
-        model = replace(model, parameters=sent + (moved / total).to(sent.dtype))
-        heard = {part: torch.cat([tensor, gone[part]]) for part, tensor in heard.items()}
-    return replace(made, models={name: model}, memory={**made.memory, **heard})
+    if "absent.ages" in state.tensors:
+        before = {part: state.tensors[part] for part in stored}
+        absent = _select_absent(before, present, centres, decay)
+        weights = decay ** absent["absent.ages"]
+        total = len(present) + weights.sum()
+        update = len(present) * (model.parameters - received) + weights @ absent["absent.updates"]
+        model = replace(model, parameters=received + (update / total).to(received.dtype))
+        stored = {part: torch.cat([tensor, absent[part]]) for part, tensor in stored.items()}
+    return replace(aggregation, models={name: model}, tensors={**aggregation.tensors, **stored})
 
 
-def _still_absent(
-    before: TensorState, present: Tensor, centres: Tensor, kept: float
+def _select_absent(
+    before: TensorState, present: Tensor, centres: Tensor, decay: float
 ) -> dict[str, Tensor]:
-    """Those of whom nobody came, once each, a round older; the youngest first."""
+    """Select the latest update of each absent cluster, newest first, and increment its age."""
     labels = (before["absent.centres"] @ centres.T).argmax(dim=1).tolist()
     ages = before["absent.ages"] + 1
-    taken, places = set(present.tolist()), []
-    for place in ages.argsort(stable=True).tolist():
-        if labels[place] not in taken and kept ** float(ages[place]) >= _LEAST:
-            taken.add(labels[place])
-            places.append(place)
-    return {part: tensor[places] for part, tensor in {**before, "absent.ages": ages}.items()}
+    seen, rows = set(present.tolist()), []
+    for row in ages.argsort(stable=True).tolist():
+        if labels[row] not in seen and decay ** float(ages[row]) >= _MIN_WEIGHT:
+            seen.add(labels[row])
+            rows.append(row)
+    return {part: tensor[rows] for part, tensor in {**before, "absent.ages": ages}.items()}
 
 
-def _mean_update(updates: Sequence[ClientUpdate], chosen: Tensor, sent: Tensor) -> Tensor:
-    """The mean update of some of the participants, by number of samples, (P,)."""
-    own = [update for update, taken in zip(updates, chosen.tolist(), strict=True) if taken]
-    weights = example_weights([update.num_examples for update in own])
-    mean = torch.zeros_like(sent)
-    for update, weight in zip(own, weights.tolist(), strict=True):
-        mean += weight * (update.model.parameters - sent)
+def _compute_mean_update(updates: Sequence[ClientUpdate], mask: Tensor, received: Tensor) -> Tensor:
+    """Return the mean update of the masked participants, weighted by examples, (P,)."""
+    members = [update for update, is_in in zip(updates, mask.tolist(), strict=True) if is_in]
+    weights = compute_example_weights([update.num_examples for update in members])
+    mean = torch.zeros_like(received)
+    for update, weight in zip(members, weights.tolist(), strict=True):
+        mean += weight * (update.model.parameters - received)
     return mean

@@ -1,4 +1,4 @@
-"""Transitive learning: the similarity of two clients who never met (Section III-C)."""
+"""Transitive learning: estimates for pairs never observed together (Section III-C of the paper)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -7,68 +7,69 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-_AT_ONCE = 200_000  # about so many numbers are worked on at once, which still fit into the cache
+_CHUNK_NUMEL = 200_000  # numbers of an intermediate tensor that still fit into the cache
 
 
 @dataclass(frozen=True)
 class Estimates:
-    """Estimates of the similarity of pairs that were never observed together."""
+    """Estimated similarities of the pairs of clients that were never observed together."""
 
-    gamma: float  # the largest deviation of a helper's estimate that is admitted
-    mean: Tensor  # the expected similarity, NaN where there is no helper, (n, n)
-    deviation: Tensor  # standard deviation of the average of the helpers' draws, (n, n)
-    outdated: Tensor  # rows whose observations have changed since, (n,)
+    gamma: float  # largest deviation of the estimate by one helper
+    mean: Tensor  # expected similarity; NaN for observed pairs and without a helper, (n, n)
+    deviation: Tensor  # standard deviation of the average over the helpers, (n, n)
+    outdated: Tensor  # mask of the rows with new observations, (n,)
 
     @classmethod
-    def none(cls, size: int, gamma: float, dtype: torch.dtype) -> "Estimates":
-        """Nothing estimated yet, every row outdated."""
+    def empty(cls, size: int, gamma: float, dtype: torch.dtype) -> "Estimates":
+        """Return a matrix without estimates in which every row is outdated."""
         unknown = torch.full((size, size), torch.nan, dtype=dtype)
         return cls(gamma, unknown, unknown.clone(), torch.ones(size, dtype=torch.bool))
 
-    def outdate(self, rows: Tensor, joined: int) -> "Estimates":
-        """Mark rows whose observations have changed, and those of so many clients who joined."""
-        room = (0, joined, 0, joined)
-        mean, deviation = (F.pad(m, room, value=torch.nan) for m in (self.mean, self.deviation))
-        outdated = F.pad(self.outdated, room[:2], value=True)
+    def mark_outdated(self, rows: Tensor, num_new: int) -> "Estimates":
+        """Mark rows with new observations, and append rows for new clients."""
+        padding = (0, num_new, 0, num_new)
+        mean, deviation = (F.pad(m, padding, value=torch.nan) for m in (self.mean, self.deviation))
+        outdated = F.pad(self.outdated, padding[:2], value=True)
         outdated[rows] = True
         return Estimates(self.gamma, mean, deviation, outdated)
 
     def to_tensors(self) -> dict[str, Tensor]:
-        """Plain tensors, for a checkpoint."""
-        own = vars(self) | {"gamma": torch.tensor(self.gamma, dtype=torch.float64)}
-        return {f"estimates.{name}": tensor for name, tensor in own.items()}
+        """Return the estimates as named tensors for a checkpoint."""
+        tensors = vars(self) | {"gamma": torch.tensor(self.gamma, dtype=torch.float64)}
+        return {f"estimates.{name}": tensor for name, tensor in tensors.items()}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "Estimates | None":
-        """The inverse of :meth:`to_tensors`; None if nothing was ever estimated."""
+        """Restore the result of :meth:`to_tensors`; None without estimates."""
         if "estimates.mean" not in tensors:
             return None
         gamma, *others = (tensors[f"estimates.{field.name}"] for field in fields(cls))
         return cls(float(gamma), *others)
 
 
-def bring_up_to_date(
-    estimates: Estimates, direct: Tensor, helping: Tensor | None = None
+def update_estimates(
+    estimates: Estimates, direct: Tensor, helper_similarity: Tensor | None = None
 ) -> Estimates:
-    """Estimate the outdated rows, and by symmetry columns, anew.
+    """Recompute the outdated rows of the estimates, and by symmetry the columns.
 
-    The estimate of a pair (i, j) rests on whom i and j were observed to resemble, so it changes
-    only when the row of i or of j has: that is k rows a round, not n.
+    The estimate of a pair (i, j) depends only on the observed similarities of i and of j. So a
+    round changes only the k rows of its participants, not all n.
 
     Args:
-        estimates: what was estimated before.
-        direct: means of the observed similarities, the diagonal too, NaN without any, (n, n).
-        helping: the same of all clients p who may help, (p, n); these n only, unless told.
+        estimates: estimates before this update.
+        direct: mean observed similarities, including the diagonal, NaN where unknown, (n, n).
+        helper_similarity: those of all helpers p with these n clients, NaN where unknown, (p, n);
+            by default the n clients are the helpers.
     """
-    helping = direct if helping is None else helping
+    helper_similarity = direct if helper_similarity is None else helper_similarity
     mean, deviation = estimates.mean.clone(), estimates.deviation.clone()
     observed = ~direct.isnan()
     outdated = estimates.outdated.nonzero()[:, 0]
-    met = (~helping[:, outdated].isnan()).sum(dim=0)
-    helpers = int(met.max()) if len(outdated) else 0
-    at_once = max(1, _AT_ONCE // max(1, len(observed) * helpers))
-    for rows in outdated.split(at_once):
-        values = _estimate_rows(rows, helping, estimates.gamma)
+    num_helpers = (~helper_similarity[:, outdated].isnan()).sum(dim=0)
+    max_helpers = int(num_helpers.max()) if len(outdated) else 0
+    chunk = max(1, _CHUNK_NUMEL // max(1, len(observed) * max_helpers))
+    for rows in outdated.split(chunk):
+        values = _estimate_rows(rows, helper_similarity, estimates.gamma)
         for matrix, new in zip((mean, deviation), values, strict=True):
             new[observed[rows]] = torch.nan
             matrix[rows] = new
@@ -76,44 +77,58 @@ def bring_up_to_date(
     return Estimates(estimates.gamma, mean, deviation, torch.zeros_like(estimates.outdated))
 
 
-def _estimate_rows(rows: Tensor, helping: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
-    """Mean and deviation of the similarity of some clients i to all clients j, (i, j) each.
+def _estimate_rows(rows: Tensor, helper_similarity: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
+    """Estimate the similarity of some clients i to all clients j (Section III-C).
 
-    A helper p was observed with both. It suggests the normal distribution with mean
-    s_ip s_jp and deviation sqrt((1 - s_ip^2)(1 - s_jp^2)) / 3, and counts if that deviation is
-    below gamma. The average of the helpers' independent draws is itself one normal draw. What was
-    observed of helpers and clients is in ``helping``, NaN where it is nothing, (p, j).
+    A helper p that was observed with both clients suggests the normal distribution with mean
+    ``s_ip * s_jp`` and deviation ``sqrt((1 - s_ip^2)(1 - s_jp^2)) / 3``. It is used if that
+    deviation is below gamma. The estimate is the average of independent draws of all helpers used;
+    this average has a normal distribution itself.
+
+    Args:
+        rows: the clients i, as rows of the matrix.
+        helper_similarity: observed similarities, NaN where unknown, (p, j).
+        gamma: largest deviation.
+
+    Returns:
+        Mean and standard deviation of the average, (i, j) each; NaN without a helper.
     """
-    helpers = (~helping[:, rows].isnan()).any(dim=1).nonzero()[:, 0]
-    theirs = helping[helpers]
-    rest = 1 - theirs.square()  # (p, j)
-    variance = rest.T[rows][:, :, None] * (rest / 9)  # (i, p, j), NaN if p did not meet both
-    admitted = (variance < gamma**2).to(helping.dtype)
-    theirs, rest = theirs.nan_to_num(), rest.nan_to_num()
-    number = admitted.sum(dim=1)  # (i, j); divided by 0 it gives NaN, "no helper"
-    mean = (theirs.T[rows][:, None] @ (admitted * theirs))[:, 0] / number
+    helpers = (~helper_similarity[:, rows].isnan()).any(dim=1).nonzero()[:, 0]
+    similarity = helper_similarity[helpers]
+    rest = 1 - similarity.square()  # (p, j)
+    variance = rest.T[rows][:, :, None] * (rest / 9)  # (i, p, j), NaN if one pair is unknown
+    admitted = (variance < gamma**2).to(helper_similarity.dtype)
+    similarity, rest = similarity.nan_to_num(), rest.nan_to_num()
+    number = admitted.sum(dim=1)  # (i, j); division by 0 helpers gives NaN
+    mean = (similarity.T[rows][:, None] @ (admitted * similarity))[:, 0] / number
     total = (rest.T[rows][:, None] @ (admitted * rest))[:, 0] / 9
     return mean, total.sqrt() / number
 
 
-def estimate_all(direct: Tensor, gamma: float, helping: Tensor | None = None) -> Tensor:
-    """The expected similarity of all pairs that were never observed together, NaN for the others.
+def estimate_all(direct: Tensor, gamma: float, helper_similarity: Tensor | None = None) -> Tensor:
+    """Return the expected similarity of all pairs never observed together, NaN for the others.
 
-    What :func:`bring_up_to_date` makes of nothing, several times as fast: without deviations, each
-    pair once, and never more at once than fits into the cache, however many clients there are.
+    Equal to the mean of :func:`update_estimates` on empty estimates, but several times as fast: no
+    deviations, every pair once, and chunks that fit into the cache for any number of clients.
+
+    Args:
+        direct: mean observed similarities, including the diagonal, NaN where unknown, (n, n).
+        gamma: largest deviation of the estimate by one helper.
+        helper_similarity: those of all helpers p with these n clients, NaN where unknown, (p, n);
+            by default the n clients are the helpers.
     """
-    helping = direct if helping is None else helping
+    helper_similarity = direct if helper_similarity is None else helper_similarity
     values = torch.full_like(direct, torch.nan)
-    for one in range(len(direct)):
-        helpers = (~helping[:, one].isnan()).nonzero()[:, 0]
-        own = helping[helpers, one]  # s_ip, (p,)
-        rest = (1 - own.square())[:, None]
-        at_once = max(1, _AT_ONCE // max(1, len(helpers)))
-        for start in range(one + 1, len(direct), at_once):
-            others = slice(start, start + at_once)
-            theirs = helping[helpers, others]  # s_pj, (p, j)
-            admitted = (rest * ((1 - theirs.square()) / 9) < gamma**2).to(direct.dtype)
-            mean = own @ (admitted * theirs.nan_to_num()) / admitted.sum(dim=0)
-            values[one, others] = values[others, one] = mean
+    for row in range(len(direct)):
+        helpers = (~helper_similarity[:, row].isnan()).nonzero()[:, 0]
+        row_similarity = helper_similarity[helpers, row]  # s_ip, (p,)
+        rest = (1 - row_similarity.square())[:, None]
+        chunk = max(1, _CHUNK_NUMEL // max(1, len(helpers)))
+        for start in range(row + 1, len(direct), chunk):
+            others = slice(start, start + chunk)
+            similarity = helper_similarity[helpers, others]  # s_jp, (p, j)
+            admitted = (rest * ((1 - similarity.square()) / 9) < gamma**2).to(direct.dtype)
+            mean = row_similarity @ (admitted * similarity.nan_to_num()) / admitted.sum(dim=0)
+            values[row, others] = values[others, row] = mean
     values[~direct.isnan()] = torch.nan
     return values

@@ -1,1 +1,1 @@
-"""Methods that keep one model for each cluster of clients."""
+"""Methods with one model per cluster of clients."""

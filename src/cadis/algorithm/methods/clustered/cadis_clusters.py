@@ -1,4 +1,9 @@
-"""CADIS's clusters with a model each, instead of one model in which each has an equal voice."""
+"""CADIS with one model per cluster, instead of one model with equal weight for every cluster.
+
+Problem: clients that only need their own classes are served better by a model of their cluster.
+
+Not published; the clusters are those of :mod:`cadis.algorithm.methods.cadis`.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,85 +16,88 @@ from torch import Tensor
 from cadis.algorithm.about import About
 from cadis.algorithm.method import Aggregation, ServerRound, ServerState
 from cadis.algorithm.methods.cadis import CADIS, ClientProfiles
-from cadis.algorithm.methods.cadis.cluster_participants import profile_clusters, profiles_of
-from cadis.algorithm.methods.cadis.clustering import nearest_centre
+from cadis.algorithm.methods.cadis.cluster_participants import assign_by_profiles, compute_profiles
+from cadis.algorithm.methods.cadis.clustering import find_nearest_centre
 from cadis.algorithm.methods.clustered.cluster_models import (
-    FindsClusters,
+    ClusteredMethod,
     PerClientTable,
     aggregate_by_cluster,
-    split,
+    split_models,
 )
 from cadis.types import ClientId, ClientUpdate, TensorState
 
 
 @dataclass(frozen=True)
-class CADISClusters(FindsClusters):
-    """Finds clusters as CADIS does; once they are certain, each has a model of its own.
+class CADISClusters(ClusteredMethod):
+    """One model per cluster, with the clusters that CADIS finds.
 
-    Until then one model is trained with CADIS's weights, every cluster an equal voice, and without
-    its distillation. When the same number of clusters, more than one, has been told with
-    confidence for ``warmup`` rounds in a row, every cluster gets a model that begins as the common
-    one, and clients are assigned for good. Within a cluster there is FedAvg. A client that comes
-    later trains the common model, which stays as it was, and is assigned to the cluster with the
-    centre nearest to its class profile. Where there are no clusters, there is one model for good.
+    At first one model is trained with the weights of CADIS, without distillation. After ``warmup``
+    consecutive rounds with the same number of clusters, more than one, every cluster gets a copy of
+    the common model, all clients seen are assigned permanently, and FedAvg trains each cluster. A
+    later client first trains the common model, which does not change any more, and is assigned to
+    the cluster whose centre is nearest to its class profile. Without clusters there is only one
+    model.
+
+    Use it if clients form clusters and each needs only the classes of its cluster.
 
     Attributes:
-        warmup: rounds in a row that must tell as many clusters, before each has a model.
+        warmup: consecutive rounds with the same number of clusters before the models are split.
     """
 
     name: ClassVar[str] = "cadis-clusters"
     label: ClassVar[str] = "CADIS, a model each"
-    compares_heads: ClassVar[bool] = True
+    needs_head: ClassVar[bool] = True
     default_parts: ClassVar[Mapping[str, str]] = {"sampler": "clusters"}
     about: ClassVar[About] = About(
-        kind="one model per cluster",
-        paper="ours",
-        server_memory="a model a cluster, a number a class and client",
+        topic="one model per cluster",
+        paper=CADIS.about.paper,
+        server_state="one model per cluster, one number per class and client",
     )
     warmup: Annotated[int, Ge(1)] = 5
 
     def cluster_labels(
         self, server_round: ServerRound, state: ServerState, clients: Sequence[ClientId]
     ) -> Tensor:
-        """The clusters that clients are in before a round."""
+        """Return the cluster of each client before a round, -1 if it is unknown, (n,)."""
         if _is_split(state):
             return super().cluster_labels(server_round, state, clients)
-        return profile_clusters(clients, state.memory)
+        return assign_by_profiles(clients, state.tensors)
 
     def aggregate(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> Aggregation:
-        """One model with CADIS's weights; once clusters are certain, FedAvg in each of them."""
+        """Aggregate one model with the weights of CADIS; after the split, FedAvg per cluster."""
         if _is_split(state):
-            profiles = profiles_of(server_round, updates, state)
-            made = aggregate_by_cluster(updates, profiles, state)
-            told = {name: state.memory[name] for name in ("cut", "confidence")}
-            return replace(made, report={**made.report, **told})
-        made = CADIS(distillation=0).aggregate(server_round, updates, state)
-        certain = certain_rounds(state.memory, made.memory)
+            profiles = compute_profiles(server_round, updates, state)
+            aggregation = aggregate_by_cluster(updates, profiles, state)
+            scalars = {name: state.tensors[name] for name in ("cut", "confidence")}
+            return replace(aggregation, report={**aggregation.report, **scalars})
+        aggregation = CADIS(distillation=0).aggregate(server_round, updates, state)
+        certain = count_certain_rounds(state.tensors, aggregation.tensors)
         if int(certain) < self.warmup:
-            return replace(made, memory={**made.memory, "certain": certain})
-        return _split_by_profiles(made)
+            return replace(aggregation, tensors={**aggregation.tensors, "certain": certain})
+        return _split_by_profiles(aggregation)
 
 
-def certain_rounds(before: TensorState, after: TensorState) -> Tensor:
-    """Rounds in a row in which there was this number of clusters; 0 if there is one, ()."""
+def count_certain_rounds(before: TensorState, after: TensorState) -> Tensor:
+    """Count the consecutive rounds with the same number of clusters; 0 for one cluster, ()."""
     number = len(after["centres"])
     if number < 2:
         return torch.tensor(0)
-    same = "centres" in before and len(before["centres"]) == number
-    return before["certain"] + 1 if same else torch.tensor(1)
+    is_same = "centres" in before and len(before["centres"]) == number
+    return before["certain"] + 1 if is_same else torch.tensor(1)
 
 
 def _is_split(state: ServerState) -> bool:
-    return "assigned.keys" in state.memory
+    return "assigned.keys" in state.tensors
 
 
-def _split_by_profiles(made: Aggregation) -> Aggregation:
-    """Assign everybody seen to the nearest centre; profiles need not be remembered any longer."""
-    centres, known = made.memory["centres"], ClientProfiles.from_tensors(made.memory)
-    table = known.old.merged(known.new)
-    assigned = PerClientTable(table.keys, nearest_centre(table.mean.float(), centres))
-    divided = split(made, centres, assigned, made.report)
-    told = {name: made.report[name] for name in ("cut", "confidence")}
-    return replace(divided, memory={**divided.memory, **told})
+def _split_by_profiles(aggregation: Aggregation) -> Aggregation:
+    """Assign all clients seen to the nearest centre, and drop the profiles from the state."""
+    centres = aggregation.tensors["centres"]
+    known = ClientProfiles.from_tensors(aggregation.tensors)
+    table = known.old.merge(known.new)
+    assigned = PerClientTable(table.keys, find_nearest_centre(table.mean.float(), centres))
+    split = split_models(aggregation, centres, assigned, aggregation.report)
+    scalars = {name: aggregation.report[name] for name in ("cut", "confidence")}
+    return replace(split, tensors={**split.tensors, **scalars})

@@ -1,4 +1,11 @@
-"""CFL (Sattler, Müller and Samek, 2019): clusters are split in two where their clients disagree."""
+"""CFL: clustered federated learning by recursive bipartition.
+
+Problem: clients with contradicting data distributions cannot share one model.
+
+Felix Sattler, Klaus-Robert Müller, Wojciech Samek: Clustered Federated Learning: Model-Agnostic
+Distributed Multi-Task Optimization under Privacy Constraints. arXiv 2019, IEEE Transactions on
+Neural Networks and Learning Systems 2021. https://arxiv.org/abs/1910.01991
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,119 +15,147 @@ import torch
 from annotated_types import Gt
 from torch import Tensor
 
-from cadis.algorithm.about import About
-from cadis.algorithm.aggregation import example_weights
+from cadis.algorithm.about import About, Paper
+from cadis.algorithm.aggregation import compute_example_weights
 from cadis.algorithm.method import Aggregation, ServerRound, ServerState
 from cadis.algorithm.methods.cadis import ObservedPairs
-from cadis.algorithm.methods.cadis.similarity import index_of
-from cadis.algorithm.methods.clustered.cluster_models import FindsClusters, PerClientTable, averaged
-from cadis.algorithm.methods.clustered.cluster_tree import ClusterTree, node_model
+from cadis.algorithm.methods.cadis.similarity import find_rows
+from cadis.algorithm.methods.clustered.cluster_models import (
+    ClusteredMethod,
+    PerClientTable,
+    average_by_model,
+)
+from cadis.algorithm.methods.clustered.cluster_tree import ClusterTree, get_node_model_name
 from cadis.types import ClientId, ClientUpdate
 
-_CHUNK = 2**18  # parameters of all updates that are worked on at once
+_CHUNK = 2**18  # parameters that are converted to float64 at once, to save memory
 
 
 @dataclass(frozen=True)
-class CFL(FindsClusters):
-    """Begins with one model, and splits a cluster in two when its clients pull it apart.
+class CFL(ClusteredMethod):
+    """Recursive splits of a cluster in two when the updates of its clients contradict.
 
-    Each cluster has FedAvg on its own model. When its mean update is nearly zero while those of
-    single clients are not, it has come to a compromise that suits nobody: it is split such that
-    the largest cosine similarity of two updates across the cut is the smallest possible.
+    FedAvg trains one model per cluster, at first one for all clients. A cluster is split if
+    ``||mean update|| < eps1 * L`` while ``max_i ||update_i|| > eps2 * L``: its model is stationary,
+    but not for single clients. The split minimizes the largest cosine similarity of two updates
+    on different sides.
 
-    Departure: the paper's thresholds are lengths of updates, to be found for each model. Here they
-    are parts of the longest mean update of any cluster so far, as its rule of thumb has it.
+    Use it if clients need different models and the number of clusters is unknown.
 
-    Departure: in the paper everybody takes part in every round. Here similarities are means over
-    the rounds in which two clients trained the same model. A split is made among the participants
-    and those others who have met all of them and each other; one who is much like somebody on a
-    side follows. Whoever is left is put to a side as the paper does with newcomers: when it takes
-    part again it is sent the model as it was at the split, and goes to the side whose mean
-    direction is most like its update, which is not averaged.
+    Departure: the paper's thresholds are norms of updates, chosen for each model. Here they are
+    relative to L, the largest norm of a mean update so far, as the paper's rule of thumb suggests.
+
+    Departure: in the paper all clients take part in every round. Here similarities are means over
+    the rounds in which two clients trained the same model. The split uses the participants and all
+    clients that were observed with all of them and with each other. A further client joins a side
+    if it is similar to one of its clients. Any other client is assigned as the paper assigns new
+    clients: in its next round it trains the model of the split node, and joins the side whose mean
+    direction is most similar to its update, which is not averaged.
 
     Attributes:
-        eps1: below which part of the longest mean update so far a mean update is nearly zero.
-        eps2: above which part of it the longest update of a single client is not.
+        eps1: a mean update is small if its norm is below this fraction of the largest one.
+        eps2: a client's update is large if its norm is above this fraction of the largest one.
     """
 
     name: ClassVar[str] = "cfl"
     about: ClassVar[About] = About(
-        kind="one model per cluster",
-        paper="Sattler, Müller and Samek, 2019",
-        server_memory="a model a cluster, two models a split, a number a pair that met",
+        topic="one model per cluster",
+        paper=Paper(
+            title="Clustered Federated Learning: Model-Agnostic Distributed Multi-Task "
+            "Optimization under Privacy Constraints",
+            authors="Felix Sattler, Klaus-Robert Müller, Wojciech Samek",
+            venue="arXiv",
+            year=2019,
+            link="https://arxiv.org/abs/1910.01991",
+        ),
+        server_state="one model per cluster, two per split, one number per observed pair",
     )
     eps1: Annotated[float, Gt(0)] = 0.4
     eps2: Annotated[float, Gt(0)] = 1.0
 
     def model_name_for(self, client: ClientId, state: ServerState) -> str:
-        """The model of the node that a client has come to."""
-        members = PerClientTable.from_tensors(state.memory, "members")
-        return node_model(max(0, int(members.labels([client]))))
+        """Return the model of the client's node in the tree of clusters."""
+        members = PerClientTable.from_tensors(state.tensors, "members")
+        return get_node_model_name(max(0, int(members.get_labels([client]))))
 
     def cluster_labels(
         self, server_round: ServerRound, state: ServerState, clients: Sequence[ClientId]
     ) -> Tensor:
-        """The clusters of clients, -1 for those whose side of a split is not known yet."""
-        tree = ClusterTree.from_tensors(state.memory)
-        known, nodes = tree.members.labels(clients), tree.nodes(clients)
+        """Return the cluster of each client, -1 if its side of a split is unknown, (n,)."""
+        tree = ClusterTree.from_tensors(state.tensors)
+        known, nodes = tree.members.get_labels(clients), tree.find_nodes(clients)
         return torch.where(tree.children[nodes] < 0, known, -1)
 
     def aggregate(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> Aggregation:
-        """FedAvg in each cluster; those who disagree are split, and newcomers put to a side."""
-        tree = ClusterTree.from_tensors(state.memory)
+        """Average each cluster with FedAvg, split clusters, and assign clients of split nodes."""
+        tree = ClusterTree.from_tensors(state.tensors)
         clients = [update.client_id for update in updates]
-        longest = state.memory.get("longest", torch.zeros((), dtype=torch.float64))
-        nodes = tree.nodes(clients)
+        max_norm = state.tensors.get("longest", torch.zeros((), dtype=torch.float64))
+        nodes = tree.find_nodes(clients)
         names: list[str | None] = [None] * len(updates)
         for node in nodes.unique().tolist():
-            places = (nodes == node).nonzero().flatten().tolist()
-            own, sent = [updates[p] for p in places], state.models[node_model(node)].parameters
-            who = [update.client_id for update in own]
-            if tree.children[node] >= 0:  # it was split: whoever trained its model goes to a side
-                sides = [tree.side_of(node, update.model.parameters - sent) for update in own]
-                tree = tree.moved(who, torch.tensor(sides))
+            indices = (nodes == node).nonzero().flatten().tolist()
+            members = [updates[index] for index in indices]
+            member_ids = [update.client_id for update in members]
+            received = state.models[get_node_model_name(node)].parameters
+            if tree.children[node] >= 0:  # a split node: its clients move to a child
+                children = [
+                    tree.choose_child(node, update.model.parameters - received)
+                    for update in members
+                ]
+                tree = tree.move(member_ids, torch.tensor(children))
                 continue
-            tree, longest = self._with_round(tree, node, own, sent, longest)
-            for place, now in zip(places, tree.nodes(who).tolist(), strict=True):
-                names[place] = node_model(now)
-        models, weights = averaged(updates, names)
-        report = {"clusters": tree.nodes(clients)}
-        return Aggregation(models, {**tree.to_tensors(), "longest": longest}, weights, report)
+            tree, max_norm = self._update_leaf(tree, node, members, received, max_norm)
+            for index, leaf in zip(indices, tree.find_nodes(member_ids).tolist(), strict=True):
+                names[index] = get_node_model_name(leaf)
+        models, weights = average_by_model(updates, names)
+        report = {"clusters": tree.find_nodes(clients)}
+        return Aggregation(models, {**tree.to_tensors(), "longest": max_norm}, weights, report)
 
-    def _with_round(
+    def _update_leaf(
         self,
         tree: ClusterTree,
         node: int,
-        own: Sequence[ClientUpdate],
-        sent: Tensor,
-        longest: Tensor,
+        updates: Sequence[ClientUpdate],
+        received: Tensor,
+        max_norm: Tensor,
     ) -> tuple[ClusterTree, Tensor]:
-        """The tree after a leaf's clients have trained its model, and the longest mean update."""
-        clients = [update.client_id for update in own]
-        products = inner_products(own, sent)
-        lengths = products.diagonal().sqrt()
-        weights = example_weights([update.num_examples for update in own])
-        mean = (weights @ products @ weights).clamp(min=0).sqrt()
-        longest = torch.maximum(longest, mean)
-        tree = tree.moved(clients, torch.full((len(clients),), node))
+        """Add the similarities of a round to a leaf, and split it if its clients contradict.
+
+        Returns:
+            The tree, and the largest norm of a mean update so far, ().
+        """
+        clients = [update.client_id for update in updates]
+        products = inner_products(updates, received)
+        norms = products.diagonal().sqrt()
+        weights = compute_example_weights([update.num_examples for update in updates])
+        mean_norm = (weights @ products @ weights).clamp(min=0).sqrt()
+        max_norm = torch.maximum(max_norm, mean_norm)
+        tree = tree.move(clients, torch.full((len(clients),), node))
         known = tree.pairs.get(node, ObservedPairs())
-        pairs, _ = known.observe(clients, _cosines(products, lengths))
+        pairs, _ = known.observe(clients, _compute_cosines(products, norms))
         tree = replace(tree, pairs={**tree.pairs, node: pairs})
-        disagree = mean < self.eps1 * longest and lengths.max() > self.eps2 * longest
-        if disagree and len(clients) > 1:
-            tree = _split(tree, node, own, sent, lengths)
-        return tree, longest
+        contradict = mean_norm < self.eps1 * max_norm and norms.max() > self.eps2 * max_norm
+        if contradict and len(clients) > 1:
+            tree = _split_leaf(tree, node, updates, received, norms)
+        return tree, max_norm
 
 
 def bipartition(similarity: Tensor) -> Tensor:
-    """The two sides across which the largest similarity is the smallest possible, (n,), 0 or 1.
+    """Find the two sides with the smallest possible maximum similarity across the cut.
 
-    Clients are joined one by one, always the one that is most like any that is in already. When the
-    weakest of these links is made, nobody outside is more like anybody inside; so that it is the
-    largest similarity across the cut there. Every cut is crossed by one of the links, and none of
-    them is weaker. The similarity is that of two or more clients, symmetric, (n, n).
+    Clients are added one by one, always the one with the largest similarity to any client added
+    before (a maximum spanning tree). The cut is at the weakest of these links. Then this link is
+    the largest similarity across the cut. Every other cut is crossed by at least one link, and no
+    link is weaker.
+
+    Args:
+        similarity: symmetric similarities of at least two clients, (n, n).
+
+    Returns:
+        The side of each client, 0 or 1, (n,).
     """
     number = len(similarity)
     order, links, nearest = [0], list[float](), similarity[0].clone()
@@ -136,90 +171,105 @@ def bipartition(similarity: Tensor) -> Tensor:
     return sides
 
 
-def inner_products(updates: Sequence[ClientUpdate], sent: Tensor) -> Tensor:
-    """The inner products of all pairs of updates w_i - w_t of one model, (k, k), float64."""
+def inner_products(updates: Sequence[ClientUpdate], received: Tensor) -> Tensor:
+    """Return the inner products of all pairs of updates w_i - w_t, (k, k), float64."""
     products = torch.zeros(len(updates), len(updates), dtype=torch.float64)
-    for start in range(0, len(sent), _CHUNK):
-        place = slice(start, min(start + _CHUNK, len(sent)))
-        parts = torch.stack([update.model.parameters_at((place,)) for update in updates])
-        changes = parts.double() - sent[place].double()
+    for start in range(0, len(received), _CHUNK):
+        chunk = slice(start, min(start + _CHUNK, len(received)))
+        parts = torch.stack([update.model.select_parameters((chunk,)) for update in updates])
+        changes = parts.double() - received[chunk].double()
         products += changes @ changes.T
     return products
 
 
-def _cosines(products: Tensor, lengths: Tensor) -> Tensor:
-    """Cosines of updates from their inner products; one that is zero is like nobody else."""
-    scale = torch.where(lengths > 0, lengths, 1)
+def _compute_cosines(products: Tensor, norms: Tensor) -> Tensor:
+    """Return cosines from inner products, 0 between a zero update and all others, (k, k)."""
+    scale = torch.where(norms > 0, norms, 1)
     return (products / (scale[:, None] * scale)).clamp(-1, 1).fill_diagonal_(1)
 
 
-def _split(
-    tree: ClusterTree, node: int, updates: Sequence[ClientUpdate], sent: Tensor, lengths: Tensor
+def _split_leaf(
+    tree: ClusterTree, node: int, updates: Sequence[ClientUpdate], received: Tensor, norms: Tensor
 ) -> ClusterTree:
-    """The tree with a leaf split in two, unless one of the sides would be of absent clients."""
+    """Split a leaf in two, unless one side would contain only absent clients."""
     clients = [update.client_id for update in updates]
-    all_met, similarity = acquainted(tree.pairs[node], clients)
+    observed, similarity = find_fully_observed(tree.pairs[node], clients)
     sides = bipartition(similarity)
-    present = sides[: len(clients)]
-    if present.min() == present.max():
+    present_sides = sides[: len(clients)]
+    if present_sides.min() == present_sides.max():
         return tree
-    across = float(similarity[sides == 0][:, sides == 1].max())
-    decided, sides = followers(tree.pairs[node], all_met, sides, across)
-    split = tree.split(node, _direction(updates, sent, lengths, present))
-    return split.moved(decided, int(split.children[node]) + sides)
+    max_across = float(similarity[sides == 0][:, sides == 1].max())
+    assigned, sides = assign_similar_clients(tree.pairs[node], observed, sides, max_across)
+    tree = tree.split(node, _compute_direction(updates, received, norms, present_sides))
+    return tree.move(assigned, int(tree.children[node]) + sides)
 
 
-def _direction(
-    updates: Sequence[ClientUpdate], sent: Tensor, lengths: Tensor, sides: Tensor
+def _compute_direction(
+    updates: Sequence[ClientUpdate], received: Tensor, norms: Tensor, sides: Tensor
 ) -> Tensor:
-    """The mean direction of the first side's updates minus that of the second's, each of length 1.
+    """Return the mean direction of side 0 minus that of side 1, both of norm 1, (P,).
 
-    An update is more like the first, by its cosine, if its inner product with this is positive.
+    An update has the larger cosine with side 0 if its inner product with this is positive.
     """
-    means = torch.zeros(2, len(sent), dtype=torch.promote_types(sent.dtype, torch.float32))
-    for update, length, side in zip(updates, lengths.tolist(), sides.tolist(), strict=True):
-        means[side] += (update.model.parameters - sent) / (length or 1.0)
-    norms = torch.linalg.vector_norm(means, dim=1).clamp(min=torch.finfo(means.dtype).tiny)
-    direction: Tensor = means[0] / norms[0] - means[1] / norms[1]
+    means = torch.zeros(2, len(received), dtype=torch.promote_types(received.dtype, torch.float32))
+    for update, norm, side in zip(updates, norms.tolist(), sides.tolist(), strict=True):
+        means[side] += (update.model.parameters - received) / (norm or 1.0)
+    mean_norms = torch.linalg.vector_norm(means, dim=1).clamp(min=torch.finfo(means.dtype).tiny)
+    direction: Tensor = means[0] / mean_norms[0] - means[1] / mean_norms[1]
     return direction
 
 
-def _rows(pairs: ObservedPairs, clients: Sequence[ClientId]) -> tuple[Tensor, Tensor]:
-    """The rows of these clients, and those of all others."""
-    rows, everybody = index_of(clients, pairs.client_ids), torch.arange(len(pairs.client_ids))
-    return rows, everybody[~torch.isin(everybody, rows)]
+def _separate_rows(pairs: ObservedPairs, clients: Sequence[ClientId]) -> tuple[Tensor, Tensor]:
+    """Return the rows of these clients, and the rows of all others."""
+    rows, all_rows = find_rows(clients, pairs.client_ids), torch.arange(len(pairs.client_ids))
+    return rows, all_rows[~torch.isin(all_rows, rows)]
 
 
-def acquainted(pairs: ObservedPairs, clients: Sequence[ClientId]) -> tuple[list[ClientId], Tensor]:
-    """Clients who have all met, those given first, and their mean similarities, (n, n).
-
-    The given ones have just met; others join them in turn who have met everybody so far.
-    """
-    rows, others = _rows(pairs, clients)
-    met = ~pairs.between(others[:, None], rows).isnan().any(dim=1)
-    for row in others[met]:
-        if not pairs.between(rows, row).isnan().any():
-            rows = torch.cat([rows, row[None]])
-    return [pairs.client_ids[row] for row in rows], pairs.between(rows[:, None], rows)
-
-
-def followers(
-    pairs: ObservedPairs, clients: Sequence[ClientId], sides: Tensor, across: float
+def find_fully_observed(
+    pairs: ObservedPairs, clients: Sequence[ClientId]
 ) -> tuple[list[ClientId], Tensor]:
-    """All whose side of a split is known, those given first, and their sides, (m,).
+    """Find clients of which all pairs were observed, starting with the given clients.
 
-    Others follow somebody on a side. They join one by one, the one that is most like anybody there
-    first, as long as that is nearer to 1, which is alike, than to the largest similarity across the
-    cut; so that a cluster of which a part was absent stays one.
+    The pairs of the given clients are observed. Other clients are added in order if they were
+    observed with all clients before them.
+
+    Returns:
+        The clients, the given ones first, and their mean similarities, (n, n).
     """
-    rows, left = _rows(pairs, clients)
-    alike, whom = pairs.between(left[:, None], rows).nan_to_num(nan=-1).max(dim=1)
-    followed = sides[whom]
-    while len(left) and alike.max() > (1 + across) / 2:
-        place = int(alike.argmax())
-        row, side = left[place : place + 1], followed[place : place + 1]
+    rows, others = _separate_rows(pairs, clients)
+    is_observed = ~pairs.get_similarity(others[:, None], rows).isnan().any(dim=1)
+    for row in others[is_observed]:
+        if not pairs.get_similarity(rows, row).isnan().any():
+            rows = torch.cat([rows, row[None]])
+    return [pairs.client_ids[row] for row in rows], pairs.get_similarity(rows[:, None], rows)
+
+
+def assign_similar_clients(
+    pairs: ObservedPairs, clients: Sequence[ClientId], sides: Tensor, max_across: float
+) -> tuple[list[ClientId], Tensor]:
+    """Assign further clients to the side of their most similar client.
+
+    They are added one by one, the one with the largest similarity to an assigned client first, as
+    long as that similarity is nearer to 1 than to the largest similarity across the cut. So a
+    cluster stays together although a part of it is absent.
+
+    Args:
+        pairs: observed similarities.
+        clients: clients with a known side.
+        sides: their sides, (n,).
+        max_across: largest similarity across the cut.
+
+    Returns:
+        All clients with a known side, the given ones first, and their sides, (m,).
+    """
+    rows, rest = _separate_rows(pairs, clients)
+    similarity, nearest = pairs.get_similarity(rest[:, None], rows).nan_to_num(nan=-1).max(dim=1)
+    nearest_sides = sides[nearest]
+    while len(rest) and similarity.max() > (1 + max_across) / 2:
+        index = int(similarity.argmax())
+        row, side = rest[index : index + 1], nearest_sides[index : index + 1]
         rows, sides = torch.cat([rows, row]), torch.cat([sides, side])
-        new, stays = pairs.between(left, row).nan_to_num(nan=-1), left != row
-        followed = torch.where(new > alike, side, followed)[stays]
-        alike, left = torch.maximum(alike, new)[stays], left[stays]
+        new, remains = pairs.get_similarity(rest, row).nan_to_num(nan=-1), rest != row
+        nearest_sides = torch.where(new > similarity, side, nearest_sides)[remains]
+        similarity, rest = torch.maximum(similarity, new)[remains], rest[remains]
     return [pairs.client_ids[row] for row in rows], sides

@@ -1,4 +1,4 @@
-"""Who uses which model, where every cluster has a model of its own."""
+"""Methods with one model per cluster: the cluster of each client, and FedAvg within clusters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -7,126 +7,153 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from cadis.algorithm.aggregation import example_weights
-from cadis.algorithm.base_method import BaseMethod, weighted_models
+from cadis.algorithm.aggregation import average_updates, compute_example_weights
+from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import Aggregation, ServerRound, ServerState
-from cadis.algorithm.vectors import unit
-from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState, client_keys
+from cadis.algorithm.vectors import normalize
+from cadis.types import (
+    ClientId,
+    ClientUpdate,
+    Message,
+    ModelState,
+    TensorState,
+    compute_client_keys,
+)
 
-COMMON = "model"  # the name of the model that everybody begins with
+COMMON_MODEL = "model"  # name of the model that all clients use before they have a cluster
 
 
-def cluster_model(number: int) -> str:
-    """The name of a cluster's own model."""
-    return f"cluster-{number}"
+def get_cluster_model_name(label: int) -> str:
+    """Return the name of the model of a cluster."""
+    return f"cluster-{label}"
 
 
 @dataclass(frozen=True)
 class PerClientTable:
-    """The latest value of each client, (n, ...), sorted by key; nothing is changed in place."""
+    """The latest value of each client, sorted by key; immutable."""
 
-    keys: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
-    values: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    keys: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))  # (n,)
+    values: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))  # (n, ...)
 
-    def put(self, clients: Sequence[ClientId], values: Tensor) -> "PerClientTable":
-        """The same with new values of some clients, (k, ...)."""
-        keys, rows = client_keys(clients), values
+    def update(self, clients: Sequence[ClientId], values: Tensor) -> "PerClientTable":
+        """Return a table with new values, (k, ...), of some clients."""
+        keys, rows = compute_client_keys(clients), values
         if len(self.keys):
             keys, rows = torch.cat([self.keys, keys]), torch.cat([self.values, values])
         keys, order = keys.sort(stable=True)
-        last = torch.ones(len(keys), dtype=torch.bool)  # of equal keys, that of the newest value
-        last[:-1] = keys[1:] != keys[:-1]
-        return PerClientTable(keys[last], rows[order[last]])
+        is_last = torch.ones(len(keys), dtype=torch.bool)  # of equal keys, the newest value
+        is_last[:-1] = keys[1:] != keys[:-1]
+        return PerClientTable(keys[is_last], rows[order[is_last]])
 
-    def labels(self, clients: Sequence[ClientId]) -> Tensor:
-        """The values of clients, where these are labels, (k,); -1 of those that have none."""
+    def get_labels(self, clients: Sequence[ClientId]) -> Tensor:
+        """Return the values of clients if they are labels, -1 for a client without one, (k,)."""
         if not len(self.keys):
             return torch.full((len(clients),), -1)
-        keys = client_keys(clients)
-        places = torch.searchsorted(self.keys, keys).clamp(max=len(self.keys) - 1)
-        return torch.where(self.keys[places] == keys, self.values[places], -1)
+        keys = compute_client_keys(clients)
+        rows = torch.searchsorted(self.keys, keys).clamp(max=len(self.keys) - 1)
+        return torch.where(self.keys[rows] == keys, self.values[rows], -1)
 
     def to_tensors(self, name: str) -> dict[str, Tensor]:
-        """Plain tensors, for a checkpoint."""
+        """Return the table as named tensors for a checkpoint."""
         return {f"{name}.keys": self.keys, f"{name}.values": self.values}
 
     @classmethod
-    def from_tensors(cls, memory: TensorState, name: str) -> "PerClientTable":
-        """The inverse of :meth:`to_tensors`; nobody, if there is nothing."""
-        if f"{name}.keys" not in memory:
+    def from_tensors(cls, tensors: TensorState, name: str) -> "PerClientTable":
+        """Restore the result of :meth:`to_tensors`; without tensors, the empty table."""
+        if f"{name}.keys" not in tensors:
             return cls()
-        return cls(memory[f"{name}.keys"], memory[f"{name}.values"])
+        return cls(tensors[f"{name}.keys"], tensors[f"{name}.values"])
 
 
-class FindsClusters(BaseMethod):
-    """A method that assigns clients to clusters, each of which has a model of its own."""
+class ClusteredMethod(BaseMethod):
+    """Base of methods that assign clients to clusters with one model each."""
 
     table: ClassVar[str] = "assigned"
-    """The name under which the server keeps the cluster of each client."""
+    """Name of the table in the server state with the cluster of each client."""
 
     @property
     def finds_clusters(self) -> bool:
-        """Whether clusters are known: the clients that use the same model."""
+        """True: clients with the same model form a cluster."""
         return True
 
     def model_name_for(self, client: ClientId, state: ServerState) -> str:
-        """The model of the client's cluster; until it is known, the common one."""
-        label = int(PerClientTable.from_tensors(state.memory, self.table).labels([client]))
-        return COMMON if label < 0 else cluster_model(label)
+        """Return the model of the client's cluster; the common model if it is not known yet."""
+        label = int(PerClientTable.from_tensors(state.tensors, self.table).get_labels([client]))
+        return COMMON_MODEL if label < 0 else get_cluster_model_name(label)
 
     def cluster_labels(
         self, server_round: ServerRound, state: ServerState, clients: Sequence[ClientId]
     ) -> Tensor:
-        """The clusters that clients were assigned to, -1 for those that were not yet, (n,)."""
-        return PerClientTable.from_tensors(state.memory, self.table).labels(clients)
+        """Return the cluster of each client, -1 if it is not assigned yet, (n,)."""
+        return PerClientTable.from_tensors(state.tensors, self.table).get_labels(clients)
 
 
-def averaged(
+def average_by_model(
     updates: Sequence[ClientUpdate], names: Sequence[str | None]
 ) -> tuple[dict[str, ModelState], Tensor]:
-    """FedAvg in each of several models; and what each update weighs in its own, (k,).
+    """Average updates with FedAvg into several models.
 
-    An update is averaged in the model of this name, which need not be the one that the client was
-    sent; None leaves it out, and it weighs 0.
+    Args:
+        updates: updates of the participants.
+        names: the model that each update is averaged into, which can differ from the model that
+            the client received; None excludes the update.
+
+    Returns:
+        The averaged models by name, and the weight of each update in its model, (k,).
     """
     weights = torch.zeros(len(updates), dtype=torch.float64)
-    named = {place: name for place, name in enumerate(names) if name is not None}
-    if not named:
+    name_by_index = {index: name for index, name in enumerate(names) if name is not None}
+    if not name_by_index:
         return {}, weights
-    sent = {place: Message({name: updates[place].model}) for place, name in named.items()}
-    own = [replace(updates[place], message=message) for place, message in sent.items()]
-    models, shares = weighted_models(own, example_weights([u.num_examples for u in own]))
-    weights[list(named)] = shares
+    included = [
+        replace(updates[index], message=Message({name: updates[index].model}))
+        for index, name in name_by_index.items()
+    ]
+    shares = compute_example_weights([update.num_examples for update in included])
+    models, shares = average_updates(included, shares)
+    weights[list(name_by_index)] = shares
     return models, weights
 
 
-def split(
-    made: Aggregation, centres: Tensor, assigned: PerClientTable, report: TensorState
+def split_models(
+    aggregation: Aggregation, centres: Tensor, assigned: PerClientTable, report: TensorState
 ) -> Aggregation:
-    """Give every cluster a model of its own, begun from the common one as a round has left it.
+    """Give every cluster a copy of the common model.
 
-    Clients are assigned by the centres from now on, which are of length 1, (clusters, d).
+    Args:
+        aggregation: aggregation of the round, with the common model.
+        centres: centres of the clusters, of norm 1, (clusters, d), for clients assigned later.
+        assigned: cluster of each client.
+        report: report of the round.
     """
-    names = [COMMON, *(cluster_model(number) for number in range(len(centres)))]
-    memory = {"centres": centres, **assigned.to_tensors("assigned")}
-    return Aggregation(dict.fromkeys(names, made.models[COMMON]), memory, made.weights, report)
+    names = [COMMON_MODEL, *(get_cluster_model_name(label) for label in range(len(centres)))]
+    models = dict.fromkeys(names, aggregation.models[COMMON_MODEL])
+    tensors = {"centres": centres, **assigned.to_tensors("assigned")}
+    return Aggregation(models, tensors, aggregation.weights, report)
 
 
 def aggregate_by_cluster(
     updates: Sequence[ClientUpdate], signatures: Tensor, state: ServerState
 ) -> Aggregation:
-    """A round after the split: FedAvg in every cluster, and newcomers are assigned.
+    """Aggregate a round after the split: FedAvg in every cluster, and assignment of new clients.
 
-    Those have trained the common model, which stays as it was at the split, so that signatures are
-    those of the same model, (k, d); these tell where they belong, and updates are not averaged.
+    New clients train the common model, which does not change after the split, so that their
+    signatures are comparable with the centres. Their updates are not averaged.
+
+    Args:
+        updates: updates of the participants.
+        signatures: vectors to compare with the centres, (k, d).
+        state: server state.
     """
     clients = [update.client_id for update in updates]
-    centres = state.memory["centres"]
-    assigned = PerClientTable.from_tensors(state.memory, "assigned")
-    known = assigned.labels(clients)
-    nearest = (unit(signatures).to(centres.dtype) @ centres.T).argmax(dim=1)
+    centres = state.tensors["centres"]
+    assigned = PerClientTable.from_tensors(state.tensors, "assigned")
+    known = assigned.get_labels(clients)
+    nearest = (normalize(signatures).to(centres.dtype) @ centres.T).argmax(dim=1)
     labels = torch.where(known < 0, nearest, known)
-    trained = [update.message.model_name for update in updates]
-    models, weights = averaged(updates, [None if name == COMMON else name for name in trained])
-    memory = {**state.memory, **assigned.put(clients, labels).to_tensors("assigned")}
-    return Aggregation(models, memory, weights, {"clusters": labels})
+    names = [update.message.model_name for update in updates]
+    models, weights = average_by_model(
+        updates, [None if name == COMMON_MODEL else name for name in names]
+    )
+    tensors = {**state.tensors, **assigned.update(clients, labels).to_tensors("assigned")}
+    return Aggregation(models, tensors, weights, {"clusters": labels})

@@ -1,7 +1,7 @@
-"""A cluster that is split in two again and again: the tree of its models, and who is where in it.
+"""The tree of clusters of CFL: a cluster is split in two again and again.
 
-The root is node 0; a split adds two nodes. Leaves are the clusters; the model of a node that was
-split stays as it was then, for clients of whom it is not known yet to which side they belong.
+The root is node 0; a split adds two nodes. Leaves are the clusters. The model of a node that was
+split does not change any more: clients whose side is not known yet train it to be assigned.
 """
 
 from collections.abc import Sequence
@@ -11,26 +11,30 @@ import torch
 from torch import Tensor
 
 from cadis.algorithm.methods.cadis import ObservedPairs
-from cadis.algorithm.methods.clustered.cluster_models import COMMON, PerClientTable, cluster_model
+from cadis.algorithm.methods.clustered.cluster_models import (
+    COMMON_MODEL,
+    PerClientTable,
+    get_cluster_model_name,
+)
 from cadis.types import ClientId, TensorState
 
 _NO_CHILDREN = -1
 
 
-def node_model(node: int) -> str:
-    """The name of a node's model."""
-    return cluster_model(node) if node else COMMON
+def get_node_model_name(node: int) -> str:
+    """Return the name of the model of a node."""
+    return get_cluster_model_name(node) if node else COMMON_MODEL
 
 
 @dataclass(frozen=True)
 class ClusterTree:
-    """What the server remembers of splits. It is a value: nothing is changed in place.
+    """The clusters of CFL and their splits; immutable.
 
     Attributes:
-        children: the first of the two nodes that each node was split into, -1 for a leaf, (nodes,).
-        members: the node that each client has come to; the root, if it is not among them.
-        directions: of each node that was split, by which side an update is on, (P,).
-        pairs: of each leaf, how alike its clients' updates of its model were.
+        children: first of the two children of each node, -1 for a leaf, (nodes,).
+        members: node of each client; a client that is not in the table is at the root.
+        directions: vector of each split node that assigns an update to a child, (P,).
+        pairs: similarities of the clients' updates of the model of each leaf.
     """
 
     children: Tensor = field(default_factory=lambda: torch.tensor([_NO_CHILDREN]))
@@ -38,23 +42,25 @@ class ClusterTree:
     directions: dict[int, Tensor] = field(default_factory=dict)
     pairs: dict[int, ObservedPairs] = field(default_factory=dict)
 
-    def nodes(self, clients: Sequence[ClientId]) -> Tensor:
-        """The nodes that clients have come to, (k,)."""
-        return self.members.labels(clients).clamp(min=0)
+    def find_nodes(self, clients: Sequence[ClientId]) -> Tensor:
+        """Return the node of each client, (k,)."""
+        return self.members.get_labels(clients).clamp(min=0)
 
-    def moved(self, clients: Sequence[ClientId], nodes: Tensor) -> "ClusterTree":
-        """The tree with clients at other nodes, (k,)."""
-        return replace(self, members=self.members.put(clients, nodes))
+    def move(self, clients: Sequence[ClientId], nodes: Tensor) -> "ClusterTree":
+        """Return the tree with clients moved to other nodes, (k,)."""
+        return replace(self, members=self.members.update(clients, nodes))
 
-    def side_of(self, node: int, update: Tensor) -> int:
-        """The child that a client goes to whose update of a split node's model is this, (P,)."""
+    def choose_child(self, node: int, update: Tensor) -> int:
+        """Return the child for a client with this update, (P,), of a split node's model."""
         direction = self.directions[node]
         return int(self.children[node]) + int(update.to(direction.dtype) @ direction < 0)
 
     def split(self, node: int, direction: Tensor) -> "ClusterTree":
-        """The tree with two new leaves under one, whose clients stay where they are.
+        """Return the tree with two new leaves under a leaf; its clients are not moved.
 
-        The direction is the mean one of the first side's updates minus that of the second's, (P,).
+        Args:
+            node: the leaf to split.
+            direction: mean direction of the first side's updates minus that of the second's, (P,).
         """
         first = len(self.children)
         children = torch.cat([self.children, torch.full((2,), _NO_CHILDREN)])
@@ -64,7 +70,7 @@ class ClusterTree:
         return replace(self, children=children, directions=directions, pairs=pairs)
 
     def to_tensors(self) -> dict[str, Tensor]:
-        """Plain tensors, for a checkpoint."""
+        """Return the tree as named tensors for a checkpoint."""
         tensors = {"children": self.children, **self.members.to_tensors("members")}
         tensors |= {f"direction-{node}": vector for node, vector in self.directions.items()}
         for node, pairs in self.pairs.items():
@@ -72,19 +78,19 @@ class ClusterTree:
         return tensors
 
     @classmethod
-    def from_tensors(cls, memory: TensorState) -> "ClusterTree":
-        """The inverse of :meth:`to_tensors`; of no tensors, a root and nobody."""
-        if "children" not in memory:
+    def from_tensors(cls, tensors: TensorState) -> "ClusterTree":
+        """Restore the result of :meth:`to_tensors`; without tensors, a root without clients."""
+        if "children" not in tensors:
             return cls()
-        nodes = range(len(memory["children"]))
+        nodes = range(len(tensors["children"]))
         return cls(
-            memory["children"],
-            PerClientTable.from_tensors(memory, "members"),
-            {n: memory[f"direction-{n}"] for n in nodes if f"direction-{n}" in memory},
-            {n: pairs for n in nodes if (pairs := _pairs_of(memory, f"pairs-{n}.")).client_ids},
+            tensors["children"],
+            PerClientTable.from_tensors(tensors, "members"),
+            {n: tensors[f"direction-{n}"] for n in nodes if f"direction-{n}" in tensors},
+            {n: pairs for n in nodes if (pairs := _read_pairs(tensors, f"pairs-{n}.")).client_ids},
         )
 
 
-def _pairs_of(memory: TensorState, prefix: str) -> ObservedPairs:
-    own = {k.removeprefix(prefix): t for k, t in memory.items() if k.startswith(prefix)}
-    return ObservedPairs.from_tensors(own)
+def _read_pairs(tensors: TensorState, prefix: str) -> ObservedPairs:
+    table = {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
+    return ObservedPairs.from_tensors(table)

@@ -1,6 +1,9 @@
-"""IFCA (Ghosh et al., 2020): several global models; every client trains the one that fits it best.
+"""IFCA: the iterative federated clustering algorithm, with model averaging.
 
-Its paper calls it the iterative federated clustering algorithm, in the variant of model averaging.
+Problem: clients with contradicting data distributions cannot share one model.
+
+Avishek Ghosh, Jichan Chung, Dong Yin, Kannan Ramchandran: An Efficient Framework for Clustered
+Federated Learning. NeurIPS 2020. https://arxiv.org/abs/2006.04088
 """
 
 from collections.abc import Sequence
@@ -10,38 +13,54 @@ from typing import Annotated, ClassVar
 import torch
 from annotated_types import Ge
 
-from cadis.algorithm.about import About
-from cadis.algorithm.method import ClientOutput, LocalClient, ServerRound, ServerState, Weighing
-from cadis.algorithm.methods.clustered.cluster_models import FindsClusters, PerClientTable
+from cadis.algorithm.about import About, Paper
+from cadis.algorithm.method import (
+    ClientOutput,
+    ClientWeights,
+    LocalClient,
+    ServerRound,
+    ServerState,
+)
+from cadis.algorithm.methods.clustered.cluster_models import ClusteredMethod, PerClientTable
 from cadis.types import ClientId, ClientUpdate, Message, ModelState
 
 
 @dataclass(frozen=True)
-class IFCA(FindsClusters):
-    """Sends all models; a client trains the one with the lowest loss on its own data.
+class IFCA(ClusteredMethod):
+    """Several global models; each client trains the one with the lowest loss on its data.
 
-    Departure: the paper begins with models at random. A method is given one initial model and does
-    not know how its layers are drawn, so the others are that one with noise.
+    The server sends all models w_1 ... w_m. Client i trains ``w_j`` with
+    ``j = argmin_j loss_i(w_j)``, and FedAvg averages each model over the clients that trained it.
+
+    Use it if clients need different models and the number of clusters is known approximately.
+
+    Departure: the paper draws all initial models at random. A method receives only one initial
+    model and does not know the distribution of its layers, so the others are this model plus noise.
 
     Attributes:
-        num_models: m, how many global models there are: at least as many as clusters are expected.
-            A model too many is not chosen or shared by nobody; a cluster too many shares a model.
-        spread: how far the initial models are apart, in deviations of the model's own parameters.
+        num_models: m, number of global models, at least the expected number of clusters.
+        spread: deviation of the noise of the initial models, relative to the model's parameters.
     """
 
     name: ClassVar[str] = "ifca"
     table: ClassVar[str] = "choices"
     about: ClassVar[About] = About(
-        kind="one model per cluster",
-        paper="Ghosh et al., 2020",
+        topic="one model per cluster",
+        paper=Paper(
+            title="An Efficient Framework for Clustered Federated Learning",
+            authors="Avishek Ghosh, Jichan Chung, Dong Yin, Kannan Ramchandran",
+            venue="NeurIPS",
+            year=2020,
+            link="https://arxiv.org/abs/2006.04088",
+        ),
         sends="all models to every participant",
-        server_memory="the other models, a number a client",
+        server_state="the other models, one number per client",
     )
     num_models: Annotated[int, Ge(1)] = 5
     spread: Annotated[float, Ge(0)] = 0.5
 
     def init(self, model: ModelState, generator: torch.Generator) -> ServerState:
-        """The initial model, and others at random around it."""
+        """Return the initial model, and the others with random noise added to it."""
         start = model.parameters
         models = {"model-0": model}
         for number in range(1, self.num_models):
@@ -50,30 +69,30 @@ class IFCA(FindsClusters):
         return ServerState(models)
 
     def broadcast(self, server_round: ServerRound, state: ServerState, client: ClientId) -> Message:
-        """All models."""
+        """Send all models."""
         return Message(state.models)
 
     def local(self, client: LocalClient) -> ClientOutput:
-        """Choose the model with the lowest loss, and train it: a pass over the data for each."""
+        """Train the model with the lowest loss; each loss costs a forward pass over the data."""
         models = client.received.models
-        losses = {name: client.loss(model) for name, model in models.items()}
+        losses = {name: client.compute_loss(model) for name, model in models.items()}
         best = min(losses, key=lambda name: losses[name])
-        training = client.train(models[best])
-        scalars = {"train_loss": training.loss, "received_loss": losses[best]}
-        return ClientOutput(scalars=scalars, models={best: training.model})
+        result = client.train(models[best])
+        scalars = {"train_loss": result.loss, "received_loss": losses[best]}
+        return ClientOutput(scalars=scalars, models={best: result.model})
 
     def weigh(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
-    ) -> Weighing:
-        """As FedAvg among those who trained the same model; remembers who chose which."""
+    ) -> ClientWeights:
+        """Return the weights of FedAvg, and store the model that each client chose."""
         names = list(state.models)
         chosen = torch.tensor([names.index(update.message.model_name) for update in updates])
-        choices = PerClientTable.from_tensors(state.memory, "choices")
-        choices = choices.put([update.client_id for update in updates], chosen)
+        choices = PerClientTable.from_tensors(state.tensors, "choices")
+        choices = choices.update([update.client_id for update in updates], chosen)
         weights = super().weigh(server_round, updates, state).weights
-        return Weighing(weights, choices.to_tensors("choices"), {"clusters": chosen})
+        return ClientWeights(weights, choices.to_tensors("choices"), {"clusters": chosen})
 
     def model_name_for(self, client: ClientId, state: ServerState) -> str:
-        """The model that a client chose last; the first, if it was never asked."""
-        choice = PerClientTable.from_tensors(state.memory, "choices").labels([client])
+        """Return the model that the client chose last; the first one before its first round."""
+        choice = PerClientTable.from_tensors(state.tensors, "choices").get_labels([client])
         return list(state.models)[max(0, int(choice))]

@@ -1,1 +1,1 @@
-"""FedDRL: aggregation weights learned by reinforcement."""
+"""FedDRL: aggregation weights learned by deep reinforcement learning."""

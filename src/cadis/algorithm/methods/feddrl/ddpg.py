@@ -1,7 +1,12 @@
-"""DDPG (Lillicrap et al., 2016): an actor that acts on a state, and a critic that learns its worth.
+"""DDPG: deep deterministic policy gradient, as pure functions of tensors.
 
-Everything is a pure function of tensors: an agent goes in, and the agent that has learned comes
-out. A network is one flat vector, so that a step of Adam or of a target network is one line.
+An actor network chooses actions, and a critic network estimates their value. A network is one flat
+vector, so that a step of Adam or of a target network is one line. Functions take an agent and
+return the trained agent.
+
+Timothy P. Lillicrap, Jonathan J. Hunt, Alexander Pritzel, Nicolas Heess, Tom Erez, Yuval Tassa,
+David Silver, Daan Wierstra: Continuous Control with Deep Reinforcement Learning. ICLR 2016.
+https://arxiv.org/abs/1509.02971
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,162 +18,173 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-Policy: TypeAlias = Callable[[Tensor], Tensor]
-"""What actions the outputs of an actor mean, (..., actions) of (..., actions)."""
+ActionMap: TypeAlias = Callable[[Tensor], Tensor]
+"""Function from the outputs of the actor network to actions in their range, (..., actions)."""
 
 _BETAS = (0.9, 0.999)  # of Adam
-_LAST = 0.1  # how small the last layer of a new network is, so that all is the same at first
+_LAST_LAYER_SCALE = 0.1  # small initial outputs, so that all actions and values are similar
 
 
 @dataclass(frozen=True)
-class Learning:
-    """How an agent learns."""
+class Hyperparameters:
+    """Hyperparameters of DDPG."""
 
     hidden: int = 64  # width of the two hidden layers
-    actor_lr: float = 1e-4  # Adam's learning rate of the actor
-    critic_lr: float = 1e-3  # of the critic
-    discount: float = 0.9  # gamma, what the worth of a later state counts
-    soft: float = 0.02  # rho, how far target networks go to the others in a step
-    batch: int = 32  # transitions that a step looks at
+    actor_lr: float = 1e-4  # learning rate of the actor
+    critic_lr: float = 1e-3  # learning rate of the critic
+    discount: float = 0.9  # gamma, discount of the value of the next state
+    target_rate: float = 0.02  # step of the soft update of the target networks
+    batch: int = 32  # transitions per training step
 
 
 @dataclass(frozen=True)
 class Agent:
-    """The networks, and what Adam remembers of them."""
+    """The networks and the state of their optimizers. The fields are keys of the checkpoint."""
 
-    actor: Tensor  # from states to actions, (A,)
-    critic: Tensor  # from states and actions to their worth Q, (C,)
-    actor_target: Tensor  # the slow copy that the worth of later states is computed with, (A,)
-    critic_target: Tensor  # likewise, (C,)
-    actor_moments: Tensor  # Adam's means of gradients and of their squares, (2, A)
-    critic_moments: Tensor  # likewise, (2, C)
-    steps: Tensor  # how many were taken, ()
+    actor: Tensor  # policy network, from states to actions, (A,)
+    critic: Tensor  # value network, from states and actions to Q, (C,)
+    actor_target: Tensor  # target network of the actor, (A,)
+    critic_target: Tensor  # target network of the critic, (C,)
+    actor_moments: Tensor  # first and second moment of Adam, (2, A)
+    critic_moments: Tensor  # first and second moment of Adam, (2, C)
+    steps: Tensor  # number of training steps, ()
 
     @classmethod
-    def new(cls, state: int, action: int, hidden: int, generator: torch.Generator) -> "Agent":
-        """An agent that knows nothing yet, for states and actions of so many numbers."""
-        actor = _new_network([state, hidden, hidden, action], generator)
-        critic = _new_network([state + action, hidden, hidden, 1], generator)
+    def initialize(
+        cls, state_size: int, action_size: int, hidden: int, generator: torch.Generator
+    ) -> "Agent":
+        """Return an agent with random networks."""
+        actor = _init_network([state_size, hidden, hidden, action_size], generator)
+        critic = _init_network([state_size + action_size, hidden, hidden, 1], generator)
         moments = torch.zeros(2, len(actor)), torch.zeros(2, len(critic))
         return cls(actor, critic, actor.clone(), critic.clone(), *moments, torch.tensor(0))
 
 
 @dataclass(frozen=True)
-class Replay:
-    """What was done, and what came of it: n transitions, the latest last."""
+class ReplayBuffer:
+    """The last transitions (state, action, reward, next state), oldest first; immutable."""
 
     states: Tensor  # (n, states)
     actions: Tensor  # (n, actions)
     rewards: Tensor  # (n,)
-    following: Tensor  # the states after them, (n, states)
+    next_states: Tensor  # (n, states)
 
     @classmethod
-    def new(cls, state: int, action: int) -> "Replay":
-        """Nothing yet, of states and actions of so many numbers."""
-        shapes = (0, state), (0, action), (0,), (0, state)
+    def empty(cls, state_size: int, action_size: int) -> "ReplayBuffer":
+        """Return a buffer without transitions."""
+        shapes = (0, state_size), (0, action_size), (0,), (0, state_size)
         return cls(*(torch.zeros(shape) for shape in shapes))
 
     def add(
-        self, state: Tensor, action: Tensor, reward: Tensor, following: Tensor, capacity: int
-    ) -> "Replay":
-        """With one transition more; of more than so many, the oldest goes."""
-        pairs = zip(vars(self).values(), (state, action, reward, following), strict=True)
-        return Replay(*(torch.cat([rows, row[None]])[-capacity:] for rows, row in pairs))
+        self, state: Tensor, action: Tensor, reward: Tensor, next_state: Tensor, capacity: int
+    ) -> "ReplayBuffer":
+        """Append a transition, and drop the oldest one beyond the capacity."""
+        pairs = zip(vars(self).values(), (state, action, reward, next_state), strict=True)
+        return ReplayBuffer(*(torch.cat([rows, row[None]])[-capacity:] for rows, row in pairs))
 
-    def standardised(self) -> "Replay":
-        """The same with rewards of mean 0 and deviation 1, so that any scale can be learned."""
-        off = self.rewards - self.rewards.mean()
-        return replace(self, rewards=off / (off.square().mean().sqrt() + 1e-6))
+    def standardize_rewards(self) -> "ReplayBuffer":
+        """Scale rewards to mean 0 and deviation 1, so that their scale does not matter."""
+        offsets = self.rewards - self.rewards.mean()
+        return replace(self, rewards=offsets / (offsets.square().mean().sqrt() + 1e-6))
 
-    def drawn(self, number: int, generator: torch.Generator) -> "Replay":
-        """So many of them at random, each as often as it comes."""
-        places = torch.randint(len(self.rewards), (number,), generator=generator)
-        return Replay(*(rows[places] for rows in vars(self).values()))
-
-
-def act(actor: Tensor, states: Tensor, hidden: int, actions: int) -> Tensor:
-    """The outputs of an actor, (..., actions), for states, (..., states)."""
-    return _network(actor, states, [states.shape[-1], hidden, hidden, actions])
+    def sample(self, number: int, generator: torch.Generator) -> "ReplayBuffer":
+        """Draw transitions uniformly, with replacement."""
+        rows = torch.randint(len(self.rewards), (number,), generator=generator)
+        return ReplayBuffer(*(tensor[rows] for tensor in vars(self).values()))
 
 
-def worth(critic: Tensor, states: Tensor, actions: Tensor, hidden: int) -> Tensor:
-    """Q(s, a), (...)."""
+def compute_actor_outputs(actor: Tensor, states: Tensor, hidden: int, action_size: int) -> Tensor:
+    """Return the outputs of the actor, (..., actions), for states, (..., states)."""
+    return _forward(actor, states, [states.shape[-1], hidden, hidden, action_size])
+
+
+def compute_q_values(critic: Tensor, states: Tensor, actions: Tensor, hidden: int) -> Tensor:
+    """Return the critic's estimate Q(s, a), (...)."""
     inputs = torch.cat([states, actions], dim=-1)
-    return _network(critic, inputs, [inputs.shape[-1], hidden, hidden, 1])[..., 0]
+    return _forward(critic, inputs, [inputs.shape[-1], hidden, hidden, 1])[..., 0]
 
 
-def critic_loss(agent: Agent, batch: Replay, policy: Policy, learning: Learning) -> Tensor:
-    """The mean squared error of Q(s, a) from r + gamma Q'(s', mu'(s'))."""
-    hidden, actions = learning.hidden, batch.actions.shape[-1]
+def critic_loss(
+    agent: Agent, batch: ReplayBuffer, to_actions: ActionMap, hyper: Hyperparameters
+) -> Tensor:
+    """Return the mean squared TD error of Q(s, a) from r + gamma * Q'(s', mu'(s'))."""
+    hidden, action_size = hyper.hidden, batch.actions.shape[-1]
     with torch.no_grad():
-        later = policy(act(agent.actor_target, batch.following, hidden, actions))
-        value = worth(agent.critic_target, batch.following, later, hidden)
-        target = batch.rewards + learning.discount * value
-    return F.mse_loss(worth(agent.critic, batch.states, batch.actions, hidden), target)
+        outputs = compute_actor_outputs(agent.actor_target, batch.next_states, hidden, action_size)
+        next_actions = to_actions(outputs)
+        value = compute_q_values(agent.critic_target, batch.next_states, next_actions, hidden)
+        target = batch.rewards + hyper.discount * value
+    return F.mse_loss(compute_q_values(agent.critic, batch.states, batch.actions, hidden), target)
 
 
-def ddpg_step(agent: Agent, batch: Replay, policy: Policy, learning: Learning) -> Agent:
+def ddpg_step(
+    agent: Agent, batch: ReplayBuffer, to_actions: ActionMap, hyper: Hyperparameters
+) -> Agent:
     """Do one DDPG update: critic regression, policy gradient, soft target update."""
-    hidden, actions = learning.hidden, batch.actions.shape[-1]
+    hidden, action_size = hyper.hidden, batch.actions.shape[-1]
     steps = agent.steps + 1
-    free = agent.critic.detach().requires_grad_()
+    leaf = agent.critic.detach().requires_grad_()
     (grad,) = torch.autograd.grad(
-        critic_loss(replace(agent, critic=free), batch, policy, learning), free
+        critic_loss(replace(agent, critic=leaf), batch, to_actions, hyper), leaf
     )
-    critic, critic_moments = _adam(
-        agent.critic, grad, agent.critic_moments, int(steps), learning.critic_lr
+    critic, critic_moments = _adam_step(
+        agent.critic, grad, agent.critic_moments, int(steps), hyper.critic_lr
     )
-    free = agent.actor.detach().requires_grad_()
-    chosen = policy(act(free, batch.states, hidden, actions))
-    (grad,) = torch.autograd.grad(-worth(critic, batch.states, chosen, hidden).mean(), free)
-    actor, actor_moments = _adam(
-        agent.actor, grad, agent.actor_moments, int(steps), learning.actor_lr
+    leaf = agent.actor.detach().requires_grad_()
+    actions = to_actions(compute_actor_outputs(leaf, batch.states, hidden, action_size))
+    value = compute_q_values(critic, batch.states, actions, hidden).mean()
+    (grad,) = torch.autograd.grad(-value, leaf)
+    actor, actor_moments = _adam_step(
+        agent.actor, grad, agent.actor_moments, int(steps), hyper.actor_lr
     )
-    actor_target = torch.lerp(agent.actor_target, actor, learning.soft)
-    critic_target = torch.lerp(agent.critic_target, critic, learning.soft)
+    actor_target = torch.lerp(agent.actor_target, actor, hyper.target_rate)
+    critic_target = torch.lerp(agent.critic_target, critic, hyper.target_rate)
     return Agent(actor, critic, actor_target, critic_target, actor_moments, critic_moments, steps)
 
 
-def _adam(
-    vector: Tensor, grad: Tensor, moments: Tensor, step: int, lr: float
+def _adam_step(
+    parameters: Tensor, grad: Tensor, moments: Tensor, step: int, lr: float
 ) -> tuple[Tensor, Tensor]:
-    """A step of Adam (Kingma and Ba, 2015), and its moments after it."""
+    """Do one step of Adam; return the new parameters and moments."""
     first = torch.lerp(grad, moments[0], _BETAS[0])
     second = torch.lerp(grad.square(), moments[1], _BETAS[1])
-    size = (second / (1 - _BETAS[1] ** step)).sqrt() + 1e-8
-    return vector - lr / (1 - _BETAS[0] ** step) * first / size, torch.stack([first, second])
+    scale = (second / (1 - _BETAS[1] ** step)).sqrt() + 1e-8
+    return parameters - lr / (1 - _BETAS[0] ** step) * first / scale, torch.stack([first, second])
 
 
-def _network(vector: Tensor, inputs: Tensor, widths: Sequence[int]) -> Tensor:
-    """The outputs of a network of linear layers with ReLU between them, held as one vector."""
+def _forward(parameters: Tensor, inputs: Tensor, widths: Sequence[int]) -> Tensor:
+    """Return the outputs of a network of linear layers with ReLU between them."""
     sizes = [(rows + 1) * columns for rows, columns in pairwise(widths)]
-    layers = zip(vector.split(sizes), widths[1:], strict=True)
-    for place, (layer, width) in enumerate(layers):
+    layers = zip(parameters.split(sizes), widths[1:], strict=True)
+    for index, (layer, width) in enumerate(layers):
         matrix = layer.view(-1, width)  # the last row is the bias
         inputs = torch.addmm(matrix[-1], inputs.reshape(-1, len(matrix) - 1), matrix[:-1]).view(
             *inputs.shape[:-1], width
         )
-        inputs = inputs if place == len(sizes) - 1 else inputs.relu()
+        inputs = inputs if index == len(sizes) - 1 else inputs.relu()
     return inputs
 
 
-def _new_network(widths: Sequence[int], generator: torch.Generator) -> Tensor:
-    """A new network: uniform in +-1 / sqrt(inputs), the last layer much smaller."""
+def _init_network(widths: Sequence[int], generator: torch.Generator) -> Tensor:
+    """Draw uniformly in +-1 / sqrt(inputs), the last layer in a tenth of that range."""
     layers = []
-    for place, (rows, columns) in enumerate(pairwise(widths)):
-        bound = rows**-0.5 * (_LAST if place == len(widths) - 2 else 1)
+    for index, (rows, columns) in enumerate(pairwise(widths)):
+        bound = rows**-0.5 * (_LAST_LAYER_SCALE if index == len(widths) - 2 else 1)
         layers.append((2 * torch.rand((rows + 1) * columns, generator=generator) - 1) * bound)
     return torch.cat(layers)
 
 
-_Part = TypeVar("_Part", Agent, Replay)
+_Part = TypeVar("_Part", Agent, ReplayBuffer)
+
+_CHECKPOINT_KEYS = {"next_states": "following"}  # where the key differs from the field
 
 
-def to_tensors(part: Agent | Replay, prefix: str) -> dict[str, Tensor]:
-    """Plain tensors, for a checkpoint."""
-    return {f"{prefix}.{name}": tensor for name, tensor in vars(part).items()}
+def to_tensors(part: Agent | ReplayBuffer, prefix: str) -> dict[str, Tensor]:
+    """Return an agent or a buffer as named tensors for a checkpoint."""
+    return {f"{prefix}.{_CHECKPOINT_KEYS.get(k, k)}": tensor for k, tensor in vars(part).items()}
 
 
-def from_tensors(kind: type[_Part], memory: Mapping[str, Tensor], prefix: str) -> _Part:
-    """The inverse of :func:`to_tensors`."""
-    return kind(**{field.name: memory[f"{prefix}.{field.name}"] for field in fields(kind)})
+def from_tensors(kind: type[_Part], tensors: Mapping[str, Tensor], prefix: str) -> _Part:
+    """Restore the result of :func:`to_tensors`."""
+    names = [field.name for field in fields(kind)]
+    return kind(**{k: tensors[f"{prefix}.{_CHECKPOINT_KEYS.get(k, k)}"] for k in names})

@@ -1,4 +1,11 @@
-"""FedDRL (Nguyen et al., 2022): an agent on the server learns how much each client is to count."""
+"""FedDRL: aggregation weights learned by deep reinforcement learning.
+
+Problem: with clusters of similar clients, no fixed rule for the weights fits every federation.
+
+Nang Hung Nguyen, Phi Le Nguyen, Duc Long Nguyen, Trung Thanh Nguyen, Thuy Dung Nguyen, Huy Hieu
+Pham, Truong Thao Nguyen: FedDRL: Deep Reinforcement Learning-based Adaptive Aggregation for Non-IID
+Data in Federated Learning. ICPP 2022. https://arxiv.org/abs/2208.02442
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,61 +15,69 @@ import torch
 from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
-from cadis.algorithm.about import About
-from cadis.algorithm.aggregation import example_weights
-from cadis.algorithm.method import ServerRound, ServerState, Weighing
-from cadis.algorithm.methods.fedcav import SendsReceivedLoss
+from cadis.algorithm.about import About, Paper
+from cadis.algorithm.aggregation import compute_example_weights
+from cadis.algorithm.method import ClientWeights, ServerRound, ServerState
+from cadis.algorithm.methods.fedcav import ReceivedLossMethod
 from cadis.algorithm.methods.feddrl.ddpg import (
     Agent,
-    Learning,
-    Replay,
-    act,
+    Hyperparameters,
+    ReplayBuffer,
+    compute_actor_outputs,
     ddpg_step,
     from_tensors,
     to_tensors,
 )
-from cadis.rng import one_thread
+from cadis.rng import use_one_thread
 from cadis.types import ClientUpdate, TensorState
 
-_LARGEST_LOSS = 10.0  # what any larger loss is taken for, so that none can upset the agent
-_CAPACITY = 1000  # transitions that are remembered
+_MAX_LOSS = 10.0  # larger losses are clipped, so that one client cannot dominate the agent
+_CAPACITY = 1000  # transitions in the replay buffer
 
 
 @dataclass(frozen=True)
-class FedDRL(SendsReceivedLoss):
-    """Weights that an agent on the server learns, DDPG, from the losses that they lead to.
+class FedDRL(ReceivedLossMethod):
+    """Weights from a DDPG agent on the server that learns from the losses they lead to.
 
-    State: of each of the k participants the received model's loss, the loss in training, and n_i.
-    Action: mu_i and sigma_i of a Gaussian each; the weights are the softmax of a draw of each.
-    Reward: -(mean + (max - min)) of the participants' losses by the model that comes of it, which
-    they tell in the round that follows.
+    State: for each of the k participants, the loss of the received model, the training loss and
+    n_i. Action: mu_i and sigma_i of one Gaussian per participant; the weights are the softmax of
+    one draw from each. Reward: ``-(mean_i l_i + max_i l_i - min_i l_i)`` of the losses l_i of the
+    new model, which the participants of the next round send.
 
-    Departure: only the paper's online part, one agent that learns as the federation does; its
-    second stage, agents of several federations whose experience trains one more before a run, is
-    no part of a run. Experience is drawn evenly, not by its temporal difference: there is little of
-    it. The loss after training is the mean over its batches, since another pass would cost as much
-    as the first. Participants stand in the order of their losses, as theirs in a round is chance.
-    What the critic sees of the action are the draws, not their means: it cannot learn from what it
-    does not see. Rewards are standardised, and losses above 10 count as 10. The number k is that of
-    the first round; where fewer take part, the last places are zeros, and where more do, they weigh
+    Use it for long runs: the agent needs hundreds of rounds to learn.
+
+    Departure: only the online stage of the paper is implemented, one agent that learns during the
+    run. Its second stage, an agent trained offline on the experience of several runs, is left out.
+    Transitions are drawn uniformly, not by their temporal difference, since there are few. The loss
+    after training is the mean over the training batches, since a further pass would be expensive.
+    Participants are sorted by their losses, since their order in a round is random. The critic gets
+    the draws as actions, not their means, since the weights depend on the draws. Rewards are
+    standardized, and losses above 10 count as 10. The number k is that of the first round: with
+    fewer participants the last entries of the state are zeros, and with more the weights are
     n_i / N.
 
     Attributes:
-        reach: mu_i lies between 0 and this: weights differ by exp(reach) at the most, but for
-            chance.
-        exploration: beta: sigma_i is at the most this part of mu_i.
-        discount: gamma, what later rounds count for the agent.
-        actor_lr: learning rate of the actor; ten times as much leads it astray while it has seen
-            little.
-        learning_steps: steps that the agent takes in a round.
+        reach: largest mu_i; apart from noise, weights differ at most by the factor exp(reach).
+        exploration: beta, largest sigma_i as a fraction of mu_i.
+        discount: gamma, discount of the value of later rounds.
+        actor_lr: learning rate of the actor.
+        learning_steps: training steps of the agent per round.
     """
 
     name: ClassVar[str] = "feddrl"
     about: ClassVar[About] = About(
-        kind="weights on the server",
-        paper="Nguyen et al., 2022",
+        topic="aggregation weights",
+        paper=Paper(
+            title="FedDRL: Deep Reinforcement Learning-based Adaptive Aggregation for Non-IID Data "
+            "in Federated Learning",
+            authors="Nang Hung Nguyen, Phi Le Nguyen, Duc Long Nguyen, Trung Thanh Nguyen, "
+            "Thuy Dung Nguyen, Huy Hieu Pham, Truong Thao Nguyen",
+            venue="ICPP",
+            year=2022,
+            link="https://arxiv.org/abs/2208.02442",
+        ),
         sends="the received model's loss",
-        server_memory="an agent and 1,000 rounds of losses",
+        server_state="an agent and the losses of 1,000 rounds",
     )
     needs_scalars: ClassVar[tuple[str, ...]] = ("received_loss", "train_loss")
     reach: Annotated[float, Gt(0)] = 2.0
@@ -73,72 +88,76 @@ class FedDRL(SendsReceivedLoss):
 
     def weigh(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
-    ) -> Weighing:
-        """Learn from what came of the last round, then act."""
-        facts = facts_of(updates)  # (number, 3)
-        generator, memory = server_round.generator, state.memory
-        places = int(memory["places"]) if memory else len(updates)
-        agent, replay = self._recall(memory, places, generator)
-        if len(updates) > places:
-            weights = example_weights([update.num_examples for update in updates])
-            return Weighing(weights, _memory(places, agent, replay))
-        order = facts[:, 0].argsort(descending=True, stable=True)
-        empty = facts.new_zeros(places - len(updates), 3)
-        observed = torch.cat([facts[order], empty]).flatten()  # (3 k,)
-        if "state" in memory:
-            done = memory["state"], memory["action"]
-            replay = replay.add(*done, reward_of(facts[:, 0]), observed, capacity=_CAPACITY)
-            agent = self._learned(agent, replay, generator)
-        outputs = act(agent.actor, observed, self._learning.hidden, 2 * places)
-        means, deviations = self.policy(outputs).split(places)
-        draws = means + deviations * torch.randn(places, generator=generator)  # (k,)
+    ) -> ClientWeights:
+        """Train the agent on the transition of the last round, then draw weights."""
+        features = compute_features(updates)  # (participants, 3)
+        generator, tensors = server_round.generator, state.tensors
+        size = int(tensors["places"]) if tensors else len(updates)  # k
+        agent, buffer = self._load_agent(tensors, size, generator)
+        if len(updates) > size:
+            weights = compute_example_weights([update.num_examples for update in updates])
+            return ClientWeights(weights, _to_state(size, agent, buffer))
+        order = features[:, 0].argsort(descending=True, stable=True)
+        padding = features.new_zeros(size - len(updates), 3)
+        observation = torch.cat([features[order], padding]).flatten()  # (3 k,)
+        if "state" in tensors:
+            last = tensors["state"], tensors["action"]
+            reward = compute_reward(features[:, 0])
+            buffer = buffer.add(*last, reward, observation, capacity=_CAPACITY)
+            agent = self._train_agent(agent, buffer, generator)
+        hidden = self._hyperparameters.hidden
+        outputs = compute_actor_outputs(agent.actor, observation, hidden, 2 * size)
+        means, deviations = self.to_actions(outputs).split(size)
+        draws = means + deviations * torch.randn(size, generator=generator)  # (k,)
         weights = torch.empty(len(updates), dtype=torch.float64)
         weights[order] = torch.softmax(draws[: len(updates)].double(), dim=0)
-        last = {"state": observed, "action": torch.cat([draws, deviations])}
-        return Weighing(weights, {**_memory(places, agent, replay), **last})
+        new = {"state": observation, "action": torch.cat([draws, deviations])}
+        return ClientWeights(weights, {**_to_state(size, agent, buffer), **new})
 
-    def policy(self, outputs: Tensor) -> Tensor:
-        """From what an actor says to mu in (0, reach) and sigma in (0, beta mu), (..., 2 k)."""
+    def to_actions(self, outputs: Tensor) -> Tensor:
+        """Map actor outputs to mu in (0, reach) and sigma in (0, beta * mu), (..., 2 k)."""
         means, deviations = outputs.sigmoid().chunk(2, dim=-1)
         means = self.reach * means
         return torch.cat([means, self.exploration * means * deviations], dim=-1)
 
     @property
-    def _learning(self) -> Learning:
-        return Learning(discount=self.discount, actor_lr=self.actor_lr)
+    def _hyperparameters(self) -> Hyperparameters:
+        return Hyperparameters(discount=self.discount, actor_lr=self.actor_lr)
 
-    def _recall(
-        self, memory: TensorState, places: int, generator: torch.Generator
-    ) -> tuple[Agent, Replay]:
-        """The agent and its experience; new ones in the first round."""
-        if memory:
-            return from_tensors(Agent, memory, "agent"), from_tensors(Replay, memory, "replay")
-        sizes = 3 * places, 2 * places
-        return Agent.new(*sizes, self._learning.hidden, generator), Replay.new(*sizes)
+    def _load_agent(
+        self, tensors: TensorState, size: int, generator: torch.Generator
+    ) -> tuple[Agent, ReplayBuffer]:
+        """Restore the agent and its replay buffer; initialize them in the first round."""
+        if tensors:
+            agent = from_tensors(Agent, tensors, "agent")
+            return agent, from_tensors(ReplayBuffer, tensors, "replay")
+        sizes = 3 * size, 2 * size
+        agent = Agent.initialize(*sizes, self._hyperparameters.hidden, generator)
+        return agent, ReplayBuffer.empty(*sizes)
 
-    @one_thread()
-    def _learned(self, agent: Agent, replay: Replay, generator: torch.Generator) -> Agent:
-        """The agent after the steps of a round."""
-        experience = replay.standardised()
+    @use_one_thread()
+    def _train_agent(self, agent: Agent, buffer: ReplayBuffer, generator: torch.Generator) -> Agent:
+        """Do the training steps of a round."""
+        transitions = buffer.standardize_rewards()
         for _ in range(self.learning_steps):
-            batch = experience.drawn(self._learning.batch, generator)
-            agent = ddpg_step(agent, batch, self.policy, self._learning)
+            batch = transitions.sample(self._hyperparameters.batch, generator)
+            agent = ddpg_step(agent, batch, self.to_actions, self._hyperparameters)
         return agent
 
 
-def facts_of(updates: Sequence[ClientUpdate]) -> Tensor:
-    """The received model's loss, the loss in training, and n_i / N times k, (k, 3)."""
+def compute_features(updates: Sequence[ClientUpdate]) -> Tensor:
+    """Return the received model's loss, the training loss and k * n_i / N per client, (k, 3)."""
     losses = [[u.scalars["received_loss"], u.scalars["train_loss"]] for u in updates]
-    bounded = torch.tensor(losses).nan_to_num(nan=_LARGEST_LOSS).clamp(0, _LARGEST_LOSS)
-    shares = len(updates) * example_weights([update.num_examples for update in updates])
-    return torch.cat([bounded, shares[:, None].float()], dim=1)
+    clipped = torch.tensor(losses).nan_to_num(nan=_MAX_LOSS).clamp(0, _MAX_LOSS)
+    shares = len(updates) * compute_example_weights([update.num_examples for update in updates])
+    return torch.cat([clipped, shares[:, None].float()], dim=1)
 
 
-def reward_of(losses: Tensor) -> Tensor:
-    """-(mean + (max - min)) of the participants' losses: good for all, and alike for all, ()."""
+def compute_reward(losses: Tensor) -> Tensor:
+    """Return -(mean + max - min) of the losses: low and similar losses are rewarded, ()."""
     return -(losses.mean() + losses.max() - losses.min())
 
 
-def _memory(places: int, agent: Agent, replay: Replay) -> dict[str, Tensor]:
-    tensors = {**to_tensors(agent, "agent"), **to_tensors(replay, "replay")}
-    return {"places": torch.tensor(places), **tensors}
+def _to_state(size: int, agent: Agent, buffer: ReplayBuffer) -> dict[str, Tensor]:
+    tensors = {**to_tensors(agent, "agent"), **to_tensors(buffer, "replay")}
+    return {"places": torch.tensor(size), **tensors}

@@ -1,43 +1,47 @@
-/* Accuracy and other measures over rounds, or simulated time: a line a method, its seeds as a band or each. */
+/* Accuracy and other metrics over rounds or simulated time, one line per method. */
 (function (Cadis) {
   "use strict";
 
   const make = Cadis.make;
-  let part, chart, legend, figure, measure, smoothing, value, spread, over, details;
+  let part, chart, legend, figure, metric, smoothing, value, spread, over, details;
   let lines = []; // {method, name, colour, dash, points: [round, mean, deviation], seeds: [points]}
 
   function length() {
     return Math.max(1, ...part.runs.map((run) => run.all.length));
   }
 
-  /** The chosen measure of the task; null if accuracy is chosen. */
-  const further = () => part.measures.find((name) => `measure-${name}` === measure.list.value) ?? null;
+  /** The selected metric of the task; null if accuracy is selected. */
+  const taskMetric = () => Object.keys(part.metrics).find((name) => `metric-${name}` === metric.list.value) ?? null;
 
-  /** The times that are looked at; null if lines are over rounds. */
+  /** The axis of simulated time; null if lines are over rounds. */
   const times = () => (part.times && over.chosen() === "time" ? part.times : null);
 
-  const words = (name) => name.replaceAll("_", " ");
+  const isRare = () => metric.list.value === "rare";
 
-  /** A run's values of what is chosen, if it has any. */
+  const metricName = () => (taskMetric() === null ? "accuracy" : part.metrics[taskMetric()]);
+
+  const capitalize = (text) => text.replace(/^./, (letter) => letter.toUpperCase());
+
+  /** Return the values of the selected metric, if the run has any. */
   function values(run) {
-    const name = further();
-    return name === null ? run[measure.list.value] : run.measures[name];
+    const name = taskMetric();
+    return name === null ? run[metric.list.value] : run.metrics[name];
   }
 
-  /** Runs' values where they are looked at: null where, over time, not all of them are under way. */
-  function placed(runs) {
+  /** Return smoothed values of runs on the selected axis: null at times that not all runs have. */
+  function valuesOnAxis(runs) {
     const width = Number(smoothing.value);
     const shown = runs.filter((run) => values(run) && (!times() || run.clock.length));
     const smoothed = shown.map((run) => Cadis.smooth(values(run), width));
     if (!times()) return smoothed;
     const timed = smoothed.map((one, position) => Cadis.atTimes(one, shown[position].clock, times().at));
-    const whole = times().at.map((_, position) => timed.every((one) => one[position] != null));
-    return timed.map((one) => one.map((value, position) => (whole[position] ? value : null)));
+    const known = times().at.map((_, position) => timed.every((one) => one[position] != null));
+    return timed.map((one) => one.map((value, position) => (known[position] ? value : null)));
   }
 
   function line([index, runs], rounds) {
     const { name, colour, dash } = Cadis.method(index);
-    const smoothed = placed(runs);
+    const smoothed = valuesOnAxis(runs);
     const seeds = smoothed.map((values) =>
       values.map((one, position) => [rounds[position], one]).filter(([, one]) => one != null),
     );
@@ -61,25 +65,24 @@
 
   function series(one, width) {
     const { method, name, colour, dash, points, seeds } = one;
-    // over time lines end anywhere, and a name there would lie on another line
+    // over time, lines end at different times, and a name there could cover another line
     const end = width > 700 && lines.length < 9 && !times() ? Cadis.clip(name, 40) : null;
     const main = Cadis.line({ id: `mean-${method}`, name, colour, dash, points, label: end });
-    const way = spread.chosen();
-    const range = further() === null ? {} : { lowest: -Infinity, highest: Infinity };
-    if (way === "band" && one.spread)
+    const mode = spread.chosen();
+    const range = taskMetric() === null ? {} : { lowest: -Infinity, highest: Infinity };
+    if (mode === "band" && one.spread)
       return [...Cadis.band({ id: `band-${method}`, name, colour, points, ...range }), main];
-    if (way !== "seeds" || !one.spread) return [main];
+    if (mode !== "seeds" || !one.spread) return [main];
     const thin = seeds.map((seed, position) =>
       Cadis.line({ id: `seed-${method}-${position}`, name, colour, dash, points: seed, width: 1, opacity: 0.45 }),
     );
     return [...thin, main];
   }
 
-  /** What the axis says: what is measured, and over how many rounds it is averaged. */
+  /** Return the title of the y-axis: the metric, and the number of rounds it is averaged over. */
   function axisName() {
     const width = Number(smoothing.value);
-    const what = further() ?? (measure.list.value === "rare" ? "accuracy on rare classes" : "accuracy");
-    return `${words(what)}${width > 1 ? `, mean of ${width} rounds` : ""}`;
+    return `${metricName()}${isRare() ? " on rare classes" : ""}${width > 1 ? `, mean of ${width} rounds` : ""}`;
   }
 
   function option(width) {
@@ -88,7 +91,7 @@
       ...Cadis.overRounds({
         width,
         value: axisName(),
-        share: further() === null,
+        share: taskMetric() === null,
         rounds: length(),
         axis: times() ? Cadis.timeAxis(times()) : null,
         legend,
@@ -107,19 +110,19 @@
       times() ? Cadis.short(round) : round,
       ...lines.map(({ points }) => {
         const point = points.find(([at]) => at === round);
-        return point ? `${Cadis.number(point[1])}${point[2] ? ` ± ${Cadis.number(point[2])}` : ""}` : "–";
+        return point ? `${Cadis.number(point[1])}${point[2] ? `±${Cadis.number(point[2])}` : ""}` : "–";
       }),
     ]);
     return {
-      caption: `${measured()}, averaged over ${value.textContent}: mean ± standard deviation over seeds`,
+      caption: `${describeMetric()}, averaged over ${value.textContent}: mean ± standard deviation over seeds`,
       columns: [times() ? "simulated seconds" : "round", ...lines.map(({ name }) => name)],
       rows,
     };
   }
 
-  function measured() {
-    if (further() !== null) return `Measure ${words(further())}`;
-    return `Accuracy on ${measure.list.value === "rare" ? "the rare classes" : "all classes"}`;
+  function describeMetric() {
+    if (taskMetric() !== null) return capitalize(metricName());
+    return `Accuracy on ${isRare() ? "rare classes" : "all classes"}`;
   }
 
   function label() {
@@ -128,18 +131,20 @@
       .sort((a, b) => b.at - a.at);
     const ends = last.map(({ name, at }) => `${name} ${Cadis.number(at)}`).join(", ");
     const along = times() ? `${Cadis.short(times().at.at(-1))} simulated seconds` : `${length()} rounds`;
-    return `${measured()} over ${along}. At the end: ${ends}.`;
+    return `${describeMetric()} over ${along}. At the end: ${ends}.`;
   }
 
   function caption() {
-    const rare = part.rare ? ` Rare classes, those of the smallest clusters: ${Cadis.clip(part.rare, 120)}.` : "";
+    const names = Cadis.clip(part.rare, 120);
+    const rare = part.rare ? ` Rare classes: those that only the smallest clusters have (${names}).` : "";
     const bands = spread.hidden ? "" : " Lines: mean over seeds; bands: ± one standard deviation over seeds.";
-    const clock = times() ? " A round ends when its slowest participant is done; of FedAT, a tier's." : "";
+    const clock = times() ? " A round ends when its slowest participant has finished (FedAT: that of one tier)." : "";
+    const width = Number(smoothing.value);
+    const mean = width > 1 ? `; each point is the mean of the last ${width} rounds` : "";
     return (
-      `${words(further() ?? "Accuracy")} of the global model on the test set, ` +
-      "mean of a round and those before it, as many as chosen above. " +
-      `What decides who wins: ${part.decides}.` +
-      `${clock}${bands}${rare} To zoom, drag the handles below the plot, or hold Ctrl and turn the wheel.`
+      `${capitalize(metricName())} of the global model on the test set${mean}. ` +
+      `Methods are ranked by their mean over the ${part.ranking}.${bands}${clock}${rare} ` +
+      "To zoom, drag the handles below the chart, or hold Ctrl and turn the mouse wheel."
     );
   }
 
@@ -149,14 +154,13 @@
     legend.set(lines.map(({ name, colour, dash }) => ({ name, colour, dash })));
     figure.caption.textContent = caption();
     const title = document.getElementById("accuracy-title");
-    const what = further() === null ? "Accuracy" : words(further()).replace(/^./, (letter) => letter.toUpperCase());
-    title.textContent = `${what} over ${times() ? "simulated time" : "rounds"}`;
+    title.textContent = `${capitalize(metricName())} over ${times() ? "simulated time" : "rounds"}`;
     Cadis.refresh(chart, label());
     details.refresh();
   }
 
   let waiting = false;
-  function soon() {
+  function scheduleShow() {
     if (waiting) return;
     waiting = true;
     requestAnimationFrame(() => {
@@ -166,7 +170,7 @@
   }
 
   function build(root) {
-    measure = Cadis.select("measure", "Accuracy on", show);
+    metric = Cadis.select("metric", "Accuracy on", show);
     smoothing = make("input", {
       type: "range",
       id: "smoothing",
@@ -174,22 +178,22 @@
       max: 50,
       step: 1,
       value: Cadis.data.accuracy.smoothing,
-      oninput: soon,
+      oninput: scheduleShow,
     });
     value = make("output", { for: "smoothing" });
     spread = Cadis.radios(
       "spread",
-      "Seeds as",
+      "Show seeds as",
       [
         ["spread-band", "band", "band"],
-        ["spread-seeds", "seeds", "each line"],
+        ["spread-seeds", "seeds", "single lines"],
         ["spread-none", "none", "mean only"],
       ],
       show,
     );
     over = Cadis.radios(
       "over",
-      "Over",
+      "Horizontal axis",
       [
         ["over-rounds", "rounds", "rounds"],
         ["over-time", "time", "simulated time"],
@@ -198,25 +202,25 @@
     );
     chart = Cadis.chart("chart-accuracy", option);
     legend = Cadis.legend(chart, "Methods");
-    details = Cadis.details("As a table", table);
+    details = Cadis.details("Show as a table", table);
     figure = Cadis.figure("", legend.element, chart);
     const range = make("label", { class: "control" }, "Average over ", smoothing, " ", value);
-    root.append(make("div", { class: "controls" }, measure, over, range, spread), figure, details);
+    root.append(make("div", { class: "controls" }, metric, over, range, spread), figure, details);
   }
 
   function update(data) {
     part = data;
     const rare = part.runs.some((run) => run.rare);
-    const several = part.measures.length > 0;
+    const several = Object.keys(part.metrics).length > 0;
     const on = several ? "accuracy on " : "";
-    measure.firstChild.data = several ? "Show " : "Accuracy on ";
+    metric.firstChild.data = several ? "Show " : "Accuracy on ";
     const choices = [
       ["all", `${on}all classes`],
       ...(rare ? [["rare", `${on}rare classes`]] : []),
-      ...part.measures.map((name) => [`measure-${name}`, words(name)]),
+      ...Object.entries(part.metrics).map(([name, label]) => [`metric-${name}`, label]),
     ];
-    const decides = `measure-${part.metric}`; // what decides is shown first
-    measure.set(choices.sort(([one], [other]) => (other === decides) - (one === decides)));
+    const main = `metric-${part.metric}`; // the main metric comes first
+    metric.set(choices.sort(([one], [other]) => (other === main) - (one === main)));
     over.hidden = !part.times;
     spread.hidden = !Cadis.byMethod(part.runs).some(([, runs]) => runs.length > 1);
     show();
@@ -230,7 +234,7 @@
     update,
     empty: (data) => !data.runs.some((run) => run.all.length),
     lead:
-      "Look at where the lines end, and how early they get there. " +
-      "Where bands overlap, seeds may differ more than methods do.",
+      "Compare the accuracy of the last rounds, and how early a method gets there. " +
+      "Where bands overlap, the difference between methods may be due to the seed.",
   });
 })(window.Cadis);

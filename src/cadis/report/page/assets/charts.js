@@ -1,4 +1,4 @@
-/* The life of a chart: made when near the screen, drawn again when its data, the theme or its width change. */
+/* Charts: created when near the screen, drawn again when data, theme or width change. */
 (function (Cadis) {
   "use strict";
 
@@ -7,9 +7,9 @@
   Cadis.charts = {}; // id -> ECharts instance
   Cadis.rendered = 0;
 
-  /** All drawing goes through here. Parts that are not given stay as they are: zoom, legend. */
+  /** Draw a chart. Options that are not given, such as zoom and legend, do not change. */
   Cadis.render = function (chart, option) {
-    // drawings beside the series cannot be replaced one by one
+    // graphic elements cannot be replaced one by one
     chart.setOption(option, option.graphic ? { notMerge: true } : { replaceMerge: ["series"] });
     Cadis.rendered += 1;
   };
@@ -23,7 +23,7 @@
 
   function draw(entry) {
     const width = entry.container.clientWidth;
-    if (!width) return; // hidden: drawn when it is shown
+    if (!width) return; // hidden: it is drawn when it becomes visible
     if (!entry.chart) start(entry);
     else if (entry.width !== width) entry.chart.resize();
     entry.stale = false;
@@ -55,7 +55,7 @@
     }),
   );
 
-  /** A chart's container. option(width) gives what to draw; started(chart) is called once. */
+  /** Return the container of a chart. option(width) returns its options; started(chart) is called once. */
   Cadis.chart = function (id, option, started) {
     const container = make("div", { id, class: "chart", role: "img" });
     const entry = { container, option, started, chart: null, near: false, stale: true, width: 0 };
@@ -66,16 +66,16 @@
     return container;
   };
 
-  /** New data: drawn now if it can be seen, else when it is scrolled to; `some`: the part that is new, if not all. */
-  Cadis.refresh = function (container, label, some = null) {
+  /** Draw new data, now or when the chart is scrolled to. `update` returns the options that change, if not all do. */
+  Cadis.refresh = function (container, label, update = null) {
     const entry = container.entry;
     container.setAttribute("aria-label", label);
-    if (some && entry.near && !entry.stale) return Cadis.render(entry.chart, some());
+    if (update && entry.near && !entry.stale) return Cadis.render(entry.chart, update());
     entry.stale = true;
     return entry.near ? draw(entry) : null;
   };
 
-  Cadis.forget = function (container) {
+  Cadis.removeChart = function (container) {
     const entry = entries.get(container);
     nearby.unobserve(container);
     sizes.unobserve(container);
@@ -85,7 +85,7 @@
     container.remove();
   };
 
-  /** Draw those that were drawn before, for a new theme; with `all` also those not yet seen, for print. */
+  /** Redraw charts for a new theme; with `all`, also draw those not drawn yet, for printing. */
   Cadis.redraw = function (all = false) {
     for (const entry of entries.values()) if (all || entry.chart) draw(entry);
   };

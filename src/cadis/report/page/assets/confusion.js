@@ -1,4 +1,4 @@
-/* What is mistaken for what: a matrix for each method. */
+/* Confusion matrices, one per method. */
 (function (Cadis) {
   "use strict";
 
@@ -6,9 +6,9 @@
   let part, grid, figure, seed;
   const panels = new Map(); // position -> {element, chart, title}
 
-  const chosen = () => part.seeds.find((one) => String(one.seed) === seed.list.value) || part.seeds[0];
+  const selected = () => part.seeds.find((one) => String(one.seed) === seed.list.value) || part.seeds[0];
 
-  const names = () => part.classes.map((name, position) => (chosen().rare.includes(position) ? `${name}*` : name));
+  const names = () => part.classes.map((name, position) => (selected().rare.includes(position) ? `${name}*` : name));
 
   function shares(counts) {
     return counts.map((row) => {
@@ -17,7 +17,7 @@
     });
   }
 
-  function right(counts) {
+  function accuracy(counts) {
     const total = counts.flat().reduce((sum, value) => sum + value, 0);
     return total ? counts.reduce((sum, row, position) => sum + row[position], 0) / total : null;
   }
@@ -36,7 +36,7 @@
   function tip(matrix) {
     return ({ value: [guess, truth, share] }) =>
       Cadis.tip(`true ${Cadis.clip(part.classes[truth], 24)}, predicted ${Cadis.clip(part.classes[guess], 24)}`, [
-        [null, "share of the true class", share === "-" ? "–" : `${(share * 100).toFixed(1)} %`],
+        [null, "percentage of the true class", share === "-" ? "–" : `${(share * 100).toFixed(1)} %`],
         [null, "samples", matrix.counts[truth][guess]],
       ]);
   }
@@ -46,7 +46,7 @@
     const fontSize = (width - 60) / part.classes.length < 24 ? 9 : 11;
     const formatter = ({ value }) => (value[2] === "-" || value[2] < 0.005 ? "" : percent(value[2]));
     const label = { show, fontSize, formatter };
-    // drawn at once: in pieces it flickers
+    // progressive rendering would flicker
     return {
       type: "heatmap",
       id: "confusion",
@@ -58,13 +58,13 @@
   }
 
   function option(position, width) {
-    const matrix = chosen().matrices[position];
+    const matrix = selected().matrices[position];
     if (!matrix) return null;
     const rotate = names().some((name) => name.length > 2) ? 60 : 0;
     return {
       grid: { ...Cadis.base().grid, right: 4, top: 4, bottom: 4 },
-      xAxis: Cadis.names("predicted", names(), 10, { axisLabel: { rotate, fontSize: 11 } }),
-      yAxis: Cadis.names("true", names(), 10, { inverse: true, axisLabel: { fontSize: 11 } }),
+      xAxis: Cadis.names("predicted class", names(), 10, { axisLabel: { rotate, fontSize: 11 } }),
+      yAxis: Cadis.names("true class", names(), 10, { inverse: true, axisLabel: { fontSize: 11 } }),
       visualMap: Cadis.scale(0, 1),
       tooltip: Cadis.tooltip("item", tip(matrix)),
       series: [series(matrix, width)],
@@ -89,9 +89,9 @@
   }
 
   function describe({ method, counts }) {
-    const share = right(counts);
-    const result = share == null ? "nothing tested" : `${percent(share)} percent right`;
-    return `Confusion matrix of ${Cadis.method(method).name}, seed ${chosen().seed}: ${result}.`;
+    const share = accuracy(counts);
+    const result = share == null ? "no test samples" : `${percent(share)} percent correct`;
+    return `Confusion matrix of ${Cadis.method(method).name}, seed ${selected().seed}: ${result}.`;
   }
 
   function update(data) {
@@ -101,7 +101,7 @@
   }
 
   function show() {
-    const { matrices, rare } = chosen();
+    const { matrices, rare } = selected();
     matrices.forEach((matrix, position) => {
       const { chart, title } = panel(position);
       title.textContent = Cadis.clip(Cadis.method(matrix.method).name, 40);
@@ -109,25 +109,25 @@
     });
     for (const [position, { element, chart }] of panels) {
       if (position < matrices.length) continue;
-      Cadis.forget(chart);
+      Cadis.removeChart(chart);
       element.remove();
       panels.delete(position);
     }
-    const marked = rare.length ? " * marks the rare classes." : "";
+    const stars = rare.length ? " *: rare class, which only the smallest clusters have." : "";
     figure.caption.textContent =
-      "Each row is a true class; its cells are the percentages of it that were predicted as each class, " +
-      `for one seed. The stronger the colour, the larger the share.${marked}`;
+      "Rows: true class; columns: predicted class. Each number is the percentage of the true class, " +
+      `for one seed, after the last round.${stars}`;
   }
 
   Cadis.section({
     id: "confusion",
     name: "Confusion",
-    title: "What is mistaken for what",
+    title: "Confusion matrices",
     build,
     update,
     empty: (data) => !data.seeds.length,
     lead:
-      "A good model has only its diagonal. " +
-      "Look along the rows of the rare classes: where a common class wins, they are lost.",
+      "A perfect model has numbers on the diagonal only. Look at the rows of the rare classes: " +
+      "large numbers outside the diagonal mean that the model confuses them with frequent classes.",
   });
 })(window.Cadis);

@@ -1,4 +1,4 @@
-/* How soon the similarities settle, with and without transitive learning. */
+/* Error of the similarity matrix over rounds, with and without transitive learning. */
 (function (Cadis) {
   "use strict";
 
@@ -13,7 +13,7 @@
         const one = (key, word, dash) => {
           const series = runs.filter((run) => run[key]).map((run) => Cadis.spread(run.rounds, run[key], wanted));
           const { name, colour } = Cadis.method(method);
-          // with one method, the two lines have to differ in colour too: dashes get lost where lines are steep
+          // with one method, the two lines differ in colour too: dashes are hard to see on steep lines
           const shade = groups.length === 1 && key === "without" ? "#D55E00" : colour;
           return {
             id: `${key}-${method}`,
@@ -24,7 +24,7 @@
             spread: series.length > 1,
           };
         };
-        return [one("with", "with transitive learning", "solid"), one("without", "without", "dashed")];
+        return [one("with", "with transitive learning", "solid"), one("without", "without transitive learning", "dashed")];
       })
       .filter(({ points }) => points.length);
   }
@@ -62,17 +62,17 @@
   function build(root) {
     chart = Cadis.chart("chart-convergence", option);
     legend = Cadis.legend(chart, "Lines");
-    details = Cadis.details("As a table", table);
+    details = Cadis.details("Show as a table", table);
     figure = Cadis.figure("", legend.element, chart);
     root.append(figure, details);
   }
 
   function caption() {
-    const choice = part.runs.map((run) => run.choice).find(Boolean);
-    const some = choice ? ` Of the pairs among ${choice}.` : "";
+    const sample = part.runs.map((run) => run.sample).find(Boolean);
+    const pairs = sample ? ` Pairs of ${sample}.` : "";
     return (
-      "Mean squared error of the similarity matrix against the one that all observations of the run give, " +
-      `mean over seeds. Solid: with transitive learning; dashed: without.${some}`
+      "Mean squared error of the similarity matrix, compared with the mean of all observations of the run; " +
+      `mean over seeds. Solid: with transitive learning; dashed: without.${pairs}`
     );
   }
 
@@ -92,12 +92,12 @@
   Cadis.section({
     id: "convergence",
     name: "Convergence",
-    title: "How soon the similarities settle",
+    title: "Convergence of the similarity matrix",
     build,
     update,
     empty: (data) => !data.runs.some((run) => run.rounds.length),
     lead:
-      "Transitive learning guesses how alike two clients are before they have met, from those both have met. " +
-      "It helps as far as the solid line is below the dashed one.",
+      "Transitive learning estimates the similarity of two clients that have not taken part in the same round yet, " +
+      "from the clients that both were compared with. It helps where the solid line is below the dashed line.",
   });
 })(window.Cadis);

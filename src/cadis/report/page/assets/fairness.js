@@ -1,16 +1,17 @@
-/* How well the global model serves each client. */
+/* Accuracy of the global model on the data of each client. */
 (function (Cadis) {
   "use strict";
 
-  const MOST = 600; // points of a method
-  const SITES = 12; // clients that are named, if they have names
-  let part, boxes, boxFigure, rounds, legend, details, sites;
-  let groups = []; // {method, name, colour, dash, values: at the last round, all seeds; points over rounds}
+  const MAX_POINTS = 600; // of a method
+  const MIN_TESTS = 3; // of fewer tested rounds, there is no chart over rounds
+  const MAX_SITES = 12; // of more clients, there is no table of sites
+  let part, boxes, boxFigure, rounds, legend, details, sites, history;
+  let groups = []; // {method, name, colour, dash, last: [clients in the last test], points: [round, mean, deviation]}
 
-  /** Over rounds: mean across clients, and deviation across clients, averaged over seeds. */
-  function course(runs) {
+  /** Return [round, mean, deviation] over clients, averaged over seeds. */
+  function overRounds(runs) {
     const wanted = Cadis.union(runs.map((run) => run.rounds));
-    const over = (measure) => runs.map((run) => Cadis.spread(run.rounds, run[measure], wanted));
+    const over = (key) => runs.map((run) => Cadis.spread(run.rounds, run[key], wanted));
     const [means, deviations] = [over("mean"), over("deviation")];
     return wanted
       .map((round, position) => [
@@ -26,7 +27,7 @@
     const points = runs
       .flatMap(({ clients, seed, last }) => last.map((value, client) => ({ value, client: clients[client], seed })))
       .filter(({ value }) => value != null);
-    return { method, name, colour, dash, last: points, points: course(runs), spread: true };
+    return { method, name, colour, dash, last: points, points: overRounds(runs), spread: true };
   }
 
   function summary({ last }) {
@@ -42,7 +43,7 @@
         [null, "method", data.method],
         [null, "seed", data.seed],
       ]);
-    const words = ["worst", "quarter below", "median", "quarter above", "best"];
+    const words = ["minimum", "lower quartile", "median", "upper quartile", "maximum"];
     const { quantiles } = summary(groups[dataIndex]);
     return Cadis.tip(
       groups[dataIndex].name,
@@ -50,15 +51,16 @@
     );
   }
 
-  /** Of very many clients an even choice, from the worst to the best; the box is that of all. */
-  function drawn(last) {
-    if (last.length <= MOST) return last;
+  /** Return an even sample of very many clients, from the worst to the best. */
+  function samplePoints(last) {
+    if (last.length <= MAX_POINTS) return last;
     const sorted = [...last].sort((a, b) => a.value - b.value);
-    return Array.from({ length: MOST }, (_, place) => sorted[Math.round((place * (last.length - 1)) / (MOST - 1))]);
+    const step = (last.length - 1) / (MAX_POINTS - 1);
+    return Array.from({ length: MAX_POINTS }, (_, index) => sorted[Math.round(index * step)]);
   }
 
   function dots({ name, colour, last }, row) {
-    return drawn(last).map(({ value, client, seed }, position) => ({
+    return samplePoints(last).map(({ value, client, seed }, position) => ({
       value: [value, row + (Cadis.hash(position + 1) - 0.5) * 0.5],
       client,
       seed,
@@ -84,7 +86,7 @@
       xAxis: Cadis.axis(`accuracy on a client's ${part.own}`, { max: 1, scale: true }),
       yAxis: [
         Cadis.names("", names, width > 700 ? 24 : 12, { inverse: true, axisLabel }),
-        // points are put beside each other within a row, so their axis has to be of numbers
+        // points are spread within a row, which needs an axis of numbers
         { type: "value", show: false, inverse: true, min: -0.5, max: groups.length - 0.5 },
       ],
       tooltip: Cadis.tooltip("item", boxTip),
@@ -92,15 +94,18 @@
     };
   }
 
+  const testedRounds = () => Cadis.union(groups.map(({ points }) => points.map(([round]) => round)));
+
   function roundsOption(width) {
-    const last = Math.max(1, ...groups.flatMap(({ points }) => points.map(([round]) => round)));
+    const tested = testedRounds();
     const labels = groups.length < 9;
     return {
       ...Cadis.overRounds({
         width,
         value: `accuracy on clients' ${part.own}`,
         share: true,
-        rounds: last,
+        first: tested[0],
+        rounds: tested.at(-1),
         legend,
         labels,
         tip: Cadis.lineTip(() => groups, legend, 3),
@@ -119,39 +124,39 @@
     };
   }
 
-  /** Mean over all clients and seeds, and the worst client: [name, mean, worst]. */
-  function inWords() {
+  /** Return [name, mean over clients and seeds, worst client] of each method. */
+  function summaries() {
     return groups.map((one) => {
       const { mean, worst } = summary(one);
       return [one.name, Cadis.number(mean), Cadis.number(worst)];
     });
   }
 
-  /** Accuracy of each client by its name, mean over the seeds; null if there are many, or they have but numbers. */
+  /** Return a table of accuracy by site, mean over seeds; null for many clients, or clients without names. */
   function siteTable() {
     const names = [...new Set(groups.flatMap(({ last }) => last.map(({ client }) => client)))];
-    if (names.length > SITES || names.every((name) => /^\d+$/.test(name))) return null;
+    if (names.length > MAX_SITES || names.every((name) => /^\d+$/.test(name))) return null;
     const at = (one, name) => Cadis.mean(one.last.filter(({ client }) => client === name).map(({ value }) => value));
     return {
-      caption: `Last accuracy on ${part.own}, by site`,
+      caption: `Accuracy at each site on ${part.own}, last tested round`,
       columns: ["site", ...groups.map(({ name }) => name)],
       rows: names.map((name) => [name, ...groups.map((one) => Cadis.number(at(one, name)))]),
       best: [],
     };
   }
 
-  function courseTable() {
-    const wanted = Cadis.union(groups.map(({ points }) => points.map(([round]) => round)));
+  function roundsTable() {
+    const wanted = testedRounds();
     const step = Math.ceil(wanted.length / 50);
     const kept = wanted.filter((_, position) => (wanted.length - 1 - position) % step === 0);
     return {
-      caption: `Accuracy on the clients' ${part.own}: mean ± standard deviation across clients`,
+      caption: `Accuracy on clients' ${part.own}: mean ± standard deviation over clients`,
       columns: ["round", ...groups.map(({ name }) => name)],
       rows: kept.map((round) => [
         round,
         ...groups.map(({ points }) => {
           const point = points.find(([at]) => at === round);
-          return point ? `${Cadis.number(point[1])} ± ${Cadis.number(point[2])}` : "–";
+          return point ? `${Cadis.number(point[1])}±${Cadis.number(point[2])}` : "–";
         }),
       ]),
     };
@@ -161,31 +166,32 @@
     boxes = Cadis.chart("chart-fairness", boxOption);
     rounds = Cadis.chart("chart-fairness-rounds", roundsOption);
     legend = Cadis.legend(rounds, "Methods");
-    details = Cadis.details("As a table", courseTable);
+    details = Cadis.details("Show as a table", roundsTable);
     boxFigure = Cadis.figure("", boxes);
     sites = Cadis.make("div", {});
-    root.append(
-      boxFigure,
-      sites,
+    history = Cadis.make(
+      "div",
+      {},
       Cadis.make("h3", {}, "Over rounds"),
       Cadis.figure(
-        "Mean across clients; bands: ± one standard deviation across clients, both averaged over seeds.",
+        "Lines: mean over clients; bands: ± one standard deviation over clients. Both are averaged over seeds.",
         legend.element,
         rounds,
       ),
       details,
     );
+    root.append(boxFigure, sites, history);
   }
 
   function caption() {
-    const most = Cadis.largest(groups.map(({ last }) => last.length));
+    const count = Cadis.largest(groups.map(({ last }) => last.length));
     const tested = part.runs.map((run) => run.tested).find(Boolean);
-    const sampled = tested ? ` Tested were ${tested}, the same ones every time.` : "";
-    const some = most > MOST ? ` Of a method's ${most} points, ${MOST} are drawn, from the worst to the best.` : "";
-    const held = part.own === "own test data" ? " Nobody trains on the test data." : "";
+    const sample = tested ? ` Only ${tested} are tested, always the same ones.` : "";
+    const drawn = count > MAX_POINTS ? ` Only ${MAX_POINTS} of ${count} points per method are drawn.` : "";
+    const held = part.own === "own test data" ? " These data are not used for training." : "";
     return (
-      "A point is a client (of each seed) at the last tested round; the box holds the middle half of them, " +
-      `its line is the median, and its whiskers reach to the worst and the best.${some}${sampled}${held}`
+      "Each point is one client and seed in the last tested round. The box contains the middle half of the " +
+      `points, its line is the median, and the whiskers end at the minimum and maximum.${drawn}${sample}${held}`
     );
   }
 
@@ -199,23 +205,24 @@
     const table = siteTable();
     Cadis.fill(sites, table, () => (table ? [Cadis.table(table)] : []));
     legend.set(groups.map(({ name, colour, dash }) => ({ name, colour, dash })));
-    const lines = inWords();
+    history.hidden = testedRounds().length < MIN_TESTS;
+    const lines = summaries();
     const words = lines.map(([name, mean, worst]) => `${name} ${mean}, worst client ${worst}`).join("; ");
-    Cadis.refresh(boxes, `Accuracy on the clients' ${part.own}. Means: ${words}.`);
+    Cadis.refresh(boxes, `Accuracy on clients' ${part.own}. Means: ${words}.`);
     const means = lines.map(([name, mean]) => `${name} ${mean}`).join(", ");
-    Cadis.refresh(rounds, `Mean accuracy across clients over rounds. At the end: ${means}.`);
+    Cadis.refresh(rounds, `Mean accuracy over clients, by round. Last round: ${means}.`);
     details.refresh();
   }
 
   Cadis.section({
     id: "fairness",
     name: "Fairness",
-    title: "How fair the model is to clients",
+    title: "Accuracy across clients",
     build,
     update,
     empty: (data) => !data.runs.some((run) => run.last.length),
     lead:
-      "The global model that each client uses, tested on its own data. " +
+      "The global model that a client uses, tested on the client's own data. " +
       "A fair method has a narrow box, and no client far to the left.",
   });
 })(window.Cadis);

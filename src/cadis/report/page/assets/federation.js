@@ -1,19 +1,19 @@
-/* Who has what: a bubble for each client and class. */
+/* Training samples of each client and class, as bubbles. */
 (function (Cadis) {
   "use strict";
 
   const make = Cadis.make;
   let part, chart, seed, figure;
 
-  const chosen = () => part.seeds.find((one) => String(one.seed) === seed.list.value) || part.seeds[0];
+  const selected = () => part.seeds.find((one) => String(one.seed) === seed.list.value) || part.seeds[0];
 
-  /** Positions of the clients, those of a cluster side by side. */
-  function ordered({ clients, cluster }) {
+  /** Return client positions, sorted by cluster. */
+  function sortByCluster({ clients, cluster }) {
     const positions = clients.map((_, position) => position);
     return cluster ? positions.sort((a, b) => cluster[a] - cluster[b] || a - b) : positions;
   }
 
-  /** Runs of equal clusters in an order: [{cluster, start, end}], end not included. */
+  /** Return consecutive clients of the same cluster: [{cluster, start, end}], end not included. */
   Cadis.blocks = function (order, cluster) {
     const blocks = [];
     order.forEach((client, place) => {
@@ -24,7 +24,7 @@
     return blocks;
   };
 
-  /** Lines between clusters and their numbers: colour is not all that tells them apart. */
+  /** Return a function that draws lines between clusters, and cluster numbers for colour-blind readers. */
   function separators(blocks, count, wide) {
     return ({ coordSys: { x, y, width, height: tall } }) => {
       const colours = Cadis.colours();
@@ -69,7 +69,7 @@
           kind,
           samples,
           cluster,
-          // the area, not the radius, tells the number
+          // the area, not the radius, is proportional to the number
           symbolSize: Math.max(2, 2 * size * Math.sqrt(samples / largest)),
           itemStyle: {
             color: Cadis.clusterColour(cluster),
@@ -113,8 +113,8 @@
   }
 
   function option(width) {
-    const one = chosen();
-    const order = ordered(one);
+    const one = selected();
+    const order = sortByCluster(one);
     const wide = isWide(width, one);
     const clients = ["client", order.map((client) => one.clients[client]), 14];
     const classes = ["class", part.classes, 14];
@@ -129,7 +129,7 @@
     };
   }
 
-  // many clients go along the wider side of the screen
+  // on wide screens, many clients are shown along the x-axis
   const isWide = (width, one) => width > 640 && one.clients.length >= part.classes.length;
 
   function height(width, one) {
@@ -141,20 +141,19 @@
   function describe(one) {
     const clusters = one.cluster ? ` in ${Cadis.plural(one.clusters, "true cluster")}` : "";
     const classes = Cadis.plural(part.classes.length, "class", "classes");
-    const what = one.held ? "training samples" : "samples";
-    const held = one.held ? `, and ${Cadis.plural(one.held, "test sample")} of their own in all` : "";
-    const range = `${one.range[0]} to ${one.range[1]} ${what} a client${held}`;
+    const held = one.held ? `; ${Cadis.plural(one.held, "held-out test sample")} in total` : "";
+    const range = `${one.range[0]} to ${one.range[1]} training samples per client${held}`;
     const shown = one.clients.length;
-    const some = one.of > shown ? ` ${shown} of the ${one.of} clients are shown.` : "";
-    return `${Cadis.plural(one.of, "client")}${clusters}, ${classes}, ${range}.${some}`;
+    const sample = one.of > shown ? ` ${shown} of the ${one.of} clients are shown.` : "";
+    return `${Cadis.plural(one.of, "client")}${clusters}, ${classes}, ${range}.${sample}`;
   }
 
   function show() {
-    const one = chosen();
+    const one = selected();
     const text = describe(one);
     const colours =
-      " Colours and the numbers along the edge: true clusters, whose clients hold the same classes; " +
-      "the server is not told.";
+      " Colours and the numbers along the edge: true clusters, whose clients have the same classes. " +
+      "The server does not know them.";
     chart.style.height = `${height(chart.clientWidth || chart.parentElement.clientWidth, one)}px`;
     figure.caption.textContent = text + (one.cluster ? colours : "");
     Cadis.refresh(chart, `Samples by client and class: ${text}`);
@@ -164,7 +163,7 @@
     seed = Cadis.select("federation-seed", "Seed", show);
     chart = Cadis.chart("chart-federation", option);
     new ResizeObserver(() => {
-      if (part) chart.style.height = `${height(chart.clientWidth, chosen())}px`;
+      if (part) chart.style.height = `${height(chart.clientWidth, selected())}px`;
     }).observe(chart);
     figure = Cadis.figure("", chart);
     root.append(make("div", { class: "controls" }, seed), figure);
@@ -178,11 +177,11 @@
 
   Cadis.section({
     id: "federation",
-    name: "Clients",
-    title: "Who has what",
+    name: "Data",
+    title: "Data of the clients",
     build,
     update,
     empty: (data) => !data.seeds.length,
-    lead: "The larger a bubble's area, the more samples of that class the client has.",
+    lead: "The area of a bubble is proportional to the number of training samples of a class that the client has.",
   });
 })(window.Cadis);

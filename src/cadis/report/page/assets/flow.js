@@ -1,8 +1,8 @@
-/* How clusters split and merge over rounds: a Sankey diagram. */
+/* Clusters over rounds, as a Sankey diagram. */
 (function (Cadis) {
   "use strict";
 
-  /** The clusters of each round: {id, depth, cluster, clients}. */
+  /** Return the clusters of each round: {id, depth, cluster, clients, position}. */
   function nodes(flow) {
     return flow.rounds.flatMap((_, depth) => {
       const groups = new Map();
@@ -30,7 +30,7 @@
     });
   }
 
-  /** The true cluster that most of the clients are of, and how many are. */
+  /** Return the most frequent true cluster of some clients, and its number of clients. */
   function majority(clients, truth) {
     const counts = new Map();
     for (const client of clients) counts.set(truth[client], (counts.get(truth[client]) || 0) + 1);
@@ -39,10 +39,10 @@
 
   Cadis.majority = majority;
 
-  /** A cluster keeps its number, and so its colour; the report has seen to it. */
+  /** A cluster keeps its number over rounds, and so its colour. */
   const colour = ({ cluster }) => Cadis.clusterColour(cluster);
 
-  const title = (node) => (node.cluster < 0 ? "not seen yet" : `cluster ${node.cluster}`);
+  const title = (node) => (node.cluster < 0 ? "has not taken part yet" : `cluster ${node.cluster}`);
 
   function tip(run, all) {
     return ({ dataType, data }) => {
@@ -68,8 +68,8 @@
     };
   }
 
-  /** The rounds above their columns. */
-  function heads(rounds, width, left, right) {
+  /** Return the round numbers above the columns. */
+  function columnTitles(rounds, width, left, right) {
     const step = (width - left - right - 14) / Math.max(1, rounds.length - 1);
     const colours = Cadis.colours();
     return rounds.map((round, depth) => ({
@@ -121,7 +121,7 @@
       labelLayout: { hideOverlap: true },
     };
     const tooltip = Cadis.tooltip("item", tip(run, all));
-    return { graphic: heads(run.flow.rounds, width, left, right), tooltip, series: [flow] };
+    return { graphic: columnTitles(run.flow.rounds, width, left, right), tooltip, series: [flow] };
   };
 
   Cadis.showFlow = function (chart, figure, run) {
@@ -133,11 +133,12 @@
       (round, depth) => `${new Set(run.flow.found[depth].filter((cluster) => cluster >= 0)).size} in round ${round}`,
     );
     const shown = run.clients.length;
-    const some = run.of > shown ? ` ${shown} of ${run.of} clients are shown.` : "";
+    const sample = run.of > shown ? ` ${shown} of ${run.of} clients are shown.` : "";
+    const truth = run.true ? "; in the last round, it has the colour of the most similar true cluster" : "";
     figure.caption.textContent =
-      "A box is a cluster, its height and number how many clients it has; bands show where they go. " +
-      "A colour is one cluster, which keeps it while it keeps most of its clients" +
-      `${run.true ? "; at the end that of the true cluster it is most like" : ""}. Grey: clients not seen yet.${some}`;
-    Cadis.refresh(chart, `Clusters found: ${counts.join(", ")}.`);
+      "Each box is a cluster; its height and number show how many clients it has. Bands show clients that move to " +
+      `another cluster. A cluster keeps its colour while it keeps most of its clients${truth}. ` +
+      `Grey: clients that have not taken part yet.${sample}`;
+    Cadis.refresh(chart, `Number of clusters: ${counts.join(", ")}.`);
   };
 })(window.Cadis);

@@ -1,4 +1,4 @@
-/* Legends of checkboxes: ECharts' own are deaf to keyboards, and overlap the plot on small screens. */
+/* Legends of checkboxes: those of ECharts cannot be used by keyboard, and overlap charts on small screens. */
 (function (Cadis) {
   "use strict";
 
@@ -16,7 +16,7 @@
     for (const [key, value] of Object.entries(size)) shape.setAttribute(key, value);
     if (!box) shape.setAttribute("stroke-width", "3");
     if (!box && DASHES[dash]) shape.setAttribute("stroke-dasharray", DASHES[dash]);
-    // black is the theme's ink: the style sheet follows the theme at once
+    // black means the text colour of the theme, which the style sheet sets
     if (/^#0{3}(0{3})?$/.test(colour)) shape.setAttribute("class", "inked");
     drawing.setAttribute("aria-hidden", "true");
     drawing.setAttribute("width", box ? "24" : "26");
@@ -51,15 +51,15 @@
       return make("label", {}, box, swatch(item), make("span", { title: item.name }, Cadis.clip(item.name, 32)));
     }
 
-    /** What there is: [{name, colour, dash, box}]. */
+    /** Set the entries: [{name, colour, dash, box}]. */
     set(items) {
       this.names = items.map((item) => item.name);
-      this.element.hidden = items.length < 2; // nothing to choose from
+      this.element.hidden = items.length < 2;
       const children = () => [make("legend", {}, this.label), ...items.map((item) => this.button(item))];
       Cadis.fill(this.element, items, children);
     }
 
-    /** Take over what ECharts shows: {name: whether}. */
+    /** Update the checkboxes from the selection of ECharts: {name: boolean}. */
     sync(selected) {
       for (const box of this.element.querySelectorAll("input")) {
         box.checked = selected[box.value] !== false;
@@ -71,14 +71,14 @@
       return !this.hidden.has(name);
     }
 
-    /** For ECharts, whose legend is not seen but does the filtering. */
+    /** Return the options of the hidden legend of ECharts, which filters the series. */
     option() {
       const selected = Object.fromEntries(this.names.map((name) => [name, this.shows(name)]));
       return { show: false, data: this.names, selected };
     }
   }
 
-  /** The legend of a chart; its element is to be put on the page. */
+  /** Return the legend of a chart; the caller adds its element to the page. */
   Cadis.legend = function (container, label) {
     const legend = new Legend(container, label);
     container.entry.legend = legend;

@@ -1,10 +1,10 @@
-/* Lines over rounds with bands: shared by accuracy, fairness and convergence. */
+/* Lines over rounds with bands, for accuracy, fairness and convergence. */
 (function (Cadis) {
   "use strict";
 
   const silent = { symbol: "none", silent: true, lineStyle: { opacity: 0 }, emphasis: { disabled: true } };
 
-  /** A line: points [round, value, ...]; label: what stands at its end, if there is room. */
+  /** Return a line through points [round, value, ...]; label: text at its right end. */
   Cadis.line = function ({ id, name, colour, dash, points, width = 2.2, opacity = 1, label = null }) {
     const shade = Cadis.colour(colour);
     return {
@@ -13,7 +13,7 @@
       name,
       symbol: "none",
       z: 3,
-      // a single point makes no line, and would not be seen
+      // a single point does not make a visible line
       showSymbol: points.length === 1,
       ...(points.length === 1 ? { symbol: "circle", symbolSize: 8 } : {}),
       data: points.map(([round, value]) => [round, value]),
@@ -28,13 +28,13 @@
         lineHeight: 14,
         distance: 6,
         width: 136,
-        overflow: "break", // long names have several lines
+        overflow: "break", // wrap long names
       },
       labelLayout: { moveOverlap: "shiftY" },
     };
   };
 
-  /** A band around points [round, mean, deviation]: an invisible line and, stacked on it, the band's height. */
+  /** Return a band around points [round, mean, deviation]: an invisible line with a stacked area. */
   Cadis.band = function ({ id, name, colour, points, lowest = 0, highest = 1 }) {
     const low = points.map(([round, mean, deviation]) => [round, Math.max(lowest, mean - deviation)]);
     const high = points.map(([round, mean, deviation], position) => [
@@ -48,7 +48,7 @@
     ];
   };
 
-  /** A tooltip over all lines at a round, the highest first. lines: [{name, colour, points}]. */
+  /** Return a tooltip of all lines at a round, highest first. lines: [{name, colour, points}]. */
   Cadis.lineTip = (lines, legend, digits, title = (round) => `round ${round}`) =>
     function (hits) {
       const place = [].concat(hits)[0];
@@ -57,9 +57,9 @@
       const rows = lines()
         .filter((line) => legend.shows(line.name))
         .map((line) => {
-          // on a logarithmic axis the place is rounded
+          // values on a logarithmic axis are rounded
           const point = line.points.find(([at]) => Math.abs(at - round) <= 1e-9 * at);
-          const more = point && line.spread && point[2] ? ` ± ${Cadis.number(point[2], digits)}` : "";
+          const more = point && line.spread && point[2] ? `±${Cadis.number(point[2], digits)}` : "";
           return (
             point && { value: point[1], row: [line.colour, line.name, `${Cadis.number(point[1], digits)}${more}`] }
           );
@@ -86,7 +86,7 @@
       fillerColor: "rgba(128,140,155,0.22)",
       labelFormatter: written,
     };
-    // the wheel scrolls the page unless Ctrl is held, and so does a finger
+    // without Ctrl, the mouse wheel scrolls the page
     const inside = {
       type: "inside",
       zoomOnMouseWheel: "ctrl",
@@ -96,18 +96,18 @@
     return [slider, inside];
   }
 
-  /** An axis of rounds, from the first; a single one has room at both sides. */
-  const roundAxis = (rounds) => ({
+  /** Return an axis of rounds; a single round is in the middle. */
+  const roundAxis = (rounds, first) => ({
     name: "round",
     type: "value",
-    min: rounds > 1 ? 1 : 0,
-    max: Math.max(2, rounds),
+    min: rounds > first ? first : first - 1,
+    max: Math.max(first + 1, rounds),
     minInterval: 1,
     axisLabel: { formatter: (at) => (Number.isInteger(at) ? String(at) : "") },
     written: (at) => Math.round(at),
   });
 
-  /** An axis of simulated time: {at: [...], logarithmic}. */
+  /** Return an axis of simulated time: {at: [...], logarithmic}. */
   Cadis.timeAxis = ({ at, logarithmic }) => ({
     name: `simulated time (seconds${logarithmic ? ", logarithmic" : ""})`,
     type: logarithmic ? "log" : "value",
@@ -118,11 +118,15 @@
     written: (time) => Cadis.short(time),
   });
 
-  /** Axes, zoom and tooltip of a chart over rounds, or another axis. Without fromZero the axis fits the values; of a share it ends at 1. */
+  /**
+   * Return axes, zoom and tooltip of a chart over rounds or another axis. The y-axis fits the data unless fromZero;
+   * that of a share ends at 1.
+   */
   Cadis.overRounds = function (given) {
-    const { width, value, rounds, tip, legend, labels, fromZero = false, zoom = false, axis, share = false } = given;
+    const { width, value, rounds, first = 1, tip, legend, labels, axis } = given;
+    const { fromZero = false, zoom = false, share = false } = given;
     const { line, muted } = Cadis.colours();
-    const { name, written, ...across } = axis ?? roundAxis(rounds);
+    const { name, written, ...across } = axis ?? roundAxis(rounds, first);
     const right = labels && width > 700 ? 150 : 16;
     return {
       grid: { ...Cadis.base().grid, bottom: zoom ? 40 : 8, right },

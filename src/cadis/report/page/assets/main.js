@@ -1,27 +1,27 @@
-/* The page: sections in order, navigation, and new data while an experiment runs. */
+/* The page: order of sections, navigation, and polling while a run is being watched. */
 (function (Cadis) {
   "use strict";
 
   const make = Cadis.make;
   const ORDER = [
-    "answer",
+    "verdict",
     "accuracy",
     "tables",
     "sweep",
     "federation",
-    "grouping",
+    "clusters",
     "confusion",
     "fairness",
     "convergence",
     "time",
     "setup",
   ];
-  const PERIOD = 2000; // milliseconds between looks for new data
-  const places = new Map(); // section id -> {element, link}
-  let before = null; // the text last shown
+  const POLL_MILLISECONDS = 2000;
+  const slots = new Map(); // section id -> {element, link, body, built}
+  let lastText = null; // JSON of the data on the page
 
-  /** All sections are placed at once and hidden: one that gets its first data later appears in its place. */
-  function place(section) {
+  /** Add a hidden section: a section that gets its data later keeps its position. */
+  function addSection(section) {
     const heading = make("h2", { id: `${section.id}-title` }, section.title);
     const body = make("div", { class: "body" });
     const element = make(
@@ -34,57 +34,57 @@
     const link = make("li", { hidden: true }, make("a", { href: `#${section.id}` }, section.name));
     document.getElementById("main").append(element);
     document.getElementById("sections").append(link);
-    places.set(section.id, { element, link, body, built: false });
+    slots.set(section.id, { element, link, body, built: false });
     current.observe(element);
   }
 
-  /** The navigation tells which section is on the screen. */
+  /** Highlights the link of the section on the screen. */
   const current = new IntersectionObserver(
     (seen) => {
       for (const { target, isIntersecting } of seen) {
         if (!isIntersecting) continue;
-        for (const [id, { link }] of places) {
+        for (const [id, { link }] of slots) {
           const anchor = link.firstChild;
           if (id === target.id) anchor.setAttribute("aria-current", "true");
           else anchor.removeAttribute("aria-current");
         }
-        reveal(places.get(target.id).link);
+        scrollTo(slots.get(target.id).link);
       }
     },
     { rootMargin: "-30% 0px -65% 0px" },
   );
 
-  /** Scroll the bar, and only the bar, to a link. */
-  function reveal(link) {
+  /** Scroll the navigation bar, but not the page, to a link. */
+  function scrollTo(link) {
     const bar = link.closest(".links");
     if (bar.scrollWidth > bar.clientWidth) bar.scrollLeft = link.offsetLeft - bar.clientWidth / 2;
   }
 
-  /** Who wins, and the one chart that shows it: of a sweep, accuracy over its parameters. */
-  function arrange() {
+  /** For a sweep, show its chart right after the verdict. */
+  function orderSections() {
     if (!Cadis.data.sweep) return;
-    const [answer, sweep, tables, accuracy] = ["answer", "sweep", "tables", "accuracy"].map((id) => places.get(id));
+    const [verdict, sweep, tables, accuracy] = ["verdict", "sweep", "tables", "accuracy"].map((id) => slots.get(id));
     for (const part of ["element", "link"]) {
-      if (answer[part].nextSibling === sweep[part]) return;
-      answer[part].after(sweep[part]);
+      if (verdict[part].nextSibling === sweep[part]) return;
+      verdict[part].after(sweep[part]);
       tables[part].after(accuracy[part]);
     }
   }
 
   function showSection(id) {
-    const { element, link, body } = places.get(id);
-    const part = Cadis.data[Cadis.sections[id].of ?? id];
-    const nothing = part == null || Boolean(Cadis.sections[id].empty?.(part));
-    element.hidden = link.hidden = nothing;
-    if (nothing) return;
-    const spot = places.get(id);
-    if (!spot.built) Cadis.sections[id].build(body);
-    spot.built = true;
-    Cadis.sections[id].update(part);
+    const slot = slots.get(id);
+    const section = Cadis.sections[id];
+    const part = Cadis.data[section.of ?? id];
+    const isEmpty = part == null || Boolean(section.empty?.(part));
+    slot.element.hidden = slot.link.hidden = isEmpty;
+    if (isEmpty) return;
+    if (!slot.built) section.build(slot.body);
+    slot.built = true;
+    section.update(part);
   }
 
-  /** One section that fails must not take the others with it. */
-  function attempt(id) {
+  /** Show a section; an error in it must not affect the others. */
+  function tryShowSection(id) {
     try {
       showSection(id);
     } catch (error) {
@@ -96,12 +96,12 @@
     Cadis.data = data;
     document.title = `${data.title} – cadis`;
     document.getElementById("title").textContent = data.title;
-    document.getElementById("created").textContent = `cadis report, ${data.created}`;
-    tell(progress(data));
-    arrange();
-    ORDER.forEach(attempt);
+    document.getElementById("created").textContent = `cadis report, created ${data.created}`;
+    setStatus(describeProgress(data));
+    orderSections();
+    ORDER.forEach(tryShowSection);
     if (Cadis.ready) return;
-    // the observers report after the next frame; then what is on the screen has been drawn
+    // observers run after the next frame; then all charts on the screen are drawn
     requestAnimationFrame(() =>
       requestAnimationFrame(() => {
         Cadis.ready = true;
@@ -110,47 +110,47 @@
     );
   }
 
-  function tell(text) {
+  function setStatus(text) {
     const line = document.getElementById("status");
     if (line.textContent !== text) line.textContent = text;
     line.hidden = !text;
   }
 
-  function progress({ live }) {
+  function describeProgress({ live }) {
     if (!live) return "";
     const note = live.note ? ` (${live.note})` : "";
-    if (live.state === "damaged") return `${live.note} Looking again.`;
+    if (live.state === "damaged") return `${live.note} Reading it again.`;
     if (live.state === "ended") return "Ended.";
     if (!live.done) return `Waiting for the first round${note}.`;
-    if (live.state === "idle") return `Idle at round ${live.done} of ${live.total}${note}.`;
-    const all = Cadis.data.kind === "run" ? "" : " in all";
+    if (live.state === "idle") return `Not running; finished rounds: ${live.done} of ${live.total}${note}.`;
+    const all = Cadis.data.kind === "run" ? "" : " of all runs";
     return `Running: round ${live.done} of ${live.total}${all}${note}`;
   }
 
-  async function look() {
+  async function poll() {
     try {
-      const answer = await fetch("data.json", { cache: "no-cache" });
-      if (!answer.ok) throw new Error(`the server says ${answer.status}`);
-      const text = await answer.text();
-      const data = text === before ? Cadis.data : JSON.parse(text);
-      if (text !== before) show(data);
-      else tell(progress(data));
-      before = text;
-      if (data.live?.state === "ended") return; // the server ends with what it shows
+      const response = await fetch("data.json", { cache: "no-cache" });
+      if (!response.ok) throw new Error(`the server returned status ${response.status}`);
+      const text = await response.text();
+      const data = text === lastText ? Cadis.data : JSON.parse(text);
+      if (text !== lastText) show(data);
+      else setStatus(describeProgress(data));
+      lastText = text;
+      if (data.live?.state === "ended") return; // the server stops when the run ends
     } catch (error) {
-      tell(`Connection lost: ${error.message}. Trying again.`);
+      setStatus(`Connection lost: ${error.message}. Trying again.`);
     }
-    setTimeout(look, PERIOD);
+    setTimeout(poll, POLL_MILLISECONDS);
   }
 
   function start() {
     Cadis.startTheme();
-    for (const id of ORDER) place(Cadis.sections[id]);
+    for (const id of ORDER) addSection(Cadis.sections[id]);
     const embedded = document.getElementById("data");
     if (embedded) show(JSON.parse(embedded.textContent));
     else {
-      tell("Waiting for the first round.");
-      look();
+      setStatus("Waiting for the first round.");
+      poll();
     }
   }
 

@@ -1,9 +1,9 @@
-/* The Q-matrix at a round. */
+/* Similarity matrix (Q-matrix) of a round. */
 (function (Cadis) {
   "use strict";
 
-  const picture = document.createElement("canvas"); // one pixel a pair
-  const enlarged = document.createElement("canvas"); // as large as on the screen
+  const picture = document.createElement("canvas"); // one pixel per pair
+  const enlarged = document.createElement("canvas"); // in screen resolution
   const decoded = new WeakMap(); // run -> bytes of each frame, decoded when first shown
 
   function bytes(run, frame) {
@@ -13,14 +13,14 @@
     return known[frame];
   }
 
-  /** The byte of a pair: 0 to 254 is q from 0 to 1, 255 is unknown. */
+  /** Return the byte of a pair: 0 to 254 for q from 0 to 1, 255 for unknown. */
   function pair(values, count, one, other) {
     if (one === other) return 254;
     const [i, j] = one < other ? [one, other] : [other, one];
     return values[i * count - (i * (i + 1)) / 2 + (j - i - 1)];
   }
 
-  /** Paint the matrix pixel by pixel: a heat map of 14,400 rectangles is too slow for the slider. */
+  /** Paint the matrix pixel by pixel, because a heat map of 14,400 rectangles is too slow for the slider. */
   function paint({ run, frame, order }) {
     const count = order.length;
     const values = bytes(run, frame);
@@ -43,7 +43,7 @@
     context.putImageData(image, 0, 0);
   }
 
-  /** Enlarge without blur: the browser would smooth pixels into each other. */
+  /** Enlarge the picture without smoothing. */
   function enlarge(width, height) {
     enlarged.width = Math.round(width * devicePixelRatio);
     enlarged.height = Math.round(height * devicePixelRatio);
@@ -53,7 +53,7 @@
     return enlarged;
   }
 
-  /** Frames around the clusters, light on dark, so that they stand out on any colour. */
+  /** Return frames around clusters, white on black, which are visible on any colour. */
   function frames(blocks, step, { x, y }) {
     return blocks.flatMap(({ start, end }) =>
       [
@@ -74,7 +74,7 @@
     );
   }
 
-  /** A strip of the true clusters' colours along the left edge. */
+  /** Return a strip with the colours of the true clusters at the left edge. */
   function strip({ run, order }, step, { x, y }) {
     if (!run.true) return [];
     return Cadis.blocks(order, run.true).map(({ cluster, start, end }) => ({
@@ -97,10 +97,10 @@
       };
     };
 
-  // the weights' chart has the same, so that rows are side by side
+  // the chart of weights has the same margins, so that its rows are aligned with the matrix
   Cadis.matrixEdges = { top: 8, bottom: 48, outerBoundsMode: "none" };
 
-  /** Of another round only this changes, unless the order of the clients does. */
+  /** Return the series; for another round in the same order, nothing else changes. */
   Cadis.matrixSeries = function (view) {
     paint(view);
     return [{ type: "custom", id: "matrix", data: [[0, 0]], renderItem: item(view), clip: false }];
@@ -108,7 +108,7 @@
 
   Cadis.matrixOption = function (view, width) {
     const names = view.order.map((client) => view.run.clients[client]);
-    // every so many names, for those that are shown to be 15 pixels apart
+    // show only some names, at least 15 pixels apart
     const interval = Math.max(0, Math.ceil((15 * names.length) / (width - 88)) - 1);
     const label = { interval, fontSize: 11 };
     return {
@@ -123,16 +123,16 @@
   function tip({ run, frame, order }, column, row) {
     const [one, other] = [order[row], order[column]];
     const byte = pair(bytes(run, frame), order.length, one, other);
-    const rows = [[null, "q", byte === 255 ? "unknown" : Cadis.number(byte / 254)]];
+    const rows = [[null, "similarity q", byte === 255 ? "unknown" : Cadis.number(byte / 254)]];
     if (run.true && one !== other)
       rows.push([null, "same true cluster", run.true[one] === run.true[other] ? "yes" : "no"]);
     const found = run.found[frame];
     if (one !== other)
-      rows.push([null, "grouped together", found[one] >= 0 && found[one] === found[other] ? "yes" : "no"]);
+      rows.push([null, "same estimated cluster", found[one] >= 0 && found[one] === found[other] ? "yes" : "no"]);
     return Cadis.tip(`${Cadis.clip(run.clients[one], 28)} and ${Cadis.clip(run.clients[other], 28)}`, rows);
   }
 
-  /** The matrix is one picture to ECharts: which cell the pointer is on is found here. */
+  /** Show tooltips of cells: for ECharts, the matrix is a single picture. */
   Cadis.watchMatrix = function (chart, view) {
     const pointer = chart.getZr();
     const hide = () => chart.dispatchAction({ type: "hideTip" });

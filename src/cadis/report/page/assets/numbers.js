@@ -1,35 +1,35 @@
-/* Statistics, smoothing. Unknown values are null and are left out. */
+/* Statistics and smoothing. Unknown values are null and are ignored. */
 (function (Cadis) {
   "use strict";
 
   const known = (values) => values.filter((value) => value != null);
   Cadis.known = known;
 
-  Cadis.largest = (values, least = -Infinity) => values.reduce((most, value) => Math.max(most, value), least);
+  Cadis.largest = (values, minimum = -Infinity) => values.reduce((max, value) => Math.max(max, value), minimum);
 
   Cadis.mean = function (values) {
     const numbers = known(values);
     return numbers.length ? numbers.reduce((sum, value) => sum + value, 0) / numbers.length : null;
   };
 
-  /** Standard deviation. Seeds are a sample of all seeds (missing: 1); clients are all there are (missing: 0). */
-  Cadis.deviation = function (values, missing = 1) {
+  /** Return the standard deviation with `ddof` degrees of freedom less: 1 for a sample of seeds, 0 for all clients. */
+  Cadis.deviation = function (values, ddof = 1) {
     const numbers = known(values);
-    if (numbers.length <= missing) return numbers.length ? 0 : null;
+    if (numbers.length <= ddof) return numbers.length ? 0 : null;
     const middle = Cadis.mean(numbers);
     const squares = numbers.reduce((sum, value) => sum + (value - middle) ** 2, 0);
-    return Math.sqrt(squares / (numbers.length - missing));
+    return Math.sqrt(squares / (numbers.length - ddof));
   };
 
-  /** A quantile of sorted numbers, interpolated. */
+  /** Return a quantile of sorted numbers, interpolated. */
   Cadis.quantile = function (sorted, share) {
-    const place = (sorted.length - 1) * share;
-    const below = Math.floor(place);
+    const index = (sorted.length - 1) * share;
+    const below = Math.floor(index);
     const above = Math.min(below + 1, sorted.length - 1);
-    return sorted[below] + (sorted[above] - sorted[below]) * (place - below);
+    return sorted[below] + (sorted[above] - sorted[below]) * (index - below);
   };
 
-  /** Trailing moving average over `width` rounds; where nothing was measured, nothing is invented. */
+  /** Return the trailing moving average over `width` rounds; null stays null. */
   Cadis.smooth = function (values, width) {
     let sum = 0;
     let count = 0;
@@ -45,7 +45,7 @@
     });
   };
 
-  /** Several series as one: points [round, mean, deviation] wherever any of them has a value. */
+  /** Return [round, mean, deviation] over several series, for rounds in which any has a value. */
   Cadis.summarise = function (series, rounds) {
     const points = [];
     rounds.forEach((round, position) => {
@@ -55,13 +55,13 @@
     return points;
   };
 
-  /** Values at rounds as a list for the given rounds, null where there is none. */
+  /** Return the values at the wanted rounds, null if there is none. */
   Cadis.spread = function (rounds, values, wanted) {
     const at = new Map(rounds.map((round, position) => [round, values[position]]));
     return wanted.map((round) => at.get(round) ?? null);
   };
 
-  /** Values of rounds that ended at `clock`, at other times: of the last round before; null beyond the last. */
+  /** Return the value of the last round that has ended at each time; `clock` has the ends of the rounds. */
   Cadis.atTimes = function (values, clock, times) {
     const end = clock[clock.length - 1];
     let position = -1;
@@ -75,12 +75,12 @@
     });
   };
 
-  /** All rounds that any of the runs has, in order. */
+  /** Return all rounds of several lists, sorted. */
   Cadis.union = function (lists) {
     return [...new Set(lists.flat())].sort((a, b) => a - b);
   };
 
-  /** Few of many rounds for a table: about every tenth, and the last. */
+  /** Return some rounds for a table: about every tenth, and the last. */
   Cadis.thin = function (count) {
     const step = count <= 12 ? 1 : count <= 40 ? 5 : count <= 500 ? 10 : Math.ceil(count / 500) * 10;
     const kept = [];
@@ -88,13 +88,13 @@
     return [...kept, count];
   };
 
-  /** A number from 0 to 1 that is always the same for the same input: jitter that does not dance. */
+  /** Return a pseudo-random number from 0 to 1 that depends on the input only, for stable jitter. */
   Cadis.hash = function (number) {
     const wave = Math.sin(number * 12.9898) * 43758.5453;
     return wave - Math.floor(wave);
   };
 
-  /** In numerical order if all are numbers, else as they came. */
+  /** Return distinct texts, sorted if all are numbers. */
   Cadis.ordered = function (texts) {
     const distinct = [...new Set(texts)];
     const numeric = distinct.every((text) => text.trim() !== "" && Number.isFinite(Number(text)));

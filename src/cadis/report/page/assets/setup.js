@@ -1,11 +1,11 @@
-/* How to repeat it: command, options, versions. */
+/* Command, options and software versions. */
 (function (Cadis) {
   "use strict";
 
   const make = Cadis.make;
   let code, button, tables;
 
-  /** Without a secure context (a file, plain http) there is no clipboard: select, and copy the old way. */
+  /** Copy the command; without clipboard access (file:, http:), select it and use execCommand. */
   async function copy() {
     try {
       await navigator.clipboard.writeText(code.textContent);
@@ -19,15 +19,16 @@
     }, 2000);
   }
 
-  const pairs = (caption, rows) => Cadis.table({ caption, columns: ["option", "value"], rows });
+  const pairs = (caption, rows) => Cadis.table({ caption, columns: ["option", "value"], rows, isText: true });
 
   function content(part) {
     const methods = part.methods
       .filter(({ options }) => options.length)
       .map(({ method, options }) => pairs(`Options of ${Cadis.method(method).name}`, options));
-    const versions = Cadis.table({ caption: "Versions", columns: ["software", "version"], rows: part.versions });
+    const columns = ["software", "version"];
+    const versions = Cadis.table({ caption: "Software versions", columns, rows: part.versions, isText: true });
     return [
-      ...(part.options.length ? [pairs("Options", part.options)] : []),
+      ...(part.options.length ? [pairs("Options of all methods", part.options)] : []),
       make("div", {}, ...methods, ...(part.versions.length ? [versions] : [])),
     ];
   }
@@ -49,9 +50,9 @@
   Cadis.section({
     id: "setup",
     name: "Setup",
-    title: "How to repeat it",
+    title: "How to reproduce these results",
     build,
     update,
-    lead: "The same command with the same versions gives the same numbers, but for the times.",
+    lead: "The same command with the same software versions gives the same results, except for computing times.",
   });
 })(window.Cadis);

@@ -1,11 +1,12 @@
-/* Accuracy over a grid of parameters: a line for one, a heat map for two, a table for more. */
+/* The main metric over parameters: a line for one parameter, a heat map for two, a table for more. */
 (function (Cadis) {
   "use strict";
 
   const make = Cadis.make;
   let part, chart, figure, box, details;
 
-  const spread = (cell) => (cell.accuracy != null && cell.deviation ? ` ± ${Cadis.number(cell.deviation)}` : "");
+  const spread = (cell) => (cell.accuracy != null && cell.deviation ? `±${Cadis.number(cell.deviation)}` : "");
+  const title = () => part.metric.replace(/^./, (letter) => letter.toUpperCase());
   const text = (cell) => Cadis.number(cell.accuracy) + spread(cell);
   const at = (cell) => part.parameters.map((name, position) => `${name} ${cell.values[position]}`).join(", ");
   const values = (position) => Cadis.ordered(part.cells.map((cell) => cell.values[position]));
@@ -17,21 +18,21 @@
 
   const ranked = () => [...part.cells].sort((a, b) => (b.accuracy ?? -1) - (a.accuracy ?? -1));
 
-  /** The settings with the highest mean; none if a single seed was run, which tells nothing. */
-  const level = (rows) =>
+  /** Return the settings with the highest mean; none for a single seed, which is not enough to compare. */
+  const findBest = (rows) =>
     rows.filter((cell) => cell.deviation !== null && Cadis.number(cell.accuracy) === Cadis.number(rows[0].accuracy));
 
   function table() {
     const rows = ranked();
     return {
-      caption: "Accuracy of each setting, the highest first: mean ± standard deviation over seeds",
-      columns: ["setting", ...part.parameters, "accuracy"],
+      caption: `${title()} of each setting, highest first: mean ± standard deviation over seeds`,
+      columns: ["rank", ...part.parameters, part.metric],
       rows: rows.map((cell, position) => [position + 1, ...cell.values, text(cell)]),
-      best: level(rows).map((_, position) => [position, part.parameters.length + 1]),
+      best: findBest(rows).map((_, position) => [position, part.parameters.length + 1]),
     };
   }
 
-  /** The bar from accuracy - deviation to accuracy + deviation, with caps. */
+  /** Draw an error bar of one standard deviation, with caps. */
   function bar(_, api) {
     const [low, high] = [api.coord([api.value(0), api.value(1)]), api.coord([api.value(0), api.value(2)])];
     const style = { stroke: Cadis.colours().ink, lineWidth: 1.5, fill: null };
@@ -48,12 +49,12 @@
 
   const cellTip = (cells) =>
     Cadis.tooltip("item", ({ dataIndex }) =>
-      Cadis.tip(at(cells[dataIndex]), [[null, "accuracy", text(cells[dataIndex])]]),
+      Cadis.tip(at(cells[dataIndex]), [[null, part.metric, text(cells[dataIndex])]]),
     );
   const run = () => part.cells.filter((cell) => cell.accuracy != null);
 
-  function alone(places) {
-    const place = (cell) => places.indexOf(cell.values[0]);
+  function lineOption(names) {
+    const place = (cell) => names.indexOf(cell.values[0]);
     const cells = run().sort((a, b) => place(a) - place(b));
     const points = cells.map((cell) => [place(cell), cell.accuracy]);
     const bars = cells.map(({ accuracy, deviation }, position) => [
@@ -63,8 +64,8 @@
     ]);
     const line = { symbolSize: 9, symbol: "circle", color: "#0072B2", emphasis: { disabled: true } };
     return {
-      xAxis: Cadis.names(part.parameters[0], places, 14, { nameGap: 28 }),
-      yAxis: Cadis.axis("accuracy", { scale: true, nameGap: 12 }),
+      xAxis: Cadis.names(part.parameters[0], names, 14, { nameGap: 28 }),
+      yAxis: Cadis.axis(part.metric, { scale: true, nameGap: 12 }),
       tooltip: cellTip(cells),
       series: [
         { type: "line", id: "line", data: points, ...line },
@@ -73,19 +74,19 @@
     };
   }
 
-  function grid(columns, rows, width) {
+  function gridOption(columns, rows, width) {
     const cells = run();
     const known = cells.map((cell) => cell.accuracy);
     const [low, high] = [Math.min(...known), Math.max(...known)];
     const ink = (value) => Cadis.inkOn(high > low ? (value - low) / (high - low) : 1);
     const place = ({ values: [first, second] }) => [columns.indexOf(first), rows.indexOf(second)];
-    const roomy = (width - 90) / columns.length > 96;
-    const formatter = ({ dataIndex }) => (roomy ? text(cells[dataIndex]) : Cadis.number(known[dataIndex]));
+    const isWide = (width - 90) / columns.length > 96;
+    const formatter = ({ dataIndex }) => (isWide ? text(cells[dataIndex]) : Cadis.number(known[dataIndex]));
     const data = cells.map((cell) => ({
       value: [...place(cell), cell.accuracy],
       label: { color: ink(cell.accuracy) },
     }));
-    const label = { show: true, fontSize: roomy ? 14 : 12, formatter };
+    const label = { show: true, fontSize: isWide ? 14 : 12, formatter };
     const itemStyle = { borderColor: Cadis.colours().surface, borderWidth: 2 };
     return {
       xAxis: Cadis.names(part.parameters[0], columns, 14, { nameGap: 28 }),
@@ -98,13 +99,13 @@
 
   function option(width) {
     if (!drawable()) return null;
-    return part.parameters.length === 1 ? alone(values(0)) : grid(values(0), values(1), width);
+    return part.parameters.length === 1 ? lineOption(values(0)) : gridOption(values(0), values(1), width);
   }
 
   function build(root) {
     chart = Cadis.chart("chart-sweep", option);
     figure = Cadis.figure("", chart);
-    details = Cadis.details("As a table", table);
+    details = Cadis.details("Show as a table", table);
     box = make("div");
     root.append(figure, details, box);
   }
@@ -117,21 +118,21 @@
     if (!drawn) return Cadis.fill(box, part, () => [Cadis.table(table())]);
     const two = part.parameters.length === 2;
     figure.caption.textContent = two
-      ? "Mean accuracy over seeds; a cell that is missing has not been run."
-      : "Mean accuracy over seeds; bars: ± one standard deviation.";
+      ? `${title()}, mean over seeds. Empty cells have not been run.`
+      : `${title()}, mean over seeds; bars: ± one standard deviation.`;
     if (two) chart.style.height = `${Math.min(640, 110 + 56 * values(1).length)}px`;
     const [best] = ranked();
-    Cadis.refresh(chart, `Accuracy by ${part.parameters.join(" and ")}. Highest: ${text(best)} at ${at(best)}.`);
+    Cadis.refresh(chart, `${title()} by ${part.parameters.join(" and ")}. Highest: ${text(best)} at ${at(best)}.`);
     details.refresh();
   }
 
   Cadis.section({
     id: "sweep",
     name: "Sweep",
-    title: "Which settings work",
+    title: "Results by parameter",
     build,
     update,
     empty: (data) => !data.cells.some((cell) => cell.accuracy != null),
-    lead: "Prefer a setting whose neighbours do well too: a lone peak may be luck.",
+    lead: "Prefer a setting whose neighbours are good too: a single high value may be due to chance.",
   });
 })(window.Cadis);

@@ -1,9 +1,8 @@
-/* Light and dark, colours, what all charts have in common. */
+/* Light and dark theme, colours, and common options of all charts. */
 (function (Cadis) {
   "use strict";
 
-  // Okabe and Ito: everybody can tell them apart. The last is neutral.
-  // as in the pictures: cluster_colour
+  // the same colours as in the figures: get_cluster_colour in style.py
   const CLUSTERS = [
     ...["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"],
     ...["#8E63C7", "#9A5B33", "#4C9A2A", "#CC6677", "#6699CC", "#888888"],
@@ -30,11 +29,11 @@
     colours = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
   }
 
-  function remembered() {
+  function readChoice() {
     try {
       return localStorage.getItem(KEY);
     } catch {
-      return null; // forbidden for this page: the choice lasts until it is closed
+      return null; // without storage, the choice lasts until the page is closed
     }
   }
 
@@ -44,7 +43,7 @@
     Cadis.redraw?.();
   }
 
-  /** Paper is white, and as wide as it is: all charts are drawn for it, and afterwards for the screen again. */
+  /** Redraw all charts for paper, light and narrow, and afterwards for the screen. */
   function printing(on) {
     document.documentElement.classList.toggle("printing", on);
     document.documentElement.dataset.theme = on ? "light" : document.getElementById("theme").value;
@@ -54,13 +53,13 @@
 
   Cadis.startTheme = function () {
     const list = document.getElementById("theme");
-    const before = remembered();
+    const before = readChoice();
     if (["auto", "light", "dark"].includes(before)) list.value = before;
     list.addEventListener("change", () => {
       try {
         localStorage.setItem(KEY, list.value);
       } catch {
-        // as above
+        // no storage
       }
       choose(list.value);
     });
@@ -70,10 +69,10 @@
     choose(list.value);
   };
 
-  /** The colours of the theme by name: ink, muted, line, surface, unknown, low, high. */
+  /** Return the colours of the theme: ink, muted, line, surface, unknown, low, high. */
   Cadis.colours = () => colours;
 
-  /** A colour of the data; black is the ink, which is light in the dark. */
+  /** Return the colour of data; black becomes the text colour of the theme. */
   Cadis.colour = (colour) => (/^#0{3}(0{3})?$/.test(colour) ? colours.ink : colour);
 
   Cadis.clusterColour = (cluster) =>
@@ -82,7 +81,7 @@
   const channels = (colour) => [1, 3, 5].map((start) => parseInt(colour.slice(start, start + 2), 16));
   Cadis.channels = channels;
 
-  /** A colour between several, as [red, green, blue]. */
+  /** Interpolate between colours; return [red, green, blue]. */
   function between(stops, share) {
     const place = Math.max(0, Math.min(1, share)) * (stops.length - 1);
     const below = Math.min(Math.floor(place), stops.length - 2);
@@ -93,14 +92,14 @@
   /** Viridis for the bytes 0 to 254, which are similarities from 0 to 1. */
   Cadis.viridis = Array.from({ length: 255 }, (_, byte) => between(VIRIDIS, byte / 254));
 
-  /** Ink that can be read on a share of the scale from low to high. */
+  /** Return a legible text colour on a cell of the heat map. */
   Cadis.inkOn = function (share) {
     const [red, green, blue] = between([colours.low, colours.high], share).map((value) => (value / 255) ** 2.2);
     const light = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
     return light > 0.18 ? "#111417" : "#ffffff";
   };
 
-  /** What every chart starts from. */
+  /** Return the common options of all charts. */
   Cadis.base = () => ({
     animation: false,
     textStyle: { fontFamily: colours.font, color: colours.ink },
@@ -114,7 +113,7 @@
     },
   });
 
-  /** An axis in the theme's colours; `more` wins, its axisLabel is merged. */
+  /** Return an axis in the colours of the theme; `more` overrides options, its axisLabel is merged. */
   Cadis.axis = function (name, more = {}) {
     const { axisLabel, ...rest } = more;
     return {
@@ -131,7 +130,7 @@
     };
   };
 
-  /** An axis of names, clipped to so many letters. */
+  /** Return an axis of names, each cut to a number of letters. */
   Cadis.names = (name, data, letters, { axisLabel, ...more } = {}) =>
     Cadis.axis(name, {
       type: "category",
@@ -144,7 +143,7 @@
 
   Cadis.tooltip = (trigger, formatter, more = {}) => ({ ...Cadis.base().tooltip, trigger, formatter, ...more });
 
-  /** The scale from low to high, for heat maps. */
+  /** Return the colour scale of heat maps. */
   Cadis.scale = (min, max) => ({
     show: false,
     min,
@@ -155,7 +154,7 @@
 
   const encode = (text) => echarts.format.encodeHTML(String(text));
 
-  /** A tooltip: a title and rows [colour or null, name, value]. Everything is escaped here. */
+  /** Return the HTML of a tooltip: a title and rows [colour or null, name, value]. All text is escaped here. */
   Cadis.tip = function (title, rows) {
     const dot = (colour) =>
       colour ? `<span class="dot" style="background:${encode(Cadis.colour(colour))}"></span>` : "";

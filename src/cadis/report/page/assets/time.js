@@ -1,4 +1,4 @@
-/* Where the time went. */
+/* Computing time of the parts of a round. */
 (function (Cadis) {
   "use strict";
 
@@ -15,7 +15,7 @@
     const row = part.methods[hits[0].dataIndex];
     return Cadis.tip(Cadis.method(row.method).name, [
       ...PARTS.map(([key, word, colour]) => [colour, word, `${Cadis.short(row[key])} s`]),
-      [null, "on the clock", `${Cadis.short(row.total)} s`],
+      [null, "wall-clock time", `${Cadis.short(row.total)} s`],
     ]);
   }
 
@@ -23,7 +23,7 @@
     const colours = Cadis.colours();
     return {
       legend: legend.option(),
-      xAxis: Cadis.axis("seconds a round", { min: 0, splitNumber: width < 500 ? 3 : 5 }),
+      xAxis: Cadis.axis("seconds per round", { min: 0, splitNumber: width < 500 ? 3 : 5 }),
       yAxis: Cadis.axis("", {
         type: "category",
         inverse: true,
@@ -46,26 +46,31 @@
     };
   }
 
+  function formatRatio(ratio, isBaseline) {
+    if (isBaseline) return "1.00x";
+    return ratio == null ? "–" : `${Cadis.number(ratio, 2)}x`;
+  }
+
   function content() {
     const baseline = Cadis.data.methods.find((method) => method.baseline);
     const relative = baseline ? `relative to ${Cadis.clip(baseline.name, 24)}` : "relative to the baseline";
     return {
-      caption: "Seconds a round, and speed",
+      caption: "Seconds per round, and speed",
       columns: [
         "method",
         "training",
         "aggregation",
         "evaluation",
-        "on the clock",
-        "client samples a second",
-        `the server's seconds, ${relative}`,
-        `client samples a second, ${relative}`,
+        "wall-clock",
+        "client samples/s",
+        `server time ${relative}`,
+        `client speed ${relative}`,
       ],
       rows: part.methods.map((row) => [
         Cadis.method(row.method).name,
-        ...[row.train, row.aggregate, row.evaluate, row.total].map(Cadis.short),
+        ...[row.train, row.aggregate, row.evaluate, row.total].map((seconds) => Cadis.number(seconds, 4)),
         row.samples_per_second == null ? "–" : Math.round(row.samples_per_second).toLocaleString("en"),
-        ...[row.server_ratio, row.client_ratio].map((ratio) => (ratio == null ? "–" : `× ${Cadis.number(ratio, 2)}`)),
+        ...[row.server_ratio, row.client_ratio].map((ratio) => formatRatio(ratio, Cadis.method(row.method).baseline)),
       ]),
     };
   }
@@ -81,7 +86,8 @@
     table = Cadis.make("div");
     root.append(
       Cadis.figure(
-        "Mean seconds a round. Training and evaluation are summed over workers, so together they can exceed the clock.",
+        "Mean seconds per round. Training and evaluation are summed over workers, " +
+          "so their sum can exceed the wall-clock time.",
         legend.element,
         chart,
       ),
@@ -95,16 +101,16 @@
     legend.set(PARTS.map(([, name, colour]) => ({ name, colour, box: true })));
     const lines = content();
     Cadis.fill(table, lines, () => [Cadis.table(lines)]);
-    Cadis.refresh(chart, `Seconds a round: ${part.methods.map(describe).join("; ")}.`);
+    Cadis.refresh(chart, `Seconds per round: ${part.methods.map(describe).join("; ")}.`);
   }
 
   Cadis.section({
     id: "time",
     name: "Time",
-    title: "Where the time went",
+    title: "Computing time",
     build,
     update,
     empty: (data) => !data.methods.length,
-    lead: "Nearly all of a round should be training; what a method adds on the server is the aggregation.",
+    lead: "Most of a round should be training. Aggregation is the time that the method takes on the server.",
   });
 })(window.Cadis);

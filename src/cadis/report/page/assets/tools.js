@@ -1,4 +1,4 @@
-/* Helpers for all sections: elements, numbers as text, tables, legends' swatches. */
+/* Helpers of all sections: elements, numbers as text, tables, controls. */
 window.Cadis = window.Cadis || {};
 (function (Cadis) {
   "use strict";
@@ -7,12 +7,12 @@ window.Cadis = window.Cadis || {};
   Cadis.sections = {};
   Cadis.ready = false;
 
-  /** A section of the page: {id, name, title, lead, of, build(root), update(part), empty(part)}; of: whose data, if not its own. */
+  /** Register a section: {id, name, title, lead, of, build(root), update(part), empty(part)}; of: key of its data. */
   Cadis.section = function (section) {
     Cadis.sections[section.id] = section;
   };
 
-  /** An element. Children are elements or strings, which become text: never markup. */
+  /** Return an element. Children are elements or strings, which are inserted as text, not as HTML. */
   Cadis.make = function (tag, attributes, ...children) {
     const element = document.createElement(tag);
     for (const [key, value] of Object.entries(attributes || {})) {
@@ -25,7 +25,7 @@ window.Cadis = window.Cadis || {};
   };
   const make = Cadis.make;
 
-  /** Fill an element anew, but only if what it shows has changed: focus and scrolling survive. */
+  /** Replace the children of an element if its content has changed; otherwise keep focus and scroll position. */
   Cadis.fill = function (element, content, children) {
     const key = JSON.stringify(content);
     if (element.shown === key) return;
@@ -33,20 +33,20 @@ window.Cadis = window.Cadis || {};
     element.replaceChildren(...children());
   };
 
-  /** A number for people; unknown is a dash. */
+  /** Return a number as text; a dash if it is unknown. */
   Cadis.number = function (value, digits = 3) {
     if (value == null || Number.isNaN(value)) return "–";
     return Number(value).toFixed(digits);
   };
 
-  /** A number with three digits that matter, for seconds and ratios. */
+  /** Return a number with three significant digits, for seconds. */
   Cadis.short = function (value) {
     if (value == null || Number.isNaN(value)) return "–";
     if (value !== 0 && Math.abs(value) < 0.001) return Number(value).toExponential(1);
     return String(Number(Number(value).toPrecision(3)));
   };
 
-  /** The beginning and the end of a long name; ends tell names apart. */
+  /** Cut a long name in the middle, because the ends of names often differ. */
   Cadis.clip = function (name, letters = 20) {
     const text = String(name);
     if (text.length <= letters) return text;
@@ -58,7 +58,7 @@ window.Cadis = window.Cadis || {};
 
   Cadis.method = (index) => Cadis.data.methods[index] || { name: `method ${index}`, colour: "#777777" };
 
-  /** Runs by method: a list of [method index, runs], in the order of the methods. */
+  /** Group runs by method: [[method index, runs], ...] in the order of the methods. */
   Cadis.byMethod = function (runs) {
     const groups = new Map();
     for (const run of runs) {
@@ -68,8 +68,8 @@ window.Cadis = window.Cadis || {};
     return [...groups].sort((a, b) => a[0] - b[0]);
   };
 
-  /** A table that scrolls in its own box. The first column is the rows' header. */
-  Cadis.table = function ({ caption, columns, rows, best = [] }) {
+  /** Return a table that scrolls in its own box. The first column names the rows; numbers are aligned right. */
+  Cadis.table = function ({ caption, columns, rows, best = [], isText = false }) {
     const bold = new Set(best.map(([row, column]) => `${row}/${column}`));
     const cell = (text, row, column) => {
       const content = bold.has(`${row}/${column}`) ? make("strong", {}, String(text)) : String(text);
@@ -81,7 +81,7 @@ window.Cadis = window.Cadis || {};
     const body = rows.map((row, r) => make("tr", {}, ...row.map((text, c) => cell(text ?? "–", r, c))));
     const table = make(
       "table",
-      {},
+      { class: isText ? "text" : null },
       make("caption", {}, caption),
       make("thead", {}, make("tr", {}, ...head)),
       make("tbody", {}, ...body),
@@ -89,7 +89,7 @@ window.Cadis = window.Cadis || {};
     return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, table);
   };
 
-  /** A <details> whose table is made when it is opened, and again when the data change. */
+  /** Return a <details> whose table is made when it is opened or when the data change. */
   Cadis.details = function (summary, table) {
     const box = make("div");
     const element = make("details", {}, make("summary", {}, summary), box);
@@ -103,7 +103,7 @@ window.Cadis = window.Cadis || {};
     return element;
   };
 
-  /** A labelled <select>; set(options) keeps the chosen value if it is still there. */
+  /** Return a labelled <select>; set(options) keeps the selected value if it still exists. */
   Cadis.select = function (id, label, changed) {
     const list = make("select", { id, onchange: changed });
     const element = make("label", { class: "control" }, `${label} `, list);
@@ -117,7 +117,7 @@ window.Cadis = window.Cadis || {};
     return element;
   };
 
-  /** Native radio buttons in a fieldset: choices are [id, value, text]. */
+  /** Return radio buttons in a fieldset; choices are [id, value, text]. */
   Cadis.radios = function (name, label, choices, changed) {
     const buttons = choices.map(([id, value, text], position) =>
       make(
@@ -132,7 +132,7 @@ window.Cadis = window.Cadis || {};
     return element;
   };
 
-  /** A figure: what is drawn, and a caption below it. */
+  /** Return a figure with a caption below its content. */
   Cadis.figure = function (caption, ...content) {
     const text = make("figcaption", {}, ...(caption ? [caption] : []));
     const element = make("figure", {}, ...content, text);

@@ -1,15 +1,15 @@
-/* What the participants of a round weighed, beside the matrix. */
+/* Weights of the participants of a round, beside the matrix. */
 (function (Cadis) {
   "use strict";
 
-  /** Rows of the weights' chart: all clients beside the matrix; below it, only who took part. */
+  /** Return the rows of the chart: all clients if it is beside the matrix, else only participants. */
   function rows(view, beside) {
     const weights = new Map(view.run.weights[view.frame].map((entry) => [entry[0], entry]));
     const order = beside ? view.order : view.order.filter((client) => weights.has(client));
     return order.map((client) => ({ client, name: view.run.clients[client], entry: weights.get(client) }));
   }
 
-  /** A colour for each cluster of the round: that in the flow of most of its clients, unless another one has it. */
+  /** Return the colour of a cluster of the round: the one that most of its clients have in the flow, if it is free. */
   function roundColours({ run, frame }) {
     const groups = new Map();
     for (const [client, , cluster] of run.weights[frame]) {
@@ -48,10 +48,10 @@
     const colour = roundColours(view);
     const formatter = ({ dataIndex: at }) => `${Cadis.number(list[at].entry[1])} · cluster ${list[at].entry[2]}`;
     const names = list.map(({ name }) => name);
-    const interval = (position) => Boolean(list[position]?.entry); // who took part
+    const interval = (position) => Boolean(list[position]?.entry); // name participants only
     return {
       grid: { left: 76, right: 112, ...Cadis.matrixEdges },
-      xAxis: Cadis.axis("weight", { min: 0, splitNumber: 2, minInterval: 0.01 }),
+      xAxis: Cadis.axis("weight in the global model", { min: 0, splitNumber: 2, minInterval: 0.01 }),
       yAxis: Cadis.names("", names, 8, { inverse: true, axisLabel: { fontSize: 11, interval } }),
       tooltip: Cadis.tooltip("item", tip(list, colour)),
       series: [

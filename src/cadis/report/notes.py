@@ -1,0 +1,113 @@
+"""Write the notes below the tables: seeds, tests, definitions of columns, missing data."""
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+
+from cadis.analysis import OWN_TEST_DATA, OWN_TRAINING_DATA, Comparison, RunData
+from cadis.store import format_metric_name
+
+
+def write_notes(comparison: Comparison) -> list[str]:
+    """Write the sentences that a reader of the tables needs."""
+    sentences = [
+        *_write_seed_notes(comparison),
+        *_write_metric_notes(comparison),
+        *_write_data_notes(comparison),
+    ]
+    if comparison.has_several_comparisons:
+        sentences.append(
+            "The folder cells has a page with all tables and figures of each comparison."
+        )
+    return [*sentences, *_write_missing_notes(comparison)]
+
+
+def _write_seed_notes(comparison: Comparison) -> Iterator[str]:
+    """Explain the number of seeds, bold numbers and p-values."""
+    counts = {len(group.scores) for group in comparison.groups}
+    seeds = {scores.seed for group in comparison.groups for scores in group.scores}
+    if max(counts) > 1:
+        number = f"{max(counts)}" if len(counts) == 1 else f"up to {max(counts)}"
+        yield f"Numbers are mean ± sample standard deviation over {number} seeds."
+    elif len(seeds) == 1:
+        yield f"All numbers come from a single seed ({seeds.pop()})."
+    if any(Comparison(part.results).is_conclusive for part in comparison.comparable_sets):
+        yield "Bold: best mean of the column. The p-values say which differences are significant."
+    baseline = Comparison(comparison.comparable_sets[0].results).baseline
+    if baseline is not None and max(counts) > 1:
+        yield (
+            f"p-value: paired t-test over the seeds that a method shares with {baseline.label}; "
+            "p (Holm): the same, corrected for the number of methods."
+        )
+
+
+def _write_metric_notes(comparison: Comparison) -> Iterator[str]:
+    """Explain the columns: last rounds, main metric, paper, simulated time."""
+    yield (
+        "Last 10 rounds: mean over the last 10 rounds, or over all if there are fewer. "
+        "Range: best minus worst of these rounds."
+    )
+    results = comparison.results
+    run_metrics = sorted({run_data.metric for run_data in results.runs})
+    if run_metrics != [results.metric]:
+        names = " or ".join(map(format_metric_name, run_metrics))
+        ranking = f"Results are ranked by {comparison.metric}"
+        yield f"{ranking}; the runs kept their best model by {names}."
+    paper = results.paper
+    if paper is not None and any(results.get_paper_accuracy(g) for g in comparison.groups):
+        changed = f"; different here: {', '.join(paper.changed)}" if paper.changed else ""
+        yield f"Paper: best top-1 accuracy that it reports in {paper.place}{changed}."
+    ends = {g.label: [s.clocks[-1] for s in g.scores if s.clocks] for g in comparison.groups}
+    totals = ", ".join(f"{label} {fmean(end):,.4g}" for label, end in ends.items() if end)
+    if totals:
+        yield (
+            "Simulated seconds: a round ends when its slowest participant has finished; a round "
+            f"of FedAT is that of one tier. Simulated seconds of all rounds: {totals}."
+        )
+
+
+def _write_data_notes(comparison: Comparison) -> Iterator[str]:
+    """Explain which rounds, clients and classes were tested."""
+    runs, own_data = comparison.results.runs, comparison.results.own_data
+    if any(record.accuracy is None for run_data in runs for record in run_data.history):
+        yield "Not every round was tested; means are over the tested rounds."
+    sampled = next((run_data for run_data in runs if run_data.test_sample_text), None)
+    if sampled is not None:
+        has_all = len(sampled.last_client_accuracy) == len(sampled.test_sizes)
+        reason = "the others have too few samples" if has_all else "sampled evenly"
+        clients = f"{sampled.test_sample_text} ({reason})"
+        yield f"Accuracy on clients' {sampled.own_data} was measured for {clients}."
+    if any(run_data.client_accuracy for run_data in runs):
+        yield _write_own_data_note(runs, own_data)
+    if rare := comparison.results.rare_classes_text:
+        yield (
+            "Rare classes: accuracy in the last round on the classes that only the smallest "
+            f"clusters have ({rare})."
+        )
+    if any(group.is_reference for group in comparison.groups):
+        yield "SingleSet trains on the pooled data of all clients: a reference that is not ranked."
+
+
+def _write_own_data_note(runs: Sequence[RunData], own_data: str) -> str:
+    if own_data == OWN_TEST_DATA:
+        sizes = [size for run_data in runs for size in run_data.test_sizes]
+        number = f"{min(sizes)} to {max(sizes)}"
+        return f"Own test data: {number} held-out samples per client, not used for training."
+    if own_data == OWN_TRAINING_DATA:
+        return (
+            "Own training data: the data that a client trains on; "
+            "--client-test 0.2 holds out a fifth for testing instead."
+        )
+    return (
+        "Clients are tested on held-out data in some runs and on training data in others; "
+        "do not compare these numbers."
+    )
+
+
+def _write_missing_notes(comparison: Comparison) -> Iterator[str]:
+    results = comparison.results
+    num_finished = sum(run_data.is_finished for run_data in results.runs)
+    if num_finished < results.planned:
+        yield f"{results.planned - num_finished} of {results.planned} runs are not finished."
+    if rejected := sum(run_data.summary["rejected"] for run_data in results.runs):
+        verb = "update was" if rejected == 1 else "updates were"
+        yield f"{rejected} client {verb} rejected; history.jsonl lists the reasons."

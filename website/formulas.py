@@ -1,0 +1,29 @@
+"""Typeset formulas: ``$...$`` and ``$$...$$`` in a page become MathML when the site is built.
+
+Browsers draw MathML themselves, so the site needs neither scripts nor fonts from the network.
+Hosts of repositories typeset the same notation.
+"""
+
+import re
+from typing import Any
+
+from latex2mathml.converter import convert
+
+CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
+FORMULA = re.compile(
+    r"\$\$(.+?)\$\$|(?<![\\$\w])\$([^\s$](?:[^$\n]*[^\s$])?)\$(?![\w$])", re.DOTALL
+)
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Replace the formulas of a page, except in code."""
+    parts = CODE.split(markdown)  # text and code alternate
+    parts[::2] = [FORMULA.sub(_to_mathml, text) for text in parts[::2]]
+    return "".join(parts)
+
+
+def _to_mathml(match: re.Match[str]) -> str:
+    block, inline = match.groups()
+    if block is None:
+        return f"<span>{convert(inline)}</span>"  # <math> would begin a block at a line's start
+    return f"\n\n<div>{convert(' '.join(block.split()), display='block')}</div>\n\n"
