@@ -13,7 +13,7 @@ from cadis.models import to_channels_last
 
 @dataclass(frozen=True)
 class Work:
-    """Model, examples and settings of the steps."""
+    """Model, samples and settings of the steps."""
 
     module: nn.Module
     inputs: Tensor  # (n, ...)

@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.measure import Measurement
 from benchmarks.pictures import make_random_images
-from cadis.data import Examples
+from cadis.data import Samples
 from cadis.engine import Engine, EngineSettings, Federation
 from cadis.experiment import build_method_variants, resolve
 from cadis.experiment.variants import ALL
@@ -27,7 +27,7 @@ def _build_engine(name: str, rounds: int, folder: Path) -> Engine:
     """Return an engine with the FedAvg CNN; half of the clients take part."""
     (variant,) = build_method_variants([name], {}, {})
     algorithm = resolve(variant.options, {}).algorithm
-    owned = [Examples(*make_random_images(_PICTURES, n)) for n in range(_CLIENTS)]
+    owned = [Samples(*make_random_images(_PICTURES, n)) for n in range(_CLIENTS)]
     federation = Federation(owned, owned[0])
     local = LocalSettings(epochs=2, batch_size=8, lr=0.001)
     settings = EngineSettings(

@@ -21,7 +21,7 @@ from benchmarks.pictures import make_random_images
 from benchmarks.steps import count_flops
 from cadis.algorithm import Algorithm, BaseMethod
 from cadis.algorithm.methods import CADIS, FedAvg
-from cadis.data import Examples
+from cadis.data import Samples
 from cadis.engine.allocator import keep_freed_memory
 from cadis.models import FlatModel, cnn, resnet9
 from cadis.options import Precision
@@ -64,7 +64,7 @@ def make_training(kind: str, model: str) -> tuple[Callable[[], None], int]:
     if kind == "plain":
         work = Work(module, *pictures, batch_size=8, learning_rate=0.001)
         return lambda: run_plain_steps(work, steps), steps
-    flat, examples = FlatModel(module), Examples(*pictures)
+    flat, samples = FlatModel(module), Samples(*pictures)
     precision: Precision = "bf16" if kind == "bf16" else "float32"
     epochs = 5 if kind == "cadis" else 1
     method: BaseMethod = CADIS() if kind == "cadis" else FedAvg()
@@ -76,7 +76,7 @@ def make_training(kind: str, model: str) -> tuple[Callable[[], None], int]:
         keep_freed_memory()
 
     def train() -> None:
-        train_client(received, flat, examples, {}, Algorithm(method), local, 0, 1, 0, 1)
+        train_client(received, flat, samples, {}, Algorithm(method), local, 0, 1, 0, 1)
 
     return train, steps * epochs
 

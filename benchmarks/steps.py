@@ -19,7 +19,7 @@ from benchmarks.measure import Measurement, seconds
 from benchmarks.pictures import Pair, make_random_images
 from cadis.algorithm import Algorithm, BaseMethod
 from cadis.algorithm.methods import CADIS, FedAvg
-from cadis.data import Examples
+from cadis.data import Samples
 from cadis.engine import Engine, EngineSettings, Federation
 from cadis.experiment import build_experiment, resolve
 from cadis.models import cnn, resnet9, resnet18
@@ -69,7 +69,7 @@ class TimedRound:
 
 def iterate_rounds(case: Case, method: BaseMethod) -> Generator[TimedRound, None, None]:
     """Yield rounds without end; the time of tests is not included."""
-    examples = [Examples(*client) for client in case.clients]
+    samples = [Samples(*client) for client in case.clients]
     settings = EngineSettings(
         rounds=10**6,
         per_round=case.per_round,
@@ -80,7 +80,7 @@ def iterate_rounds(case: Case, method: BaseMethod) -> Generator[TimedRound, None
         stack=case.stack,
     )
     with tempfile.TemporaryDirectory() as folder:
-        federation = Federation(examples, examples[-1])
+        federation = Federation(samples, samples[-1])
         engine = Engine(case.module, federation, Algorithm(method), settings, Path(folder))
         with closing(engine.rounds(engine.start)) as results:
             for result in results:

@@ -23,7 +23,7 @@ from cadis.algorithm.methods import CADIS, FedAvg, FedDyn, FedProx
 from cadis.algorithm.samplers import Clusters, FedCluster, HiCS, PowerOfChoice
 from cadis.algorithm.server_optimizers import Adam, Momentum
 from cadis.algorithm.transforms import Clip, Noise, NormBound, TopK
-from cadis.data import Examples
+from cadis.data import Samples
 from cadis.engine import Federation
 from cadis.flower.client import introduce, local_evaluate, local_train
 from cadis.flower.evaluation import server_test
@@ -93,7 +93,7 @@ def small_app(
     return app
 
 
-def get_client_data(context: Context, federation: Federation) -> Examples:
+def get_client_data(context: Context, federation: Federation) -> Samples:
     """Return the data of a client by its partition id."""
     return federation.clients[int(context.node_config["partition-id"])]
 

@@ -16,7 +16,7 @@ import cadis
 from cadis.algorithm import Algorithm, BaseMethod, ClientOutput, ModelOutputs, ServerState, Step
 from cadis.algorithm.methods import METHODS
 from cadis.algorithm.tasks import Classification
-from cadis.data import Examples, digits
+from cadis.data import Samples, digits
 from cadis.engine import Engine, EngineSettings, Federation
 from cadis.errors import CadisError
 from cadis.models import FlatModel
@@ -30,13 +30,13 @@ from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
 ALL_METHODS = [kind() for kind in METHODS.values()]
 
 
-def blobs(count: int, labels: list[int], seed: int) -> Examples:
+def blobs(count: int, labels: list[int], seed: int) -> Samples:
     """Draw images of 1 x 4 x 4 pixels; in each class, another pixel is bright."""
     generator = torch.Generator().manual_seed(seed)
     y = torch.tensor(labels).repeat_interleave(-(-count // len(labels)))[:count]
     x = 0.3 * torch.randn(count, 16, generator=generator)
     x[torch.arange(count), 3 * y] += 2
-    return Examples(x.view(count, 1, 4, 4), y)
+    return Samples(x.view(count, 1, 4, 4), y)
 
 
 def small_federation() -> Federation:
@@ -79,7 +79,7 @@ def small_settings(rounds: int = 3, workers: int = 1, per_round: int | None = 3)
 def train_locally(
     model: FlatModel,
     method: BaseMethod,
-    examples: Examples,
+    samples: Samples,
     received: ModelState,
     tensors: TensorState,
     settings: LocalSettings,
@@ -88,17 +88,17 @@ def train_locally(
     """Do the local part of round 1 for one client; ``model`` holds the result."""
     message = Message({"model": received})
     parts = Algorithm(method), settings, 1, message, tensors, generator
-    return method.local(Client(model, examples, *parts))
+    return method.local(Client(model, samples, *parts))
 
 
-def evaluate(model: FlatModel, examples: Examples) -> Evaluation:
+def evaluate(model: FlatModel, samples: Samples) -> Evaluation:
     """Evaluate a classification model."""
-    return evaluate_task(model, examples, Classification())
+    return evaluate_task(model, samples, Classification())
 
 
-def compute_model_outputs(model: FlatModel, examples: Examples) -> ModelOutputs:
+def compute_model_outputs(model: FlatModel, samples: Samples) -> ModelOutputs:
     """Compute the outputs of a classification model."""
-    return compute_task_outputs(model, examples, Classification())
+    return compute_task_outputs(model, samples, Classification())
 
 
 def make_model_outputs(logits: Tensor, representation: Tensor, labels: Tensor) -> ModelOutputs:
@@ -114,10 +114,10 @@ def make_step(parameters: Tensor, received: Tensor, tensors: TensorState | None 
 
 
 def make_update(
-    client: ClientId, examples: int, model: ModelState, **scalars: float
+    client: ClientId, samples: int, model: ModelState, **scalars: float
 ) -> ClientUpdate:
     """Build the update of a client with one model."""
-    return ClientUpdate(client, examples, Message({"model": model}, {}, scalars))
+    return ClientUpdate(client, samples, Message({"model": model}, {}, scalars))
 
 
 def flat_model(*parameters: float) -> ModelState:
@@ -195,13 +195,13 @@ def check_resume(algorithm: Algorithm, folder: Path, workers: int) -> None:
     assert participants == [result.record.participants for result in whole]
 
 
-def iter_plain_batches(examples: Examples, number: int, client: int) -> Iterator[Tensor]:
+def iter_plain_batches(samples: Samples, number: int, client: int) -> Iterator[Tensor]:
     """Yield the indices of a client's batches in a round, for ``small_settings``."""
     generator = derive_generator(7, "train", number, client)
     torch.randint(2**62, (), generator=generator)  # the seed of dropout
     for _ in range(2):
-        order = torch.randperm(len(examples), generator=generator)
-        yield from order.split(compute_batch_sizes(len(examples), 4))
+        order = torch.randperm(len(samples), generator=generator)
+        yield from order.split(compute_batch_sizes(len(samples), 4))
 
 
 def list_gradients(loss: Tensor, model: nn.Module) -> list[tuple[str, Tensor, Tensor]]:

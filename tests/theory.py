@@ -42,7 +42,7 @@ def compute_cosine_bounds(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor
 def find_trained_classes(head_update: Tensor) -> Tensor:
     """Return the classes that a client trained on, found from its update of the classifier layer.
 
-    This is Observation 1: a client has examples of a class if and only if an entry of the row of
+    This is Observation 1: a client has samples of a class if and only if an entry of the row of
     that class grows. It holds for features that are not negative (e.g. after ReLU) and plain SGD.
 
     Args:

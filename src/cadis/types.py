@@ -210,14 +210,14 @@ class ClientUpdate:
 
     Attributes:
         client_id: the client.
-        num_examples: n_i, the number of examples that it trained on.
+        num_samples: n_i, the number of samples that it trained on.
         message: the trained model with further tensors and scalars.
         state_file: the file with the client's state, if the server stores it.
         seconds: the duration of its training in seconds; None if unknown.
     """
 
     client_id: ClientId
-    num_examples: int
+    num_samples: int
     message: Message
     state_file: StoredFile | None = None
     seconds: float | None = None

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadis.algorithm import average_tensors, compute_example_weights
+from cadis.algorithm import average_tensors, compute_sample_weights
 from cadis.algorithm.methods.cadis import compute_cluster_weights
 from cadis.errors import CadisError, RunError
 
@@ -20,9 +20,9 @@ def test_weights_by_hand() -> None:
 
 @given(counts)
 def test_weights_match_brute_force(pairs: list[tuple[int, int]]) -> None:
-    examples, labels = [n for n, _ in pairs], [label for _, label in pairs]
+    samples, labels = [n for n, _ in pairs], [label for _, label in pairs]
     alpha = [n / labels.count(label) for n, label in pairs]
-    weights = compute_cluster_weights(examples, labels)
+    weights = compute_cluster_weights(samples, labels)
     assert weights.tolist() == pytest.approx([a / sum(alpha) for a in alpha])
     assert weights.sum().item() == pytest.approx(1)
 
@@ -113,6 +113,6 @@ def test_invalid_weights_are_rejected(weights: list[float]) -> None:
 @pytest.mark.parametrize("counts", [[1.7e308, 1.7e308], [0, 4], [-1, 4], [torch.nan, 4.0]])
 def test_invalid_numbers_of_examples_are_rejected(counts: list[float]) -> None:
     with pytest.raises(RunError, match="examples cannot be weighted by"):
-        compute_example_weights(torch.tensor(counts, dtype=torch.float64))
+        compute_sample_weights(torch.tensor(counts, dtype=torch.float64))
     with pytest.raises(RunError, match="examples cannot be weighted by"):
         compute_cluster_weights(torch.tensor(counts, dtype=torch.float64), [0, 1])

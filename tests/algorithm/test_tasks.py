@@ -153,7 +153,7 @@ def test_auc_of_a_large_test_set_equals_scikit_learn() -> None:
 
 
 def test_balanced_accuracy_and_f1_by_hand() -> None:
-    """Recall is 8 of 10 for class 0 and 1 of 2 for class 1; the other classes have no examples."""
+    """Recall is 8 of 10 for class 0 and 1 of 2 for class 1; the other classes have no samples."""
     confusion = torch.zeros(4, 4, dtype=torch.long)
     confusion[0, 0], confusion[0, 1], confusion[1, 1], confusion[1, 0] = 8, 2, 1, 1
     metrics = Evaluation(confusion, 0.0).compute_metrics(Classification())
@@ -185,7 +185,7 @@ def test_auc_is_one_vs_rest() -> None:
     task = Classification(metric="auc")
     assert (
         task.compute_metrics(outputs, torch.tensor([0, 1]))["auc"] == 1
-    )  # class 2 has no examples
+    )  # class 2 has no samples
     assert task.compute_metrics(outputs * NAN, torch.tensor([0, 1]))["auc"] == 0
     assert isnan(task.compute_metrics(outputs, torch.tensor([0, 0]))["auc"])
 

@@ -1,4 +1,4 @@
-"""Tests of the conversion of users' data to examples."""
+"""Tests of the conversion of users' data to samples."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +11,7 @@ from PIL import Image
 from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
 from torch.utils.data import Dataset as TorchDataset
 
-from cadis.data import as_examples, to_float32
+from cadis.data import as_samples, to_float32
 from cadis.data.conversion import get_class_names
 from cadis.errors import CadisError
 
@@ -38,16 +38,16 @@ class Stream(IterableDataset[Any]):
 
 
 def test_tensor_dataset_is_not_copied() -> None:
-    examples = as_examples(TensorDataset(INPUTS, LABELS), "Client 0")
-    assert examples.inputs is INPUTS
-    assert examples.labels is LABELS
+    samples = as_samples(TensorDataset(INPUTS, LABELS), "Client 0")
+    assert samples.inputs is INPUTS
+    assert samples.labels is LABELS
 
 
 def test_subset_of_a_subset() -> None:
     part = Subset(Subset(TensorDataset(INPUTS, LABELS), [5, 3, 1]), [2, 0])
-    examples = as_examples(part, "Client 0")
-    assert examples.inputs.tolist() == [[2, 3], [10, 11]]
-    assert examples.labels.tolist() == [1, 2]
+    samples = as_samples(part, "Client 0")
+    assert samples.inputs.tolist() == [[2, 3], [10, 11]]
+    assert samples.labels.tolist() == [1, 2]
 
 
 EQUIVALENT: dict[str, Any] = {
@@ -72,16 +72,16 @@ EQUIVALENT: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", EQUIVALENT)
 def test_equivalent_data_become_the_same_examples(name: str) -> None:
-    examples = to_float32(as_examples(EQUIVALENT[name], "Client 0"))
-    examples.check("Client 0")
-    assert torch.equal(examples.inputs, INPUTS)
-    assert torch.equal(examples.labels, LABELS)
+    samples = to_float32(as_samples(EQUIVALENT[name], "Client 0"))
+    samples.check("Client 0")
+    assert torch.equal(samples.inputs, INPUTS)
+    assert torch.equal(samples.labels, LABELS)
 
 
 def test_float64_becomes_float32_and_tokens_stay_integers() -> None:
-    assert to_float32(as_examples((INPUTS.double(), LABELS), "")).inputs.dtype == torch.float32
+    assert to_float32(as_samples((INPUTS.double(), LABELS), "")).inputs.dtype == torch.float32
     tokens = datasets.Dataset.from_dict({"input_ids": [[1, 2], [3, 4]], "label": [0, 1]})
-    assert to_float32(as_examples(tokens, "")).inputs.dtype == torch.int64
+    assert to_float32(as_samples(tokens, "")).inputs.dtype == torch.int64
 
 
 def make_images(mode: str, dtype: str = "uint8") -> list[Image.Image]:
@@ -98,19 +98,19 @@ def test_images_of_hugging_face() -> None:
     data = datasets.Dataset.from_dict(
         {"img": make_images("RGB"), "kind": [0, 1]}, features=features
     )
-    examples = as_examples(data, "Client 0")
-    assert examples.inputs.shape == (2, 3, 3, 4)
-    assert examples.inputs.dtype == torch.uint8
-    assert examples.scaled_inputs.unique().tolist() == [0.0, 1.0]
-    assert examples.labels.tolist() == [0, 1]
+    samples = as_samples(data, "Client 0")
+    assert samples.inputs.shape == (2, 3, 3, 4)
+    assert samples.inputs.dtype == torch.uint8
+    assert samples.scaled_inputs.unique().tolist() == [0.0, 1.0]
+    assert samples.labels.tolist() == [0, 1]
     assert get_class_names(data) == ("dark", "light")
 
 
 def test_gray_images_stay_gray_and_mixed_ones_become_rgb() -> None:
-    gray = as_examples(Rows([*zip(make_images("L"), [0, 1], strict=True)]), "")
+    gray = as_samples(Rows([*zip(make_images("L"), [0, 1], strict=True)]), "")
     assert gray.inputs.shape == (2, 1, 3, 4)
     mixed = [make_images("L")[0], make_images("RGB")[1]]
-    assert as_examples(Rows([*zip(mixed, [0, 1], strict=True)]), "").inputs.shape == (2, 3, 3, 4)
+    assert as_samples(Rows([*zip(mixed, [0, 1], strict=True)]), "").inputs.shape == (2, 3, 3, 4)
 
 
 class Failing(Rows):
@@ -142,4 +142,4 @@ INVALID: dict[str, tuple[Any, str]] = {
 def test_invalid_data_are_rejected(case: str) -> None:
     data, sentence = INVALID[case]
     with pytest.raises(CadisError, match=f"Client 7.*{sentence}"):
-        as_examples(data, "Client 7")
+        as_samples(data, "Client 7")

@@ -8,7 +8,7 @@ import pytest
 MODULES = [
     "conversion",
     "digits",
-    "examples",
+    "samples",
     "holdout",
     "image_folder",
     "image_reading",

@@ -64,8 +64,8 @@ def test_images_keep_their_labels(tmp_path: Path) -> None:
         Image.new("RGB", (16, 16), (10 * n, 255 - 10 * n, 7)).save(path)
     dataset = load_folder(tmp_path / "in")
     numbers = []
-    for examples in (dataset.train, dataset.test):
-        for pixels, label in zip(examples.inputs, examples.labels, strict=True):
+    for samples in (dataset.train, dataset.test):
+        for pixels, label in zip(samples.inputs, samples.labels, strict=True):
             red, green, blue = pixels[:, 3, 3].tolist()
             assert (pixels == pixels[:, :1, :1]).all()
             assert (green, blue) == (255 - red, 7)

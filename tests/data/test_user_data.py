@@ -66,12 +66,12 @@ def test_client_tests_are_the_test_set_or_separate_from_it() -> None:
 def test_without_test_data_a_tenth_of_each_client_is_held_out() -> None:
     dataset, _ = convert({"clients": {"ann": make_data(20), "bob": make_data(20, 20)}})
     assert len(dataset.test) == 4
-    for examples, client_indices in (
+    for samples, client_indices in (
         (dataset.train, dataset.client_indices),
         (dataset.test, dataset.client_test_indices),
     ):
         for name, indices in client_indices.items():
-            numbers = examples.inputs[indices][:, 0]
+            numbers = samples.inputs[indices][:, 0]
             assert bool(((numbers < 20) == (name == "ann")).all())
     inputs = torch.cat([dataset.train.inputs, dataset.test.inputs])[:, 0]
     assert sorted(inputs.tolist()) == [*range(40)]

@@ -12,7 +12,7 @@ import cadis
 from cadis._io import read_toml
 from cadis.algorithm import Algorithm, BaseMethod
 from cadis.algorithm.methods import CADIS, FedAvg, SingleSet
-from cadis.data import Examples, Subsets
+from cadis.data import Samples, Subsets
 from cadis.engine import Engine, EngineSettings, Federation
 from cadis.errors import CadisError
 from cadis.models import FlatModel
@@ -46,8 +46,8 @@ def to_json(result: RoundResult, *excluded: str) -> dict[str, object]:
     return {k: v for k, v in result.record.to_json().items() if k not in ("seconds", *excluded)}
 
 
-def to_rows(examples: Examples) -> set[tuple[float, ...]]:
-    return {tuple(row) for row in examples.inputs.flatten(1).tolist()}
+def to_rows(samples: Samples) -> set[tuple[float, ...]]:
+    return {tuple(row) for row in samples.inputs.flatten(1).tolist()}
 
 
 def test_held_out_and_training_examples_are_a_partition_of_the_clients_data() -> None:
@@ -87,7 +87,7 @@ def test_clients_still_share_a_dataset_after_the_split() -> None:
         (shared.clients, shared.client_tests), (copied.clients, copied.client_tests), strict=True
     ):
         assert isinstance(subsets, Subsets)
-        assert subsets.examples is dataset
+        assert subsets.samples is dataset
         assert all(is_identical(a.inputs, b.inputs) for a, b in zip(subsets, copies, strict=True))
 
 
@@ -102,7 +102,7 @@ def test_sample_of_several_clients_cannot_be_held_out() -> None:
 
 @pytest.mark.parametrize("method", ALL_METHODS, ids=lambda method: method.name)
 def test_held_out_examples_do_not_change_training(method: BaseMethod, tmp_path: Path) -> None:
-    """Models, weights, reports and states are those of clients without these examples."""
+    """Models, weights, reports and states are those of clients without these samples."""
     federation, settings = small_federation(), replace(small_settings(rounds=2), client_test=SHARE)
     reduced = replace(federation.hold_out(SHARE, settings.seed), client_tests=())
     results = run_method(method, federation, settings, tmp_path / "one")

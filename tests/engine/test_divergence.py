@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from cadis.algorithm import Algorithm
 from cadis.algorithm.tasks import Classification, Reduction
-from cadis.data import Examples
+from cadis.data import Samples
 from cadis.engine import Engine, Federation
 from cadis.errors import RunError
 from support import small_federation, small_model, small_settings
@@ -74,7 +74,7 @@ def test_infinite_loss_is_named(tmp_path: Path) -> None:
 
 def test_large_inputs_are_named(tmp_path: Path) -> None:
     federation = small_federation()
-    clients = [Examples(client.inputs * 1e37, client.labels) for client in federation.clients]
+    clients = [Samples(client.inputs * 1e37, client.labels) for client in federation.clients]
     sentence = get_error(tmp_path, small_model(), Federation(clients, federation.test))
     assert sentence.startswith("Round 1: every client")
     assert "inputs of client 0 are as large as 2" in sentence

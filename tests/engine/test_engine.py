@@ -13,7 +13,7 @@ from torch import nn
 
 from cadis.algorithm import Algorithm, BaseMethod, average_tensors
 from cadis.algorithm.methods import CADIS, FedAvg, FedDyn, FedFA, SingleSet
-from cadis.data import Examples
+from cadis.data import Samples
 from cadis.engine import Engine, EngineSettings, Federation, transport
 from cadis.engine.pool import choose_workers
 from cadis.engine.shared_memory import SharedMemory, count_bytes
@@ -78,13 +78,13 @@ def test_round_equals_a_plain_loop(tmp_path: Path) -> None:
 
     for client in range(5):
         model = FlatModel(small_model())
-        examples = federation.clients[client]
+        samples = federation.clients[client]
         generator = derive_generator(7, "train", 1, client)
         train_locally(
-            model, FedAvg(), examples, model.copy_state(), {}, small_settings().local, generator
+            model, FedAvg(), samples, model.copy_state(), {}, small_settings().local, generator
         )
         states.append({"w": model.copy_state().parameters})
-        sizes.append(len(examples))
+        sizes.append(len(samples))
     mean = average_tensors(states, [size / sum(sizes) for size in sizes])
     torch.testing.assert_close(get_model(result).parameters, mean["w"], rtol=0, atol=1e-7)
 
@@ -122,7 +122,7 @@ def test_resumed_run_equals_an_uninterrupted_run(method: BaseMethod, tmp_path: P
 def test_client_that_diverges_is_rejected(tmp_path: Path) -> None:
     federation = small_federation()
     clients = list(federation.clients)
-    clients[3] = Examples(clients[3].inputs * 1e37, clients[3].labels)
+    clients[3] = Samples(clients[3].inputs * 1e37, clients[3].labels)
     broken = Federation(clients, federation.test, ("a", "b", "c", "d", "e"))
     for workers in (1, 2):
         settings = small_settings(rounds=2, workers=workers, per_round=5)
@@ -184,13 +184,13 @@ def test_model_and_number_of_threads_of_the_user_do_not_change(tmp_path: Path) -
 
 def test_invalid_federation_is_an_error(tmp_path: Path) -> None:
     federation = small_federation()
-    empty = Examples(torch.zeros(0, 1, 4, 4), torch.zeros(0).long())
+    empty = Samples(torch.zeros(0, 1, 4, 4), torch.zeros(0).long())
     cases = {
         "Client 1 has no samples": Federation([blobs(3, [0], 0), empty], federation.test),
         "at least one client": Federation([], federation.test),
         "2 clients have the id 0": Federation(federation.clients, federation.test, (0, 0, 1, 2, 3)),
         "label 7, but the model has only 5": Federation(
-            [Examples(torch.zeros(1, 1, 4, 4), torch.tensor([7]))], federation.test
+            [Samples(torch.zeros(1, 1, 4, 4), torch.tensor([7]))], federation.test
         ),
         "The test set has no samples": Federation(federation.clients, empty),
     }

@@ -9,7 +9,7 @@ import torch
 
 from cadis.algorithm import Algorithm
 from cadis.algorithm.methods import FedAvg
-from cadis.data import Examples, Subsets
+from cadis.data import Samples, Subsets
 from cadis.engine import Engine, EngineSettings, Federation
 from cadis.engine.transport import group_clients, is_due, sample_test_clients, split_evenly
 from cadis.models import FlatModel
@@ -72,7 +72,7 @@ def test_groups_keep_the_order_and_have_enough_examples() -> None:
     assert group_clients([], sizes) == []
     many = group_clients(range(1000), [14] * 1000)
     assert list(chain.from_iterable(many)) == list(range(1000))
-    assert {len(group) for group in many[:-1]} == {19}  # 18 have 252 examples
+    assert {len(group) for group in many[:-1]} == {19}  # 18 have 252 samples
 
 
 def test_test_set_is_split_evenly() -> None:
@@ -93,20 +93,20 @@ def test_clients_tested_in_one_batch_have_the_same_accuracy() -> None:
     inputs = torch.randn(sum(sizes), *shape, generator=generator)
     labels = torch.randint(0, 5, (sum(sizes),), generator=generator)
     inputs[5] = torch.nan  # its outputs are NaN, which counts as wrong
-    accuracies = compute_accuracies(model, Examples(inputs, labels), sizes, task)
+    accuracies = compute_accuracies(model, Samples(inputs, labels), sizes, task)
     pairs = zip(inputs.split(sizes), labels.split(sizes), strict=True)
-    assert accuracies == [evaluate(model, Examples(*pair), task).accuracy for pair in pairs]
+    assert accuracies == [evaluate(model, Samples(*pair), task).accuracy for pair in pairs]
 
 
 def make_many_clients(shared: bool) -> Federation:
-    """Return 130 clients with one to seven examples, as subsets of one dataset if ``shared``."""
+    """Return 130 clients with one to seven samples, as subsets of one dataset if ``shared``."""
     test = small_federation().test
     generator = torch.Generator().manual_seed(5)
     sizes = torch.randint(1, 8, (130,), generator=generator).tolist()
     inputs = torch.randn(sum(sizes), *test.inputs.shape[1:], generator=generator)
     labels = torch.randint(0, 5, (sum(sizes),), generator=generator)
     indices = torch.randperm(sum(sizes), generator=generator).split(sizes)
-    dataset = Examples(inputs, labels)
+    dataset = Samples(inputs, labels)
     if shared:
         return Federation(Subsets(dataset, indices), test)
     return Federation([dataset.take(part) for part in indices], test)

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 import cadis
 from cadis.analysis import Comparison, RunData, Scores, read_results
-from cadis.data import Examples, Subsets
+from cadis.data import Samples, Subsets
 from cadis.report import draw_figures
 from cadis.report.notes import write_notes
 from cadis.report.page.content import make_page_data
@@ -118,13 +118,13 @@ def test_subsets_are_not_copied() -> None:
 
 
 def test_subsets_are_passed_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes, take = list[int](), Examples.take
+    sizes, take = list[int](), Samples.take
 
-    def count_take(self: Examples, which: torch.Tensor | slice) -> Examples:
+    def count_take(self: Samples, which: torch.Tensor | slice) -> Samples:
         sizes.append(len(self))
         return take(self, which)
 
-    monkeypatch.setattr(Examples, "take", count_take)
+    monkeypatch.setattr(Samples, "take", count_take)
     dataset = blobs(400, [0, 1, 2], seed=4)
     clients = Subsets(dataset, tuple(torch.arange(400).split(4)))
     run_small(clients=clients, rounds=1, per_round=2, epochs=1, workers=1, test_clients=0)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cadis.data import Dataset, Examples
+from cadis.data import Dataset, Samples
 from cadis.errors import CadisError
 from cadis.experiment import ExperimentConfig, build_experiment, resolve, run_experiment
 from cadis.store import RunFolder
@@ -17,7 +17,7 @@ def make_dataset() -> Dataset:
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(60) % 2
     inputs = torch.randn(60, 4, generator=generator) + labels[:, None]
-    dataset = Examples(inputs, labels)
+    dataset = Samples(inputs, labels)
     return Dataset(
         "csv:own.csv",
         dataset.take(slice(0, 48)),
@@ -36,7 +36,7 @@ def make_config(**options: object) -> ExperimentConfig:
 def test_clients_are_tested_on_their_own_test_samples(tmp_path: Path) -> None:
     experiment = build_experiment(make_config(), dataset=make_dataset())
     assert experiment.federation.client_ids == ("a", "b", "c")
-    assert [len(examples) for examples in experiment.federation.client_tests] == [4, 8, 0]
+    assert [len(samples) for samples in experiment.federation.client_tests] == [4, 8, 0]
     result = run_experiment(make_config(), tmp_path / "run", dataset=make_dataset())
     accuracies = result.history[-1].client_accuracy
     assert accuracies is not None
@@ -51,7 +51,7 @@ def test_clients_are_tested_on_their_own_test_samples(tmp_path: Path) -> None:
 def test_held_out_samples_replace_own_test_samples() -> None:
     experiment = build_experiment(make_config(client_test=0.5), dataset=make_dataset())
     split = experiment.federation.hold_out(0.5, 0)
-    assert [len(examples) for examples in split.client_tests] == [10, 10, 4]
+    assert [len(samples) for samples in split.client_tests] == [10, 10, 4]
 
 
 @pytest.mark.parametrize("options", [{"own_tests": False}, {"partition": "iid", "clients": 3}])
@@ -64,7 +64,7 @@ def test_clients_without_test_samples_are_tested_on_training_data(
 
 def test_client_tests_from_python() -> None:
     federation = small_federation()
-    clients = {f"site {n}": examples for n, examples in enumerate(federation.clients)}
+    clients = {f"site {n}": samples for n, samples in enumerate(federation.clients)}
     tests = {"site 2": federation.test.take(slice(0, 4))}
     common = {"clients": clients, "client_tests": tests, "rounds": 1, "epochs": 1, "workers": 1}
     result = run_small(**common, test_clients=1)
@@ -78,7 +78,7 @@ def test_client_tests_from_python() -> None:
 
 def test_wrong_client_tests_are_refused() -> None:
     test = small_federation().test
-    broken = Examples(test.inputs.clone().fill_(float("nan")), test.labels)
+    broken = Samples(test.inputs.clone().fill_(float("nan")), test.labels)
     cases: dict[str, dict[str, object]] = {
         "give a test set as test": {"test": None},
         "test data of eve, but there is no such client": {"client_tests": {"eve": test}},
@@ -92,7 +92,7 @@ def test_wrong_client_tests_are_refused() -> None:
 
 def test_float64_inputs_are_accepted() -> None:
     clients64 = [
-        (examples.inputs.double(), examples.labels) for examples in small_federation().clients
+        (samples.inputs.double(), samples.labels) for samples in small_federation().clients
     ]
     common = {"rounds": 1, "epochs": 1, "workers": 1}
     one, other = (run_small(**common, **options) for options in ({}, {"clients": clients64}))

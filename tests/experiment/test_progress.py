@@ -14,7 +14,7 @@ import torch
 
 import cadis
 from cadis.analysis import PartitionSummary
-from cadis.data import Examples, Subsets
+from cadis.data import Samples, Subsets
 from cadis.engine import Federation
 from cadis.errors import CadisError
 from cadis.experiment.execution import RejectionLog
@@ -72,7 +72,7 @@ def test_on_round_is_called_in_addition_to_progress(capsys: pytest.CaptureFixtur
 
 def test_rejected_updates_are_warned_of_once_per_client() -> None:
     clients = list(small_federation().clients)
-    clients[3] = Examples(clients[3].inputs * 1e37, clients[3].labels)
+    clients[3] = Samples(clients[3].inputs * 1e37, clients[3].labels)
     with pytest.warns(UserWarning, match="rejected") as caught:
         run(clients=clients, client_ids=["a", "b", "c", "d", "e"], rounds=3)
     assert [str(warning.message) for warning in caught] == [
@@ -136,7 +136,7 @@ def test_reprs_of_large_objects_are_short() -> None:
     for value in (*objects, round_result.state, round_result.state.server.models["model"]):
         assert len(repr(value)) < 1200, repr(value)
         assert "\n" not in repr(value)
-    assert repr(many) == "Examples(inputs=<5000 x 1 x 4 x 4, float32>, labels=<5000, int64>)"
+    assert repr(many) == "Samples(inputs=<5000 x 1 x 4 x 4, float32>, labels=<5000, int64>)"
     assert "indices=<100 items>" in repr(subsets)
     assert repr(result.history[0]).startswith("RoundRecord(round=1, accuracy=")
     summary = PartitionSummary("t", ("a",), (0,), torch.ones(1, 1), None, 1, 1)

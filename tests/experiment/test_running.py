@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 import cadis
 from cadis.algorithm import BaseMethod
 from cadis.algorithm.methods import CADIS, FedDyn
-from cadis.data import Examples, Scaling
+from cadis.data import Samples, Scaling
 from cadis.errors import CadisError
 from cadis.experiment import RunResult
 from cadis.server import RoundResult
@@ -192,7 +192,7 @@ def test_examples_of_a_loaded_dataset_are_accepted_as_clients(method: str) -> No
     generator = torch.Generator().manual_seed(0)
     pixels = torch.randint(0, 256, (30, 1, 4, 4), generator=generator, dtype=torch.uint8)
     labels, scaling = torch.arange(30) % 5, Scaling((0.4,), (0.3,))
-    raw = Examples(pixels, labels, scaling)
+    raw = Samples(pixels, labels, scaling)
     clients = [raw.take(slice(0, 12)), raw.take(slice(12, 30))]
     floats = [(client.scaled_inputs, client.labels) for client in clients]
     options = {"rounds": 2, "method": method, "workers": 1}

@@ -15,7 +15,7 @@ from cadis.algorithm import Algorithm
 from cadis.algorithm.local_optimizers import SGD
 from cadis.algorithm.methods import CADIS, FedDyn, FedProx
 from cadis.algorithm.transforms import Clip
-from cadis.data import Examples
+from cadis.data import Samples
 from cadis.errors import CadisError
 from cadis.flower.client import (
     ClientStates,
@@ -148,7 +148,7 @@ def test_invalid_model_is_an_error() -> None:
     )  # other methods do not use the classifier layer
     with pytest.raises(CadisError, match="The global model does not fit the model of this client"):
         local_train(small_model(batch_norm=True), DATA, make_content())
-    half, data = small_model().bfloat16(), Examples(DATA.inputs.bfloat16(), DATA.labels)
+    half, data = small_model().bfloat16(), Samples(DATA.inputs.bfloat16(), DATA.labels)
     with pytest.raises(CadisError, match="cannot hold bfloat16: convert the model to float32"):
         local_train(half, data, make_content())
 

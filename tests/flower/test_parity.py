@@ -215,7 +215,7 @@ def test_saved_run_without_linear_classifier_needs_class_names(tmp_path: Path) -
         FedAvg(),
         out=tmp_path / "run",
         federation=federation,
-        inputs=ModelInputs.from_examples(test),
+        inputs=ModelInputs.from_samples(test),
     )
     evaluate_fn = server_test(make_convolutional(), test)
     strategy.start(grid, arrays, 1, train_config=config, evaluate_fn=evaluate_fn)

@@ -32,7 +32,7 @@ def send_bias(bias: torch.Tensor) -> ReplyChange:
 
 
 def send_count(count: float) -> ReplyChange:
-    """Replace the number of examples in a reply."""
+    """Replace the number of samples in a reply."""
 
     def change(message: Message) -> Message:
         message.content.metric_records["metrics"]["num-examples"] = count

@@ -29,8 +29,8 @@ def make_probe(
         update = torch.rand(len(names), features + bias, generator=rng) * signs[:, None]
         panels.append(ProbedModel(title, trained, 100, update))
     how = "epochs 5, batch size 8, learning rate 0.1"
-    examples, clients = tuple(panels[:2]), tuple(panels[2:])
-    return HeadProbe("digits", "small-cnn", how, names, bias, examples, clients)
+    samples, clients = tuple(panels[:2]), tuple(panels[2:])
+    return HeadProbe("digits", "small-cnn", how, names, bias, samples, clients)
 
 
 DIGITS = make_probe(tuple("0123456789"), 64, (0, 1, 2, 3))
@@ -119,7 +119,7 @@ def test_the_table_has_classes_and_cosines() -> None:
 
 def test_the_table_says_if_no_class_is_revealed() -> None:
     nothing = ProbedModel("one class", (0,), 100, -torch.ones(10, 65))
-    assert "none" in render_table(replace(DIGITS, examples=(nothing, DIGITS.examples[1])))
+    assert "none" in render_table(replace(DIGITS, samples=(nothing, DIGITS.samples[1])))
     assert "none" not in render_table(DIGITS)
 
 

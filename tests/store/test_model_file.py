@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from cadis.data import Examples, ImagePreprocessing, Scaling, TablePreprocessing
+from cadis.data import Samples, ImagePreprocessing, Scaling, TablePreprocessing
 from cadis.data.preprocessing import CategoryColumn, NumberColumn
 from cadis.experiment import resolve, run_experiment
 from cadis.store import DamagedError, ModelDescription, ModelInputs, parse_model
@@ -82,11 +82,11 @@ def test_description_has_no_paths_and_no_options_of_the_machine() -> None:
 
 def test_inputs_of_examples() -> None:
     labels = torch.zeros(2).long()
-    scaled = Examples(torch.zeros(2, 3, 8, 8).byte(), labels, PICTURES.scaling)
-    assert ModelInputs.from_examples(scaled) == ModelInputs((3, 8, 8), "uint8", PICTURES)
-    plain = Examples(torch.zeros(2, 5), labels)
-    assert ModelInputs.from_examples(plain) == ModelInputs((5,), "float32")
-    assert ModelInputs.from_examples(plain, TABLE) == ModelInputs((5,), "float32", TABLE)
+    scaled = Samples(torch.zeros(2, 3, 8, 8).byte(), labels, PICTURES.scaling)
+    assert ModelInputs.from_samples(scaled) == ModelInputs((3, 8, 8), "uint8", PICTURES)
+    plain = Samples(torch.zeros(2, 5), labels)
+    assert ModelInputs.from_samples(plain) == ModelInputs((5,), "float32")
+    assert ModelInputs.from_samples(plain, TABLE) == ModelInputs((5,), "float32", TABLE)
 
 
 def test_missing_or_damaged_description_is_an_error() -> None:

@@ -24,7 +24,7 @@ from cadis.algorithm import (
 from cadis.algorithm.local_optimizers import SGD
 from cadis.algorithm.methods import CADIS, FedAvg, FedCav, FedDyn, FedProx
 from cadis.algorithm.tasks import Binary
-from cadis.data import Examples, Scaling
+from cadis.data import Samples, Scaling
 from cadis.models import FlatModel, mlp, small_cnn
 from cadis.rng import derive_generator
 from cadis.training import (
@@ -40,7 +40,7 @@ from cadis.training.fast.stacked import _compute_rows_and_weights
 from cadis.types import ClientId, Message, TensorState
 from support import blobs, get_model, run_rounds, small_model, small_settings
 
-SIZES = (9, 21, 1, 13, 8)  # batches of 4: the last ones have 5, 5, 1, 5 and 4 examples
+SIZES = (9, 21, 1, 13, 8)  # batches of 4: the last ones have 5, 5, 1, 5 and 4 samples
 DATASETS = [blobs(size, [n % 5, (n + 1) % 5], seed=n) for n, size in enumerate(SIZES)]
 SETTINGS = LocalSettings(epochs=2, batch_size=4, lr=0.05)
 
@@ -128,7 +128,7 @@ class Nearer(CADIS):
 
 @dataclass(frozen=True)
 class Pairs(BaseMethod):
-    """A method without a penalty for batches of one example."""
+    """A method without a penalty for batches of one sample."""
 
     name: ClassVar[str] = "pairs"
 
@@ -182,7 +182,7 @@ def make_clients(
     module: nn.Module,
     algorithm: Algorithm,
     settings: LocalSettings,
-    datasets: Sequence[Examples],
+    datasets: Sequence[Samples],
     client_states: Sequence[TensorState],
     one_model: bool = True,
 ) -> list[Client]:
@@ -191,11 +191,11 @@ def make_clients(
     state = flat.copy_state()
     tensors = {"control": torch.linspace(-0.1, 0.1, len(state.parameters))}  # for SCAFFOLD
     clients = []
-    for index, (examples, client_state) in enumerate(zip(datasets, client_states, strict=True)):
+    for index, (samples, client_state) in enumerate(zip(datasets, client_states, strict=True)):
         scale = 1.0 if one_model else 1 + index / 50
         model = state if one_model else replace(state, parameters=state.parameters * scale)
         parts = algorithm, settings, 1, Message({"model": model}, tensors), client_state
-        clients.append(Client(flat, examples, *parts, derive_generator(3, "train", 1, index)))
+        clients.append(Client(flat, samples, *parts, derive_generator(3, "train", 1, index)))
     return clients
 
 
@@ -219,7 +219,7 @@ def check_stacked_equals_one_by_one(
     module: nn.Module,
     algorithm: Algorithm,
     settings: LocalSettings = SETTINGS,
-    datasets: Sequence[Examples] = DATASETS,
+    datasets: Sequence[Samples] = DATASETS,
     one_model: bool = True,
 ) -> None:
     client_states: Sequence[TensorState] = [{}] * len(datasets)
@@ -250,10 +250,10 @@ MOMENTUM = SGD(momentum=0.9, weight_decay=0.01, lr_decay=0.5)
 DECAY = SGD(momentum=0.9, weight_decay=0.1)
 AUGMENTED = replace(SETTINGS, augment=("flip", "crop"), lr=0.005)
 BYTES = [
-    Examples((e.inputs * 40).clamp(0, 255).to(torch.uint8), e.labels, Scaling((0.3,), (0.2,)))
+    Samples((e.inputs * 40).clamp(0, 255).to(torch.uint8), e.labels, Scaling((0.3,), (0.2,)))
     for e in DATASETS
 ]
-TWO_CLASSES = {"datasets": [Examples(e.inputs, e.labels % 2) for e in DATASETS]}
+TWO_CLASSES = {"datasets": [Samples(e.inputs, e.labels % 2) for e in DATASETS]}
 SINGLE = replace(SETTINGS, batch_size=1)
 
 
@@ -282,14 +282,14 @@ def test_stacked_equals_one_by_one_with_other_parts(
 
 
 def test_a_client_that_diverges_does_not_affect_the_others() -> None:
-    broken = Examples(DATASETS[1].inputs * torch.inf, DATASETS[1].labels)
+    broken = Samples(DATASETS[1].inputs * torch.inf, DATASETS[1].labels)
     first, _, *others = DATASETS
     module, algorithm = build("sequential"), Algorithm(CADIS())
     for datasets in ([first, broken, *others], [broken, *others, first]):
         clients = make_clients(module, algorithm, SETTINGS, datasets, [{}] * len(datasets))
         outputs = train_clients_stacked(clients, make_stack(module, len(datasets)))
         is_finite = [output.message.model.is_finite() for output in outputs]
-        assert is_finite == [examples is not broken for examples in datasets]
+        assert is_finite == [samples is not broken for samples in datasets]
 
 
 def test_models_and_methods_that_cannot_be_stacked_are_excluded() -> None:

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from cadis.algorithm import BaseMethod
 from cadis.algorithm.methods import CADIS, FedAvg, FedDyn, FedFA, FedProx
-from cadis.data import Examples, Scaling
+from cadis.data import Samples, Scaling
 from cadis.models import FlatModel
 from cadis.rng import derive_generator
 from cadis.training import Evaluation, LocalSettings, compute_batch_sizes
@@ -22,7 +22,7 @@ SETTINGS = LocalSettings(epochs=3, batch_size=4, lr=0.05)
 
 def train_plainly(method: BaseMethod, client_state: TensorState) -> nn.Module:
     """Train a model with a loop that is written from the formulas of the papers."""
-    examples, model = blobs(13, [0, 3], seed=1), small_model()
+    samples, model = blobs(13, [0, 3], seed=1), small_model()
     start = torch.cat([p.detach().flatten() for p in model.parameters()])
     optimizer = torch.optim.SGD(model.parameters(), lr=SETTINGS.lr)
     generator = derive_generator(5)
@@ -30,7 +30,7 @@ def train_plainly(method: BaseMethod, client_state: TensorState) -> nn.Module:
     for _ in range(SETTINGS.epochs):
         order = torch.randperm(13, generator=generator)
         for batch in (order[:4], order[4:8], order[8:13]):  # the last batch of 1 is merged
-            loss = F.cross_entropy(model(examples.inputs[batch]), examples.labels[batch])
+            loss = F.cross_entropy(model(samples.inputs[batch]), samples.labels[batch])
             w = torch.cat([p.flatten() for p in model.parameters()])
             if isinstance(method, FedProx):
                 loss = loss + method.mu / 2 * ((w - start) ** 2).sum()
@@ -63,8 +63,8 @@ def test_training_matches_a_plain_loop(method: BaseMethod) -> None:
     size = model.vector.numel()
     gradient = torch.randn(size, generator=torch.Generator().manual_seed(2)) / 10
     plain = train_plainly(method, {"gradient": gradient})
-    state, examples = {"gradient": to_flat_order(gradient, model)}, blobs(13, [0, 3], seed=1)
-    train_locally(model, method, examples, model.copy_state(), state, SETTINGS, derive_generator(5))
+    state, samples = {"gradient": to_flat_order(gradient, model)}, blobs(13, [0, 3], seed=1)
+    train_locally(model, method, samples, model.copy_state(), state, SETTINGS, derive_generator(5))
     for ours, theirs in zip(model.module.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
@@ -72,11 +72,11 @@ def test_training_matches_a_plain_loop(method: BaseMethod) -> None:
 def test_training_increases_the_accuracy() -> None:
     model = FlatModel(small_model())
     settings = LocalSettings(epochs=20, batch_size=8, lr=0.1)
-    examples = blobs(80, [0, 1, 2, 3, 4], seed=0)
-    before = evaluate(model, examples).accuracy
-    train_locally(model, FedAvg(), examples, model.copy_state(), {}, settings, derive_generator(0))
+    samples = blobs(80, [0, 1, 2, 3, 4], seed=0)
+    before = evaluate(model, samples).accuracy
+    train_locally(model, FedAvg(), samples, model.copy_state(), {}, settings, derive_generator(0))
     assert before < 0.5
-    assert evaluate(model, examples).accuracy > 0.95
+    assert evaluate(model, samples).accuracy > 0.95
 
 
 def test_training_does_not_change_the_global_random_state() -> None:
@@ -92,14 +92,14 @@ def test_training_does_not_change_the_global_random_state() -> None:
 
 def test_batch_norm_trains_if_one_example_remains() -> None:
     layers = nn.Flatten(), nn.Linear(16, 3), nn.BatchNorm1d(3), nn.Linear(3, 5)
-    model, examples = FlatModel(nn.Sequential(*layers)), blobs(9, [0, 1], 0)
-    train_locally(model, FedAvg(), examples, model.copy_state(), {}, SETTINGS, derive_generator(0))
+    model, samples = FlatModel(nn.Sequential(*layers)), blobs(9, [0, 1], 0)
+    train_locally(model, FedAvg(), samples, model.copy_state(), {}, SETTINGS, derive_generator(0))
     assert model.copy_state().is_finite()
 
 
 def test_a_last_batch_of_one_is_merged_with_the_one_before() -> None:
     expected = {8: [4, 4], 9: [4, 5], 10: [4, 4, 2], 5: [5], 3: [3], 1: [1], 4: [4]}
-    assert {examples: compute_batch_sizes(examples, 4) for examples in expected} == expected
+    assert {samples: compute_batch_sizes(samples, 4) for samples in expected} == expected
     assert compute_batch_sizes(3, 1) == [1, 1, 1]
 
 
@@ -119,19 +119,19 @@ class Fixed(nn.Module):
 def test_nan_outputs_count_as_wrong_predictions() -> None:
     """They are also wrong for class 0, which argmax returns for NaN."""
     labels = torch.tensor([0, 1, 2, 0])
-    result = evaluate(FlatModel(Fixed(torch.nan)), Examples(torch.zeros(4, 3), labels))
+    result = evaluate(FlatModel(Fixed(torch.nan)), Samples(torch.zeros(4, 3), labels))
     assert result.accuracy == 0
     assert result.confusion.sum() == 4
     logits = torch.tensor(
         [[9.0, 0.0, 0.0], [0.0, 9.0, 0.0], [torch.nan] * 3, [0.0, torch.nan, 0.0]]
     )
-    assert evaluate(FlatModel(Fixed()), Examples(logits, labels)).accuracy == 2 / 4
+    assert evaluate(FlatModel(Fixed()), Samples(logits, labels)).accuracy == 2 / 4
 
 
 def test_evaluation_equals_hand_computed_values() -> None:
     logits = torch.tensor([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0], [5.0, 0.0, 0.0], [0.0, 3.0, 0.0]])
     labels = torch.tensor([0, 1, 1, 1])
-    result = evaluate(FlatModel(Fixed()), Examples(logits, labels))
+    result = evaluate(FlatModel(Fixed()), Samples(logits, labels))
     assert result.confusion.tolist() == [[1, 0, 0], [1, 2, 0], [0, 0, 0]]
     assert result.accuracy == 3 / 4
     assert result.class_accuracy[:2].tolist() == pytest.approx([1, 2 / 3])
@@ -146,12 +146,12 @@ def test_bytes_are_scaled_batch_by_batch() -> None:
     pixels = torch.randint(0, 256, (13, 1, 4, 4), generator=generator, dtype=torch.uint8)
     labels, scaling = torch.arange(13) % 5, Scaling((0.4,), (0.3,))
     states, confusions = [], []
-    scaled = Examples((pixels / 255 - 0.4) / 0.3, labels)
-    for examples in (Examples(pixels, labels, scaling), scaled):
+    scaled = Samples((pixels / 255 - 0.4) / 0.3, labels)
+    for samples in (Samples(pixels, labels, scaling), scaled):
         model, received = FlatModel(small_model()), FlatModel(small_model()).copy_state()
-        train_locally(model, CADIS(), examples, received, {}, SETTINGS, derive_generator(5))
+        train_locally(model, CADIS(), samples, received, {}, SETTINGS, derive_generator(5))
         states.append(model.copy_state().parameters)
-        confusions.append(evaluate(model, examples).confusion)
+        confusions.append(evaluate(model, samples).confusion)
     torch.testing.assert_close(*states, rtol=1e-4, atol=1e-5)
     assert torch.equal(*confusions)
 
@@ -159,13 +159,13 @@ def test_bytes_are_scaled_batch_by_batch() -> None:
 @pytest.mark.parametrize("method", [FedAvg(), FedProx(0.1), CADIS(), FedFA()], ids=str)
 def test_half_precision_keeps_weights_in_float32(method: BaseMethod) -> None:
     """The updates in half and in single precision are similar, but not equal."""
-    examples = blobs(24, [0, 1, 2], seed=0)
+    samples = blobs(24, [0, 1, 2], seed=0)
     updates = {}
     for precision in ("float32", "bf16"):
         model = FlatModel(small_model(batch_norm=True))
         start, settings = model.copy_state(), LocalSettings(2, 4, 0.05, precision=precision)
         generator = torch.Generator().manual_seed(0)
-        output = train_locally(model, method, examples, start, {}, settings, generator)
+        output = train_locally(model, method, samples, start, {}, settings, generator)
         result = output.message.model
         assert result.parameters.dtype == result.buffers.dtype == torch.float32
         updates[precision] = result.parameters - start.parameters

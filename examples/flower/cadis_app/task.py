@@ -14,7 +14,7 @@ from torch import nn
 from cadis import CadisError
 from cadis._io.user_code import search_folder
 from cadis.algorithm import KINDS
-from cadis.data import Dataset, Examples, load_site_data
+from cadis.data import Dataset, Samples, load_site_data
 from cadis.engine import Federation
 from cadis.experiment import ExperimentConfig, build_experiment, build_model, count_outputs, resolve
 from cadis.options import OPTIONS
@@ -73,7 +73,7 @@ def _load_task(items: tuple[tuple[str, Any], ...], clients: int) -> Task:
     federation = experiment.federation.hold_out(
         settings.client_test, settings.seed
     )  # like the engine
-    inputs = ModelInputs.from_examples(federation.test, federation.preprocessing)
+    inputs = ModelInputs.from_samples(federation.test, federation.preprocessing)
     return Task(experiment.config, experiment.model, federation.classes, federation, inputs)
 
 
@@ -132,12 +132,12 @@ def _load_site_data(path: str, classes: tuple[str, ...], image_size: int, cache:
     return load_site_data(Path(path), classes, image_size, cache=cache)
 
 
-def load_server_data(task: Task, run: Mapping[str, Any]) -> Examples | None:
+def load_server_data(task: Task, run: Mapping[str, Any]) -> Samples | None:
     """Load the test set of the server, or return None if there is none."""
     if run["test"]:
         settings = task.config.settings
         data = _load_site_data(str(run["test"]), task.classes, settings.image_size, settings.cache)
-        return Examples(
+        return Samples(
             torch.cat([data.train.inputs, data.test.inputs]),
             torch.cat([data.train.labels, data.test.labels]),
             data.train.scaling,

@@ -5,7 +5,7 @@ from cadis.algorithm.aggregation import (
     average_models,
     average_tensors,
     average_updates,
-    compute_example_weights,
+    compute_sample_weights,
 )
 from cadis.algorithm.algorithm import Algorithm, list_parts
 from cadis.algorithm.base_method import BaseMethod
@@ -83,7 +83,7 @@ __all__ = [
     "check_names",
     "compose_algorithm",
     "compute_cosines",
-    "compute_example_weights",
+    "compute_sample_weights",
     "find_part_class",
     "find_part_classes",
     "find_user_classes",

@@ -67,7 +67,7 @@ class About:
     Attributes:
         topic: heading under which the part is listed, such as "drift correction".
         paper: publication that proposed it, or None.
-        sends: data sent by a client besides the model and its number of examples.
+        sends: data sent by a client besides the model and its number of samples.
         client_state: state that a client keeps between rounds.
         server_state: state that the server keeps between rounds, besides one model.
         flower: "yes", or the reason why it does not run on Flower.

@@ -13,26 +13,26 @@ _SUM_TOLERANCE = 1e-4
 """Accepted deviation of the sum of the weights from 1, for weights in single precision."""
 
 
-def compute_example_weights(num_examples: Tensor | Sequence[int]) -> Tensor:
+def compute_sample_weights(num_samples: Tensor | Sequence[int]) -> Tensor:
     """Return the weights of FedAvg, n_i / N over the participants.
 
     Args:
-        num_examples: number of examples of each participant, (k,), all positive.
+        num_samples: number of samples of each participant, (k,), all positive.
 
     Returns:
         Weights with sum 1, (k,), float64.
 
     Example:
-        >>> from cadis.algorithm import compute_example_weights
-        >>> compute_example_weights([30, 10]).tolist()
+        >>> from cadis.algorithm import compute_sample_weights
+        >>> compute_sample_weights([30, 10]).tolist()
         [0.75, 0.25]
     """
-    counts = torch.as_tensor(num_examples, dtype=torch.float64)
+    counts = torch.as_tensor(num_samples, dtype=torch.float64)
     total = counts.sum()
     if not (counts > 0).all() or not total.isfinite():
         raise RunError(
-            f"Clients with {_format_first(counts)} examples cannot be weighted by their number of "
-            "examples, which must be positive."
+            f"Clients with {_format_first(counts)} samples cannot be weighted by their number of "
+            "samples, which must be positive."
         )
     return counts / total
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.aggregation import average_updates, compute_example_weights
+from cadis.algorithm.aggregation import average_updates, compute_sample_weights
 from cadis.algorithm.method import (
     Aggregation,
     BatchExtras,
@@ -36,8 +36,8 @@ class BaseMethod:
     | ``init(model, generator)`` | server, before round 1 | first models, tensors of the method |
     | ``eligible_clients(server_round, state, clients)`` | server | clients for the sampler |
     | ``broadcast(server_round, state, client)`` | server, each participant | message to send |
-    | ``prepare(outputs)`` | client, before training | values per example, scalars to send |
-    | ``epoch_order(labels, generator)`` | client, each epoch | indices of the examples, in order |
+    | ``prepare(outputs)`` | client, before training | values per sample, scalars to send |
+    | ``epoch_order(labels, generator)`` | client, each epoch | indices of the samples, in order |
     | ``calibrate(step)`` | client, each batch | logits that the loss is computed from |
     | ``penalty(step)`` | client, each batch | term that is added to the loss |
     | ``finish(result, received, client_state)`` | client, after training | what to send and keep |
@@ -178,11 +178,11 @@ class BaseMethod:
         nothing.
 
         Args:
-            outputs: outputs of the received model for all n examples of the client.
+            outputs: outputs of the received model for all n samples of the client.
 
         Returns:
-            Tensors with one row per example, (n, ...), whose rows :meth:`penalty` and
-            :meth:`calibrate` get as ``step.per_example``; and scalars to send to the server.
+            Tensors with one row per sample, (n, ...), whose rows :meth:`penalty` and
+            :meth:`calibrate` get as ``step.per_sample``; and scalars to send to the server.
         """
         del outputs
         return BatchExtras()
@@ -218,16 +218,16 @@ class BaseMethod:
         return step.logits
 
     def epoch_order(self, labels: Tensor, generator: torch.Generator) -> Tensor:
-        """Client: return the examples of an epoch, in the order of training.
+        """Client: return the samples of an epoch, in the order of training.
 
-        Called at the start of each epoch. The default is a random permutation of all examples.
+        Called at the start of each epoch. The default is a random permutation of all samples.
 
         Args:
-            labels: labels of the client's n examples, (n,).
+            labels: labels of the client's n samples, (n,).
             generator: random generator of this client and round.
 
         Returns:
-            Indices of examples, (n,), int64; an index may occur several times or not at all.
+            Indices of samples, (n,), int64; an index may occur several times or not at all.
         """
         return torch.randperm(len(labels), generator=generator)
 
@@ -339,7 +339,7 @@ class BaseMethod:
         """Server: return the weight of each update in the mean of the models.
 
         Called once per round by the default :meth:`aggregate`. The default is n_i / N, the number
-        of examples of a client divided by that of all participants.
+        of samples of a client divided by that of all participants.
 
         Args:
             server_round: number and random generator of the round.
@@ -351,7 +351,7 @@ class BaseMethod:
             arrays for the report of the run.
         """
         del server_round
-        weights = compute_example_weights([update.num_examples for update in updates])
+        weights = compute_sample_weights([update.num_samples for update in updates])
         return ClientWeights(weights, state.tensors)
 
     def aggregate(

@@ -17,7 +17,7 @@ from cadis.types import ClientId, Message, ModelState, TensorState
 
 @dataclass(frozen=True)
 class ModelOutputs:
-    """Outputs of a model for all n examples of a client, computed before training.
+    """Outputs of a model for all n samples of a client, computed before training.
 
     Attributes:
         logits: outputs in evaluation mode, (n, outputs).
@@ -39,11 +39,11 @@ class BatchExtras:
     """Values that a client computes before training, for use in its batches.
 
     Attributes:
-        per_example: tensors with one row per example, (n, ...); a batch gets its rows.
+        per_sample: tensors with one row per sample, (n, ...); a batch gets its rows.
         scalars: numbers, (), that are sent to the server with the update.
     """
 
-    per_example: TensorState = field(default_factory=dict)
+    per_sample: TensorState = field(default_factory=dict)
     scalars: TensorState = field(default_factory=dict)
 
 
@@ -58,10 +58,10 @@ class Step:
         parameters: parameters w of the local model, differentiable, (P,).
         received: parameters w_t of the received global model, (P,).
         tensors: tensors that the server sent besides the model.
-        per_example: rows of ``BatchExtras.per_example`` that belong to this batch, (b, ...).
+        per_sample: rows of ``BatchExtras.per_sample`` that belong to this batch, (b, ...).
         client_state: tensors that this client keeps between rounds.
-        row_mask: True for rows that are examples, False for padding, (b,); None without padding.
-        class_counts: number of the client's examples in each class, (classes,).
+        row_mask: True for rows that are samples, False for padding, (b,); None without padding.
+        class_counts: number of the client's samples in each class, (classes,).
     """
 
     logits: Tensor
@@ -70,7 +70,7 @@ class Step:
     parameters: Tensor
     received: Tensor
     tensors: TensorState
-    per_example: TensorState
+    per_sample: TensorState
     client_state: TensorState
     row_mask: Tensor | None = None
     class_counts: Tensor = field(default_factory=lambda: torch.zeros(0))
@@ -83,7 +83,7 @@ Calibration: TypeAlias = Callable[[Step], Tensor]
 """Function from a batch to the logits that its loss is computed from."""
 
 EpochOrder: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
-"""Function from the labels of all examples, (n,), to the indices of an epoch in order, (n,)."""
+"""Function from the labels of all samples, (n,), to the indices of an epoch in order, (n,)."""
 
 
 @dataclass(frozen=True)
@@ -146,8 +146,8 @@ class LocalClient(Protocol):
     generator: torch.Generator
 
     @property
-    def num_examples(self) -> int:
-        """Number of training examples of the client."""
+    def num_samples(self) -> int:
+        """Number of training samples of the client."""
 
     def compute_outputs(self, model: ModelState) -> ModelOutputs:
         """Return the outputs of a model for the client's data; costs one forward pass."""
@@ -170,7 +170,7 @@ class LocalClient(Protocol):
             penalty: hook for the term that is added to the mean loss of a batch.
             extras: values computed before training; each batch gets its rows.
             calibrate: hook for the logits of the loss; None uses the model's own.
-            epoch_order: hook for the examples of an epoch; None uses a random permutation.
+            epoch_order: hook for the samples of an epoch; None uses a random permutation.
 
         Returns:
             The trained model with its number of steps and its mean loss.

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from cadis.errors import CadisError
 
 Reduction: TypeAlias = Literal["mean", "sum", "none"]
-"""Reduction of the losses of single examples, as in ``torch.nn.functional``."""
+"""Reduction of the losses of single samples, as in ``torch.nn.functional``."""
 
 
 class Task(Protocol):
@@ -80,7 +80,7 @@ class Task(Protocol):
         Args:
             outputs: outputs of the model, (b, outputs).
             labels: true labels, (b,).
-            reduction: "mean", "sum", or "none" for the losses of single examples, which are needed
+            reduction: "mean", "sum", or "none" for the losses of single samples, which are needed
                 if several clients are trained at once.
 
         Returns:
@@ -143,7 +143,7 @@ class Classification:
     def compute_metrics(self, outputs: Tensor, labels: Tensor) -> Mapping[str, float]:
         """Return the area under the ROC curve, one-vs-rest, averaged over the classes.
 
-        The mean leaves out classes that none or all of the examples have. NaN outputs count as the
+        The mean leaves out classes that none or all of the samples have. NaN outputs count as the
         worst possible score.
         """
         truth = F.one_hot(labels, outputs.shape[1]).bool()  # (n, classes)
@@ -158,7 +158,7 @@ class Binary:
     """Binary classification with one output, the log-odds of label 1.
 
     Attributes:
-        positive_weight: weight of the examples of label 1 in the training loss; above 1 if they
+        positive_weight: weight of the samples of label 1 in the training loss; above 1 if they
             are rare.
         metric: metric by which the best round and the best method are chosen.
     """
@@ -234,7 +234,7 @@ class Binary:
 def _compute_roc_auc(scores: Tensor, truth: Tensor) -> float:
     """Return the area under the ROC curve; NaN if one of the two classes is missing.
 
-    It equals the fraction of pairs in which the positive example has the higher score, with ties
+    It equals the fraction of pairs in which the positive sample has the higher score, with ties
     counted as half. By the Mann-Whitney statistic: (sum of the ranks of the P positives -
     P (P + 1) / 2) / (P N).
     """

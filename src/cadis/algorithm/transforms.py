@@ -153,7 +153,7 @@ class Clip(Transform):
 
     An update is one vector of all floating-point changes: the parameters and buffers of the models
     minus the received ones, and the further tensors that the client sends. Integer counters,
-    scalars and the number of examples are not clipped, so nothing limits what they reveal.
+    scalars and the number of samples are not clipped, so nothing limits what they reveal.
 
     Attributes:
         clip: maximum norm of an update.
@@ -185,7 +185,7 @@ class Noise(Transform):
     single update has only 1 / sqrt(k) of the noise, so the server must be trusted with it. If
     participants fail, the sum has less noise. If clients have different weights, the client with
     the largest weight is protected less than z states. Scalars, integer counters and the number of
-    examples get no noise. Batch-norm statistics get noise too, and a variance may become negative:
+    samples get no noise. Batch-norm statistics get noise too, and a variance may become negative:
     choose a model without batch norm.
 
     Attributes:
@@ -217,7 +217,7 @@ class NormBound(Transform):
     """Clip the L2 norm of updates on the server, for clients that cannot be trusted to do it.
 
     One client can then move the model by at most its weight times the maximum norm. Neither the
-    direction of an update nor its scalars and number of examples, which determine weights, are
+    direction of an update nor its scalars and number of samples, which determine weights, are
     limited.
 
     Attributes:

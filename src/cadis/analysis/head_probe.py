@@ -49,7 +49,7 @@ class HeadProbe:
         training: training settings in a few words.
         classes: names of the classes.
         has_bias: whether the last column of the updates is the bias.
-        examples: a model trained on one class, and one trained on two.
+        samples: a model trained on one class, and one trained on two.
         clients: two clients with the same classes but different samples, and one with others.
     """
 
@@ -58,7 +58,7 @@ class HeadProbe:
     training: str
     classes: tuple[str, ...]
     has_bias: bool
-    examples: tuple[ProbedModel, ...]
+    samples: tuple[ProbedModel, ...]
     clients: tuple[ProbedModel, ...]
 
     __repr__ = short_repr
@@ -66,7 +66,7 @@ class HeadProbe:
     @property
     def models(self) -> tuple[ProbedModel, ...]:
         """Example models, followed by the models of the clients."""
-        return self.examples + self.clients
+        return self.samples + self.clients
 
     @property
     def cosines(self) -> Tensor:

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from cadis._io import short_repr
-from cadis.data import Dataset, Examples
+from cadis.data import Dataset, Samples
 from cadis.data.partition import Partition
-from cadis.engine import Federation, count_examples, get_labels
+from cadis.engine import Federation, count_samples, get_labels
 from cadis.types import ClientId
 
 
@@ -44,7 +44,7 @@ class PartitionSummary:
 
     @classmethod
     def from_partition(
-        cls, title: str, dataset: Dataset, partition: Partition, own_tests: Sequence[Examples] = ()
+        cls, title: str, dataset: Dataset, partition: Partition, own_tests: Sequence[Samples] = ()
     ) -> "PartitionSummary":
         """Count the samples of each client and class in a partition of a dataset."""
         return cls(
@@ -55,7 +55,7 @@ class PartitionSummary:
             partition.true_clusters,
             len(dataset.train),
             len(dataset.test),
-            own_tests=tuple(count_examples(own_tests)),
+            own_tests=tuple(count_samples(own_tests)),
         )
 
     @property

@@ -1,11 +1,11 @@
 """Datasets: loading, conversion to tensors, preprocessing and partitions."""
 
-from cadis.data.conversion import as_examples, to_float32
+from cadis.data.conversion import as_samples, to_float32
 from cadis.data.dicom import ImageError
 from cadis.data.digits import digits
-from cadis.data.examples import (
+from cadis.data.samples import (
     Dataset,
-    Examples,
+    Samples,
     Scaling,
     Subsets,
     concatenate,
@@ -27,7 +27,7 @@ from cadis.data.preprocessing import (
 from cadis.data.site_data import load_site_data
 from cadis.data.table_files import TABLE_SUFFIXES, read_table
 from cadis.data.tables import TableColumns
-from cadis.data.user_data import as_dataset, to_examples_by_client
+from cadis.data.user_data import as_dataset, to_samples_by_client
 
 __all__ = [
     "DATASETS",
@@ -36,7 +36,7 @@ __all__ = [
     "USER_DATA_PREFIXES",
     "CategoryColumn",
     "Dataset",
-    "Examples",
+    "Samples",
     "ImageError",
     "ImagePreprocessing",
     "NumberColumn",
@@ -46,7 +46,7 @@ __all__ = [
     "TableColumns",
     "TablePreprocessing",
     "as_dataset",
-    "as_examples",
+    "as_samples",
     "clear_image_cache",
     "concatenate",
     "digits",
@@ -60,7 +60,7 @@ __all__ = [
     "load_site_data",
     "read_image",
     "read_table",
-    "to_examples_by_client",
+    "to_samples_by_client",
     "to_float32",
     "to_json",
 ]

@@ -1,4 +1,4 @@
-"""Conversion of users' data to examples: tensors, batches, torch and Hugging Face datasets."""
+"""Conversion of users' data to samples: tensors, batches, torch and Hugging Face datasets."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from torch.utils.data import IterableDataset, Subset, TensorDataset
 
 from cadis._io import format_error
 from cadis.data.dicom import ImageError
-from cadis.data.examples import Examples, Scaling
+from cadis.data.samples import Samples, Scaling
 from cadis.data.image_reading import to_rgb
 from cadis.errors import CadisError
 
@@ -21,33 +21,33 @@ _LABEL_COLUMNS = ("label", "labels", "target", "y")
 """Usual names of columns with inputs and with labels; the first that exists is used."""
 
 
-def as_examples(data: object, subject: str) -> Examples:
-    """Convert a user's data to examples.
+def as_samples(data: object, subject: str) -> Samples:
+    """Convert a user's data to samples.
 
     Args:
         data: one of: a pair of inputs (n, ...) and labels (n,); an iterable of such batches, for
             example a DataLoader; a ``torch.utils.data.Dataset`` of (input, label); a dataset of
-            Hugging Face's ``datasets``; or :class:`Examples`, which are returned unchanged.
+            Hugging Face's ``datasets``; or :class:`Samples`, which are returned unchanged.
             Tensors of a TensorDataset are not copied.
         subject: subject of error messages, for example ``"Client 3"``.
 
     Example:
         >>> import torch
-        >>> from cadis.data import as_examples
-        >>> examples = as_examples(([[0.0, 1.0], [2.0, 3.0]], [0, 1]), "Client 0")
-        >>> examples.inputs.shape
+        >>> from cadis.data import as_samples
+        >>> samples = as_samples(([[0.0, 1.0], [2.0, 3.0]], [0, 1]), "Client 0")
+        >>> samples.inputs.shape
         torch.Size([2, 2])
     """
-    if isinstance(data, Examples):
+    if isinstance(data, Samples):
         return data
     if isinstance(data, TensorDataset):
         if len(data.tensors) != 2:
             raise CadisError(
                 f"{subject} has {len(data.tensors)} tensors; give two, inputs and labels."
             )
-        return Examples(data.tensors[0], data.tensors[1])
+        return Samples(data.tensors[0], data.tensors[1])
     if isinstance(data, Subset) and isinstance(data.dataset, TensorDataset | Subset):
-        return as_examples(data.dataset, subject).take(torch.as_tensor(data.indices))
+        return as_samples(data.dataset, subject).take(torch.as_tensor(data.indices))
     if is_hugging_face(data):
         return _convert_columns(data, subject)
     if isinstance(data, TorchDataset):
@@ -55,11 +55,11 @@ def as_examples(data: object, subject: str) -> Examples:
     return _convert_batches(data, subject)
 
 
-def to_float32(examples: Examples) -> Examples:
+def to_float32(samples: Samples) -> Samples:
     """Convert float64 inputs to float32, the type of most models; other types stay."""
-    if examples.inputs.dtype != torch.float64:
-        return examples
-    return Examples(examples.inputs.float(), examples.labels, examples.scaling)
+    if samples.inputs.dtype != torch.float64:
+        return samples
+    return Samples(samples.inputs.float(), samples.labels, samples.scaling)
 
 
 def get_class_names(data: object) -> tuple[str, ...]:
@@ -82,7 +82,7 @@ def _get_features(data: Any) -> Mapping[str, Any]:
     return getattr(data, "features", None) or {}
 
 
-def _convert_batches(data: Any, subject: str) -> Examples:
+def _convert_batches(data: Any, subject: str) -> Samples:
     batches = [data] if _is_pair(data) else data
     try:
         pairs = [tuple(map(torch.as_tensor, batch)) for batch in batches]
@@ -95,7 +95,7 @@ def _convert_batches(data: Any, subject: str) -> Examples:
             "dataset of torch or Hugging Face; convert batches that are dicts to pairs: "
             "((b['img'], b['label']) for b in loader)."
         ) from None
-    return Examples(inputs, labels)
+    return Samples(inputs, labels)
 
 
 def _is_pair(data: object) -> bool:
@@ -133,10 +133,10 @@ def _get_pair(item: Any, subject: str) -> tuple[Any, Any]:
     )
 
 
-def _convert_items(items: Sequence[tuple[Any, Any]], subject: str) -> Examples:
+def _convert_items(items: Sequence[tuple[Any, Any]], subject: str) -> Samples:
     """Stack single samples, which must have the same shape."""
     if not items:
-        return Examples(torch.zeros(0), torch.zeros(0, dtype=torch.int64))
+        return Samples(torch.zeros(0), torch.zeros(0, dtype=torch.int64))
     inputs, labels = zip(*items, strict=True)
     if all(isinstance(sample, Image.Image) for sample in inputs):
         return _convert_images(inputs, _to_label_tensor(labels, subject), subject)
@@ -146,10 +146,10 @@ def _convert_items(items: Sequence[tuple[Any, Any]], subject: str) -> Examples:
         raise CadisError(
             f"{subject} has inputs that cannot be stacked to one tensor: {format_error(error)}."
         ) from None
-    return Examples(stacked, _to_label_tensor(labels, subject))
+    return Samples(stacked, _to_label_tensor(labels, subject))
 
 
-def _convert_columns(data: Any, subject: str) -> Examples:
+def _convert_columns(data: Any, subject: str) -> Samples:
     """Convert a Hugging Face dataset."""
     if data.format["type"] == "custom":  # the user's transform returns the inputs
         return _convert_items([_get_pair(item, subject) for item in data], subject)
@@ -165,7 +165,7 @@ def _convert_columns(data: Any, subject: str) -> Examples:
             "convert them with the map function of the dataset, for example text to token ids."
         )
     rows = parts[0] if len(parts) == 1 else np.stack(parts, axis=1).astype(np.float32)
-    return Examples(torch.from_numpy(rows), _to_label_tensor(columns[label], subject))
+    return Samples(torch.from_numpy(rows), _to_label_tensor(columns[label], subject))
 
 
 def _find_columns(
@@ -195,7 +195,7 @@ def _to_label_tensor(labels: Iterable[Any], subject: str) -> Tensor:
         ) from None
 
 
-def _convert_images(images: Sequence[Image.Image], labels: Tensor, subject: str) -> Examples:
+def _convert_images(images: Sequence[Image.Image], labels: Tensor, subject: str) -> Samples:
     """Convert images of one size: gray if all are, else RGB; they are scaled to 0 to 1."""
     is_gray = all(image.mode == "L" for image in images)
     if len({image.size for image in images}) > 1:
@@ -207,4 +207,4 @@ def _convert_images(images: Sequence[Image.Image], labels: Tensor, subject: str)
     pixels = torch.from_numpy(np.stack(arrays))
     channels = 1 if is_gray else 3
     channels_first = pixels[:, None] if is_gray else pixels.permute(0, 3, 1, 2)
-    return Examples(channels_first, labels, Scaling((0.0,) * channels, (1.0,) * channels))
+    return Samples(channels_first, labels, Scaling((0.0,) * channels, (1.0,) * channels))

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cadis.data.examples import Dataset, Examples, Scaling
+from cadis.data.samples import Dataset, Samples, Scaling
 from cadis.data.preprocessing import ImagePreprocessing
 
 _SHA256 = "6ebb3d2fee246a4e99363262ddf8a00a3c41bee6014c373ed9d9216ba7f651b8"
@@ -48,13 +48,13 @@ def digits() -> Dataset:
     labels = torch.tensor(rows[:, -1], dtype=torch.int64)
     train, test = map(torch.from_numpy, split_stratified(rows[:, -1], _TEST_SHARE))
     mean, deviation = pixels[train].mean(), pixels[train].std()
-    examples = Examples((pixels - mean) / deviation, labels)
+    samples = Samples((pixels - mean) / deviation, labels)
     names = tuple(map(str, range(10)))
     scaling = Scaling((float(mean),), (float(deviation),))  # for new images, where 255 is white
     return Dataset(
         "digits",
-        examples.take(train),
-        examples.take(test),
+        samples.take(train),
+        samples.take(test),
         names,
         preprocessing=ImagePreprocessing(1, 8, 8, scaling),
     )

@@ -8,7 +8,7 @@ import torch
 
 from cadis._io import Callbacks, to_printable
 from cadis.data.dicom import check_dicom_extra, is_dicom
-from cadis.data.examples import Dataset, Examples, Scaling, group_indices_by_client
+from cadis.data.samples import Dataset, Samples, Scaling, group_indices_by_client
 from cadis.data.holdout import hold_out_tenth_per_class
 from cadis.data.image_cache import decode
 from cadis.data.image_folder import ImageFile, ImageFolder, SkippedFiles, read_image_folder
@@ -53,11 +53,11 @@ def load_images(
         raise CadisError(f"{folder} has too few images that can be read; add some.")
     pixels = torch.from_numpy(decoded.pixels).permute(0, 3, 1, 2)  # (n, 3, size, size)
     labels = torch.tensor([file.label for file in [*train, *test]])
-    examples = Examples(pixels, labels, _IMAGENET)
+    samples = Samples(pixels, labels, _IMAGENET)
     return Dataset(
         f"images:{folder}",
-        examples.take(slice(0, len(train))),
-        examples.take(slice(len(train), None)),
+        samples.take(slice(0, len(train))),
+        samples.take(slice(len(train), None)),
         images.classes,
         group_indices_by_client([file.client for file in train]),
         group_indices_by_client([file.client for file in test]),

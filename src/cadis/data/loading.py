@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cadis._io import NO_CALLBACKS, Callbacks, expand_home
 from cadis.data.digits import digits
-from cadis.data.examples import Dataset
+from cadis.data.samples import Dataset
 from cadis.data.images import load_images
 from cadis.data.published import (
     CATALOGUE,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cadis._io import natural_key
-from cadis.data.examples import Scaling
+from cadis.data.samples import Scaling
 from cadis.data.table_files import format_location
 from cadis.errors import CadisError
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from cadis._io import NO_CALLBACKS, Callbacks, expand_home, is_folder, to_printable
-from cadis.data.examples import Dataset, Examples, Scaling
+from cadis.data.samples import Dataset, Samples, Scaling
 from cadis.data.holdout import hold_out_tenth_per_class
 from cadis.data.images import load_images
 from cadis.data.published import get_image_cache_folder
@@ -60,17 +60,17 @@ def load_site_data(
         cache_folder = get_image_cache_folder() if cache else None
         return load_images(path, image_size, cache_folder, callbacks, classes)
     name, tensors = to_printable(path), _read_tensors(path)
-    train = _to_examples(tensors, "", name, len(classes))
+    train = _to_samples(tensors, "", name, len(classes))
     if "test_inputs" in tensors or "test_labels" in tensors:
-        test = _to_examples(tensors, "test_", name, len(classes))
+        test = _to_samples(tensors, "test_", name, len(classes))
     else:
         is_test = hold_out_tenth_per_class(train.labels.tolist(), [None] * len(train))
         train, test = train.take(~is_test), train.take(is_test)
     return Dataset(name, train, test, tuple(classes))
 
 
-def _to_examples(tensors: dict[str, Tensor], prefix: str, path: str, num_classes: int) -> Examples:
-    """Convert tensors of a file to examples.
+def _to_samples(tensors: dict[str, Tensor], prefix: str, path: str, num_classes: int) -> Samples:
+    """Convert tensors of a file to samples.
 
     Args:
         tensors: tensors of the file by name.
@@ -90,15 +90,15 @@ def _to_examples(tensors: dict[str, Tensor], prefix: str, path: str, num_classes
         inputs = inputs.float() / _WHITE[inputs.dtype]
     else:
         inputs = inputs.float()
-    examples = Examples(inputs, labels.long(), scaling)
-    examples.check(f"The test set in {path}" if prefix else path)
-    highest = int(examples.labels.max())
+    samples = Samples(inputs, labels.long(), scaling)
+    samples.check(f"The test set in {path}" if prefix else path)
+    highest = int(samples.labels.max())
     if highest >= num_classes:
         raise CadisError(
             f"{path} has the label {highest}, but there are {num_classes} classes; number them "
             "from 0."
         )
-    return examples
+    return samples
 
 
 def _check_tensors(tensors: dict[str, Tensor], names: Sequence[str], path: str) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cadis._io import Callbacks, natural_key
-from cadis.data.examples import Dataset, Examples, group_indices_by_client
+from cadis.data.samples import Dataset, Samples, group_indices_by_client
 from cadis.data.holdout import hold_out_tenth_per_class
 from cadis.data.preprocessing import (
     NumberColumn,
@@ -86,11 +86,11 @@ def load_table(name: str, path: Path, columns: TableColumns, callbacks: Callback
     for label in sorted({*labels[~is_test].tolist()} - {*labels[is_test].tolist()}):
         callbacks.say(f"The test set has no row of the class {classes[label]}; add some.")
     preprocessing = _fit_preprocessing(cells, is_test.numpy(), columns, callbacks)
-    examples = Examples(preprocessing.encode(cells), labels)
+    samples = Samples(preprocessing.encode(cells), labels)
     return Dataset(
         name,
-        examples.take(~is_test),
-        examples.take(is_test),
+        samples.take(~is_test),
+        samples.take(is_test),
         classes,
         _group_by_client(clients, ~is_test),
         _group_by_client(clients, is_test),

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from cadis._io import NO_CALLBACKS, Callbacks, format_error, load_user_code
-from cadis.data.conversion import as_examples, get_class_names, to_float32
-from cadis.data.examples import Dataset, Examples, concatenate, group_indices_by_client
+from cadis.data.conversion import as_samples, get_class_names, to_float32
+from cadis.data.samples import Dataset, Samples, concatenate, group_indices_by_client
 from cadis.data.holdout import hold_out_tenth_per_class
 from cadis.errors import CadisError
 
@@ -40,7 +40,7 @@ def as_dataset(data: object, name: str, callbacks: Callbacks = NO_CALLBACKS) -> 
     Args:
         data: one of: a :class:`Dataset`; a pair of clients and test data; or a dict with
             ``clients`` and optionally ``test``, ``client_tests`` and ``classes``. Clients are a
-            dict by name, or a list; the data of a client are anything that :func:`as_examples`
+            dict by name, or a list; the data of a client are anything that :func:`as_samples`
             accepts. Without test data, a tenth of each class is held out.
         name: name of the dataset.
         callbacks: called with warnings.
@@ -61,24 +61,24 @@ def as_dataset(data: object, name: str, callbacks: Callbacks = NO_CALLBACKS) -> 
         data = dict(zip(_KEYS[:2], data, strict=True))
     if not isinstance(data, Mapping) or "clients" not in data or not {*data} <= {*_KEYS}:
         raise CadisError(f"{name} must return a cadis.data.Dataset or {_FORMAT}.")
-    clients = to_examples_by_client(data["clients"], "Client")
-    for client in [client for client, examples in clients.items() if not len(examples)]:
+    clients = to_samples_by_client(data["clients"], "Client")
+    for client in [client for client, samples in clients.items() if not len(samples)]:
         callbacks.say(f"Client {client} has no samples; it is left out.")
         del clients[client]
     if not clients:
         raise CadisError(f"{name} returned no client with samples; return at least one.")
     classes = data.get("classes") or get_class_names(_get_first(data["clients"]))
-    clients = {client: to_float32(examples) for client, examples in clients.items()}
+    clients = {client: to_float32(samples) for client, samples in clients.items()}
     _check_same_format(clients)
-    for client, examples in clients.items():  # before indices differ from those of the user
-        examples.check_finite(f"Client {client}")
+    for client, samples in clients.items():  # before indices differ from those of the user
+        samples.check_finite(f"Client {client}")
     train = concatenate([*clients.values()])
     dataset = Dataset(name, train, train, (), _list_ranges(clients))
     return _add_classes(_add_tests(dataset, data), tuple(map(str, classes)))
 
 
-def to_examples_by_client(data: Any, subject: str) -> dict[str, Examples]:
-    """Convert the data of clients to examples by name.
+def to_samples_by_client(data: Any, subject: str) -> dict[str, Samples]:
+    """Convert the data of clients to samples by name.
 
     Args:
         data: a dict by name, or an iterable, whose clients are named 0, 1, 2, ...
@@ -90,7 +90,7 @@ def to_examples_by_client(data: Any, subject: str) -> dict[str, Examples]:
         pairs = [(str(index), client) for index, client in enumerate(data)]
     else:
         raise CadisError(f"The clients must be a dict or a list, not a {type(data).__name__}.")
-    return {name: as_examples(client, f"{subject} {name}") for name, client in pairs}
+    return {name: as_samples(client, f"{subject} {name}") for name, client in pairs}
 
 
 def _get_first(clients: Any) -> object:
@@ -102,7 +102,7 @@ def _get_first(clients: Any) -> object:
 
 def _add_tests(dataset: Dataset, data: Mapping[str, Any]) -> Dataset:
     """Add the test set, and the test data of each client."""
-    tests = to_examples_by_client(data.get("client_tests") or {}, "The test data of")
+    tests = to_samples_by_client(data.get("client_tests") or {}, "The test data of")
     client_tests = {client: to_float32(test) for client, test in tests.items() if len(test)}
     if unknown := client_tests.keys() - dataset.client_indices.keys():
         raise CadisError(
@@ -111,13 +111,13 @@ def _add_tests(dataset: Dataset, data: Mapping[str, Any]) -> Dataset:
         )
     first = {next(iter(dataset.client_indices)): dataset.train}
     if data.get("test") is not None:
-        test = to_float32(as_examples(data["test"], "The test set"))
+        test = to_float32(as_samples(data["test"], "The test set"))
         _check_same_format({**first, "The test set": test, **client_tests})
         return replace(dataset, test=test, client_tests=client_tests)
     if client_tests:
         _check_same_format({**first, **client_tests})
-        for client, examples in client_tests.items():
-            examples.check_finite(f"The test data of client {client}")
+        for client, samples in client_tests.items():
+            samples.check_finite(f"The test data of client {client}")
         test = concatenate([*client_tests.values()])
         return replace(dataset, test=test, client_test_indices=_list_ranges(client_tests))
     return _hold_out_test(dataset)
@@ -154,19 +154,19 @@ def _add_classes(dataset: Dataset, names: tuple[str, ...]) -> Dataset:
     return replace(dataset, classes=names or tuple(map(str, range(highest + 1))))
 
 
-def _check_same_format(parts: Mapping[str, Examples]) -> None:
+def _check_same_format(parts: Mapping[str, Samples]) -> None:
     """Raise an error if inputs differ in shape, type or scaling; the federation checks the rest."""
     first_name, first = next(iter(parts.items()))
-    for name, examples in parts.items():
-        examples.check_format(name)
-        if (examples.input_format, examples.scaling) != (first.input_format, first.scaling):
+    for name, samples in parts.items():
+        samples.check_format(name)
+        if (samples.input_format, samples.scaling) != (first.input_format, first.scaling):
             raise CadisError(
-                f"{name} has inputs of {examples.input_format}, but {first_name} has inputs of "
+                f"{name} has inputs of {samples.input_format}, but {first_name} has inputs of "
                 f"{first.input_format}; use the same shape, type and scaling for all."
             )
 
 
-def _list_ranges(parts: Mapping[str, Examples]) -> dict[str, Tensor]:
+def _list_ranges(parts: Mapping[str, Samples]) -> dict[str, Tensor]:
     """Return the indices of each part in the concatenation of all parts."""
     sizes = [len(part) for part in parts.values()]
     return dict(zip(parts, torch.arange(sum(sizes)).split(sizes), strict=True))

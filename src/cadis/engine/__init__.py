@@ -4,5 +4,5 @@
 """
 
 from cadis.engine.engine import Engine
-from cadis.engine.federation import EngineSettings, Federation, count_examples, get_labels
+from cadis.engine.federation import EngineSettings, Federation, count_samples, get_labels
 from cadis.engine.speeds import check_speeds, select_speeds

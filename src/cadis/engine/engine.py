@@ -13,7 +13,7 @@ from torch import nn
 
 from cadis._io import NO_CALLBACKS, Callbacks
 from cadis.algorithm import Algorithm, EstimateSeconds
-from cadis.data import Examples
+from cadis.data import Samples
 from cadis.engine.federation import EngineSettings, Federation
 from cadis.engine.speeds import make_time_estimator, resolve_speeds
 from cadis.engine.transport import PoolTransport
@@ -166,17 +166,17 @@ class Engine:
         lr, federation = context.settings.local.lr, context.federation
         advice, losses = f"try a smaller learning rate than {lr:g}, such as {lr / 10:g}", []
         for index, client in enumerate(federation.client_ids[:_MAX_CLIENTS]):
-            examples = federation.clients[index].take(slice(0, _MAX_SAMPLES))
-            if (largest := _find_largest_input(examples)) > _LARGE_INPUT:
+            samples = federation.clients[index].take(slice(0, _MAX_SAMPLES))
+            if (largest := _find_largest_input(samples)) > _LARGE_INPUT:
                 cause = f"inputs of client {client} are as large as {largest:.3g}"
                 return f"{cause}: scale them to about 1, or {advice}."
             where = f"for the data of client {client}, before any training in this round"
             name = self._server.model_name_for(state.server, client)
             model = self._load_model(state.server.models[name])
-            outputs = forward_in_batches(model, examples)[0]
+            outputs = forward_in_batches(model, samples)[0]
             if not outputs.isfinite().all():
                 return f"its outputs were not finite {where}; the data are finite: check the model."
-            losses.append(float(task.loss(outputs, examples.labels, "mean")))
+            losses.append(float(task.loss(outputs, samples.labels, "mean")))
             if not isfinite(losses[-1]):
                 check = f"the outputs are finite: check the loss of the task '{task.name}'."
                 return f"the loss was not finite {where}; {check}"
@@ -184,9 +184,9 @@ class Engine:
         return f"data and outputs are finite, and the loss before the round was {mean}: {advice}."
 
 
-def _find_largest_input(examples: Examples) -> float:
+def _find_largest_input(samples: Samples) -> float:
     """Return the largest absolute input; 0 for integers, such as indices of words."""
-    inputs = examples.scaled_inputs
+    inputs = samples.scaled_inputs
     return float(inputs.abs().max()) if inputs.is_floating_point() else 0.0
 
 

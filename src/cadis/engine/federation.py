@@ -13,7 +13,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
 from cadis._io import short_repr
-from cadis.data import Examples, Preprocessing, Subsets, concatenate, format_nonfinite_error
+from cadis.data import Samples, Preprocessing, Subsets, concatenate, format_nonfinite_error
 from cadis.data.partition import hold_out
 from cadis.engine.speeds import Speeds
 from cadis.errors import CadisError
@@ -28,22 +28,22 @@ class Federation:
     """Clients with their data, and the test set.
 
     Attributes:
-        clients: training examples of each client.
+        clients: training samples of each client.
         test: test set of the global model; no client trains on it.
         client_ids: ids of the clients; by default their indices.
         true_clusters: true cluster of each client, if known, (n,).
         classes: names of the classes, if known.
-        client_tests: held-out examples of each client, on which it never trains; a client with few
-            examples has none. Empty if clients are tested on their training data.
+        client_tests: held-out samples of each client, on which it never trains; a client with few
+            samples has none. Empty if clients are tested on their training data.
         preprocessing: converts raw inputs to inputs of the model, if known.
     """
 
-    clients: Sequence[Examples]
-    test: Examples
+    clients: Sequence[Samples]
+    test: Samples
     client_ids: tuple[ClientId, ...] = ()
     true_clusters: Tensor | None = None
     classes: tuple[str, ...] = ()
-    client_tests: Sequence[Examples] = ()
+    client_tests: Sequence[Samples] = ()
     preprocessing: Preprocessing | None = None
 
     __repr__ = short_repr
@@ -53,14 +53,14 @@ class Federation:
         object.__setattr__(self, "client_ids", tuple(map(validate_client_id, ids)))
 
     def sizes(self) -> list[int]:
-        """Return the number of training examples of each client."""
-        return count_examples(self.clients)
+        """Return the number of training samples of each client."""
+        return count_samples(self.clients)
 
     def labels(self) -> list[Tensor]:
         """Return the training labels of each client."""
         return get_labels(self.clients)
 
-    def client_test_sets(self) -> Sequence[Examples]:
+    def client_test_sets(self) -> Sequence[Samples]:
         """Return the test data of each client: its held-out data, else its training data."""
         return self.client_tests if len(self.client_tests) else self.clients
 
@@ -93,18 +93,18 @@ class Federation:
                 f"True clusters are given for {len(truth)} clients, but there are "
                 f"{len(self.clients)}; give one per client."
             )
-        for name, examples in self._iter_parts():
-            examples.check_format(name)
-            if examples.scaling != self.test.scaling:
+        for name, samples in self._iter_parts():
+            samples.check_format(name)
+            if samples.scaling != self.test.scaling:
                 raise CadisError(
                     f"{name} and the test set are scaled differently; scale both the same way."
                 )
-            if examples.input_format != self.test.input_format:
+            if samples.input_format != self.test.input_format:
                 raise CadisError(
-                    f"{name} has inputs of {examples.input_format}, but the test set has inputs of "
+                    f"{name} has inputs of {samples.input_format}, but the test set has inputs of "
                     f"{self.test.input_format}; use the same type for both."
                 )
-            check_labels(examples.labels, num_classes, name)
+            check_labels(samples.labels, num_classes, name)
         self._check_finite()
 
     def _check_finite(self) -> None:
@@ -116,7 +116,7 @@ class Federation:
             for client_id, client in zip(self.client_ids, self.clients, strict=True):
                 client.check_finite(f"Client {client_id}")
             return
-        nonfinite = self.clients.examples.find_nonfinite()
+        nonfinite = self.clients.samples.find_nonfinite()
         for client_id, indices in zip(self.client_ids, self.clients.indices, strict=True):
             client_nonfinite = (
                 indices[torch.isin(indices, nonfinite)] if len(nonfinite) else nonfinite
@@ -124,18 +124,18 @@ class Federation:
             if len(client_nonfinite):
                 first, count = int(client_nonfinite[0]), len(client_nonfinite)
                 sample = f"sample {first} of the training set"
-                where = self.clients.examples.describe_nonfinite(first)
+                where = self.clients.samples.describe_nonfinite(first)
                 raise CadisError(
                     format_nonfinite_error(f"Client {client_id}", count, sample, where)
                 )
 
-    def _iter_parts(self) -> Iterator[tuple[str, Examples]]:
-        """Yield all examples with a name for error messages; a shared dataset is yielded once."""
+    def _iter_parts(self) -> Iterator[tuple[str, Samples]]:
+        """Yield all samples with a name for error messages; a shared dataset is yielded once."""
         if isinstance(self.clients, Subsets):
             for client_id, indices in zip(self.client_ids, self.clients.indices, strict=True):
                 if not len(indices):
                     raise CadisError(f"Client {client_id} has no samples; leave it out.")
-            yield "The training set", self.clients.examples
+            yield "The training set", self.clients.samples
         else:
             for client_id, client in zip(self.client_ids, self.clients, strict=True):
                 yield f"Client {client_id}", client
@@ -143,7 +143,7 @@ class Federation:
             yield f"The test data of client {client_id}", test_set
         yield "The test set", self.test
 
-    def _separate_client_tests(self) -> list[tuple[ClientId, Examples]]:
+    def _separate_client_tests(self) -> list[tuple[ClientId, Samples]]:
         """Return clients' test data that are not a subset of another dataset."""
         if isinstance(self.client_tests, Subsets):
             return []
@@ -157,13 +157,13 @@ class Federation:
         return dict(zip(self.client_ids, self.true_clusters.tolist(), strict=True))
 
     def hold_out(self, share: float, seed: int) -> "Federation":
-        """Return a federation in which a share of each client's examples is held out for tests.
+        """Return a federation in which a share of each client's samples is held out for tests.
 
-        The held-out examples depend only on the seed, the client's id and its labels. Clients with
+        The held-out samples depend only on the seed, the client's id and its labels. Clients with
         a common dataset still share it.
 
         Args:
-            share: share of each client's examples, from 0 to 1; 0 returns the federation unchanged.
+            share: share of each client's samples, from 0 to 1; 0 returns the federation unchanged.
             seed: seed of the draw.
         """
         if not share:
@@ -175,8 +175,8 @@ class Federation:
         ]
         return replace(
             self,
-            clients=_select_examples(self.clients, [~mask for mask in masks]),
-            client_tests=_select_examples(self.clients, masks),
+            clients=_select_samples(self.clients, [~mask for mask in masks]),
+            client_tests=_select_samples(self.clients, masks),
         )
 
     def _check_disjoint(self) -> None:
@@ -213,7 +213,7 @@ class EngineSettings:
             round.
         stack: whether small models of several clients are trained at once; results are the same
             except for rounding.
-        client_test: share of each client's examples that is held out: the client does not train on
+        client_test: share of each client's samples that is held out: the client does not train on
             them, and is tested on them instead of its training data.
         speeds: samples per second of clients, for the simulated clock: "LOW:HIGH" to draw them, a
             file, or one number per client; if empty, 1 for all clients.
@@ -232,19 +232,19 @@ class EngineSettings:
     speeds: Speeds = ""
 
 
-def count_examples(clients: Sequence[Examples]) -> list[int]:
-    """Return the number of examples of each client."""
+def count_samples(clients: Sequence[Samples]) -> list[int]:
+    """Return the number of samples of each client."""
     return clients.sizes() if isinstance(clients, Subsets) else [len(part) for part in clients]
 
 
-def get_labels(clients: Sequence[Examples]) -> list[Tensor]:
-    """Return the labels of each client's examples."""
+def get_labels(clients: Sequence[Samples]) -> list[Tensor]:
+    """Return the labels of each client's samples."""
     return clients.labels() if isinstance(clients, Subsets) else [part.labels for part in clients]
 
 
-def _select_examples(clients: Sequence[Examples], masks: Sequence[Tensor]) -> Sequence[Examples]:
-    """Return the examples of each client that its boolean mask selects."""
+def _select_samples(clients: Sequence[Samples], masks: Sequence[Tensor]) -> Sequence[Samples]:
+    """Return the samples of each client that its boolean mask selects."""
     if not isinstance(clients, Subsets):
         return [part.take(mask) for part, mask in zip(clients, masks, strict=True)]
     pairs = zip(clients.indices, masks, strict=True)
-    return Subsets(clients.examples, tuple(indices[mask] for indices, mask in pairs))
+    return Subsets(clients.samples, tuple(indices[mask] for indices, mask in pairs))

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from cadis._io import Callbacks
-from cadis.engine.federation import EngineSettings, count_examples
+from cadis.engine.federation import EngineSettings, count_samples
 from cadis.engine.pool import Pool, choose_workers, create_pool
 from cadis.engine.shared_memory import Mailbox, SharedMessage, count_bytes, get_mp_context
 from cadis.engine.worker import SharedModel, TrainReply, TrainRequest, Worker, WorkerContext
@@ -22,13 +22,13 @@ from cadis.training import Evaluation, compute_batch_sizes, split_into_stacks
 from cadis.types import ClientId, ClientUpdate, Message, ModelState
 
 _TEST_SIZE = 256
-"""Approximate number of examples in one work item of a test."""
+"""Approximate number of samples in one work item of a test."""
 
 _TEST_COST = 0.1
 """Time for tests on clients' own data, as a share of the training time between two tests."""
 
 _TRAIN_COST = 3
-"""Time to train on one example divided by the time to test on it: forward, backward and step."""
+"""Time to train on one sample divided by the time to test on it: forward, backward and step."""
 
 _MIN_TEST_CLIENTS = 100
 """Minimal number of clients to test: the worst client of a smaller sample means little."""
@@ -67,7 +67,7 @@ class PoolTransport:
         self._sizes = context.federation.sizes()
         batch_size = self._settings.local.batch_size
         self._steps = [len(compute_batch_sizes(n, batch_size)) for n in self._sizes]
-        self._test_sizes = count_examples(context.test_sets)
+        self._test_sizes = count_samples(context.test_sets)
         participation = num_participants / len(self._ids)
         sample = sample_test_clients(len(data_clients), participation, self._settings)
         self._test_clients = [client for client in sample if self._test_sizes[client]]
@@ -240,9 +240,9 @@ def is_due(number: int, every: int, last: int) -> bool:
     return every > 0 and (number % every == 0 or number == last)
 
 
-def split_evenly(num_examples: int) -> list[tuple[int, int]]:
+def split_evenly(num_samples: int) -> list[tuple[int, int]]:
     """Split a test set into parts of almost equal size; return the start and end of each."""
-    parts = torch.arange(num_examples).tensor_split(-(-num_examples // _TEST_SIZE))
+    parts = torch.arange(num_samples).tensor_split(-(-num_examples // _TEST_SIZE))
     return [(int(part[0]), int(part[-1]) + 1) for part in parts]
 
 
@@ -270,18 +270,18 @@ def sample_test_clients(
 
 
 def group_clients(clients: Sequence[int], sizes: Sequence[int]) -> list[tuple[int, ...]]:
-    """Group clients, in order, so that each group has enough examples for one work item.
+    """Group clients, in order, so that each group has enough samples for one work item.
 
     Args:
         clients: indices of clients.
-        sizes: number of test examples of every client of the federation.
+        sizes: number of test samples of every client of the federation.
     """
     groups: list[list[int]] = []
-    num_examples = _TEST_SIZE
+    num_samples = _TEST_SIZE
     for client in clients:
-        if num_examples >= _TEST_SIZE:
+        if num_samples >= _TEST_SIZE:
             groups.append([])
-            num_examples = 0
+            num_samples = 0
         groups[-1].append(client)
-        num_examples += sizes[client]
+        num_samples += sizes[client]
     return [tuple(group) for group in groups]

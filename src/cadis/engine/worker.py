@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from cadis.algorithm import Algorithm, ClientOutput
-from cadis.data import Examples, concatenate
+from cadis.data import Samples, concatenate
 from cadis.engine.federation import EngineSettings, Federation
 from cadis.engine.shared_memory import Mailbox, SharedMessage, count_bytes
 from cadis.errors import RunError
@@ -61,7 +61,7 @@ class WorkerContext:
     num_outputs: int
     algorithm: Algorithm
     federation: Federation
-    test_sets: Sequence[Examples]
+    test_sets: Sequence[Samples]
     settings: EngineSettings
     device: torch.device
     allow_stacks: bool
@@ -163,14 +163,14 @@ class Worker:
         """Test a global model on a slice of the test set; return the evaluation and the seconds."""
         started, (model, part) = time.perf_counter(), item
         self._load(model)
-        examples = self.context.federation.test.take(part).to(self.context.device)
-        evaluation = evaluate(self.model, examples, self.context.algorithm.task)
+        samples = self.context.federation.test.take(part).to(self.context.device)
+        evaluation = evaluate(self.model, samples, self.context.algorithm.task)
         return evaluation, time.perf_counter() - started
 
     def test_clients(self, item: tuple[SharedModel, Sequence[int]]) -> tuple[list[float], float]:
         """Test a global model on the test data of clients, given by their indices.
 
-        A batch may have examples of several clients, which is faster.
+        A batch may have samples of several clients, which is faster.
 
         Returns:
             The accuracy of each client, and the seconds of all tests.
@@ -178,9 +178,9 @@ class Worker:
         started, (model, clients) = time.perf_counter(), item
         self._load(model)
         test_sets = [self.context.test_sets[client] for client in clients]
-        examples = concatenate(test_sets).to(self.context.device)
+        samples = concatenate(test_sets).to(self.context.device)
         sizes = [len(test_set) for test_set in test_sets]
-        accuracies = compute_accuracies(self.model, examples, sizes, self.context.algorithm.task)
+        accuracies = compute_accuracies(self.model, samples, sizes, self.context.algorithm.task)
         return accuracies, time.perf_counter() - started
 
     def _load(self, model: SharedModel) -> None:
@@ -232,7 +232,7 @@ class Worker:
         context = self.context
         return Client(
             model=self.model,
-            examples=context.federation.clients[request.client].to(context.device),
+            samples=context.federation.clients[request.client].to(context.device),
             algorithm=context.algorithm,
             settings=context.settings.local,
             round_number=request.round,

@@ -9,7 +9,7 @@ from torch import nn
 
 from cadis._io import NO_CALLBACKS, Callbacks
 from cadis.algorithm.tasks import Task
-from cadis.data import TABLE_PREFIXES, Dataset, Examples, Subsets, TableColumns, load
+from cadis.data import TABLE_PREFIXES, Dataset, Samples, Subsets, TableColumns, load
 from cadis.data.partition import MultiCluster, Partition, partition_by_owner, read_partition
 from cadis.engine import Federation
 from cadis.errors import CadisError
@@ -54,11 +54,11 @@ def build_experiment(
     return Experiment(replace(config, settings=settings), federation, model)
 
 
-def _check_input_type(examples: Examples) -> None:
+def _check_input_type(samples: Samples) -> None:
     """Refuse to choose a model for integer tokens: the built-in models take real numbers."""
-    if examples.scaling is None and not examples.inputs.is_floating_point():
+    if samples.scaling is None and not samples.inputs.is_floating_point():
         raise CadisError(
-            f"The inputs have type {examples.inputs.dtype}. If they are token ids, name a model "
+            f"The inputs have type {samples.inputs.dtype}. If they are token ids, name a model "
             "with an embedding by --model FILE.py:FUNCTION; else convert them to float32."
         )
 
@@ -141,10 +141,10 @@ def choose_partition(config: ExperimentConfig, dataset: Dataset) -> ExperimentCo
     return replace(config, settings=settings, partitioner=partitioner)
 
 
-def get_client_tests(dataset: Dataset, client_ids: Sequence[ClientId]) -> Sequence[Examples]:
-    """Return the test examples of each client, or () if no client has any.
+def get_client_tests(dataset: Dataset, client_ids: Sequence[ClientId]) -> Sequence[Samples]:
+    """Return the test samples of each client, or () if no client has any.
 
-    The examples of a single client may be empty.
+    The samples of a single client may be empty.
     """
     if dataset.client_tests:
         empty = dataset.test.take(slice(0, 0))

@@ -116,7 +116,7 @@ class FederationRun:
         engine = self.build_engine(folder)
         description = describe_federation(engine.federation, engine.num_classes)
         evaluation, rejections = None, RejectionLog(callbacks.say)
-        inputs = ModelInputs.from_examples(engine.federation.test, engine.federation.preprocessing)
+        inputs = ModelInputs.from_samples(engine.federation.test, engine.federation.preprocessing)
         with closing(RunWriter(folder, engine.algorithm, engine.layout, inputs)) as writer:
             say = callbacks.say
             state = writer.begin(engine.start, self.options, lambda _: description, resume, say)

@@ -30,11 +30,11 @@ from cadis.algorithm.server_optimizers import ServerOptimizer
 from cadis.algorithm.tasks import Task
 from cadis.algorithm.transforms import Transform
 from cadis.data import (
-    Examples,
+    Samples,
     Subsets,
-    as_examples,
+    as_samples,
     concatenate,
-    to_examples_by_client,
+    to_samples_by_client,
     to_float32,
 )
 from cadis.engine import Federation, select_speeds
@@ -101,7 +101,7 @@ def run(
         clients: the training data of each client, as a list, or as a dict by client name. The data
             of a client are a pair (inputs, labels) of tensors or arrays, a
             ``torch.utils.data.Dataset``, a DataLoader, a Hugging Face dataset, or
-            ``cadis.data.Examples``.
+            ``cadis.data.Samples``.
         test: the test set of the global model, in one of these forms; by default, all of
             ``client_tests``.
         client_tests: the test data of each client, on which it never trains, as a list or a dict
@@ -241,18 +241,18 @@ def build_federation(options: Mapping[str, Any]) -> Federation:
         client_ids = tuple(clients)
     data = _convert_data(clients, "Client")
     has_float64 = any(parameter.dtype == torch.float64 for parameter in model.parameters())
-    convert = (lambda examples: examples) if has_float64 else to_float32
+    convert = (lambda samples: samples) if has_float64 else to_float32
     ids = tuple(client_ids) or tuple(range(len(data)))
     client_tests = _convert_client_tests(options["client_tests"], ids)
     test, true_clusters = options["test"], options["true_clusters"]
     if test is None and not any(map(len, client_tests)):
         raise CadisError("There is no test data; give a test set as test.")
     if test is not None:
-        test_set = as_examples(test, "The test set")
+        test_set = as_samples(test, "The test set")
     else:
         test_set = concatenate([*filter(len, client_tests)])
     return Federation(
-        clients=data if isinstance(data, Subsets) else [convert(examples) for examples in data],
+        clients=data if isinstance(data, Subsets) else [convert(samples) for samples in data],
         test=convert(test_set),
         client_ids=tuple(client_ids),
         true_clusters=None if true_clusters is None else _convert_clusters(true_clusters),
@@ -262,26 +262,26 @@ def build_federation(options: Mapping[str, Any]) -> Federation:
     )
 
 
-def _convert_data(data: Any, subject: str) -> Sequence[Examples]:
-    """Return the examples of each client; ``subject`` begins error messages."""
+def _convert_data(data: Any, subject: str) -> Sequence[Samples]:
+    """Return the samples of each client; ``subject`` begins error messages."""
     if isinstance(data, Subsets):  # keep them: they share one tensor
         return data
     if not isinstance(data, Iterable):
         raise CadisError(
             f"The clients must be a list or dict of (inputs, labels), not a {type(data).__name__}."
         )
-    return [*to_examples_by_client(data, subject).values()]
+    return [*to_samples_by_client(data, subject).values()]
 
 
-def _convert_client_tests(data: Any, ids: Sequence[ClientId]) -> Sequence[Examples]:
-    """Return the test examples of each client, some of which may be empty; () without any."""
+def _convert_client_tests(data: Any, ids: Sequence[ClientId]) -> Sequence[Samples]:
+    """Return the test samples of each client, some of which may be empty; () without any."""
     if isinstance(data, Mapping):
-        named = to_examples_by_client(data, "The test data of")
+        named = to_samples_by_client(data, "The test data of")
         if unknown := named.keys() - set(map(str, ids)):
             raise CadisError(
                 f"client_tests has test data of {min(unknown)}, but there is no such client."
             )
-        empty = Examples(torch.zeros(0), torch.zeros(0, dtype=torch.int64))
+        empty = Samples(torch.zeros(0), torch.zeros(0, dtype=torch.int64))
         return [named.get(str(client), empty) for client in ids] if named else ()
     tests = _convert_data(data, "The test data of")
     if len(tests) not in (0, len(ids)):

@@ -18,7 +18,7 @@ from platformdirs import user_state_path
 from torch import Tensor, nn
 
 from cadis.algorithm import BaseMethod
-from cadis.data import Examples, as_examples
+from cadis.data import Samples, as_samples
 from cadis.errors import CadisError
 from cadis.flower.messages import METRICS_KEY, read_server_message, to_records
 from cadis.flower.registry import IDENTITY_KEYS
@@ -29,8 +29,8 @@ from cadis.training import check_labels, check_model, evaluate, train_client
 from cadis.types import ClientId, StoredFile, TensorState
 from cadis.types import Message as CadisMessage
 
-Data: TypeAlias = Examples | tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
-"""Examples, a pair of inputs and labels, or an iterable of such batches (a DataLoader)."""
+Data: TypeAlias = Samples | tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
+"""Samples, a pair of inputs and labels, or an iterable of such batches (a DataLoader)."""
 
 
 def local_train(
@@ -78,13 +78,13 @@ def local_train(
     started = time.perf_counter()
     record = content.config_records.get(config_key, ConfigRecord())
     config = TrainConfig.from_record(record, custom_classes, method, get_auto_lr(model))
-    flat, examples = _flat_copy(model, config), prepare_examples(data, "This client")
+    flat, samples = _flat_copy(model, config), prepare_samples(data, "This client")
     device = flat.vector.device
     if torch.bfloat16 in set(flat.layout.dtypes.values()):
         raise CadisError("Flower's messages cannot hold bfloat16: convert the model to float32.")
-    check_model(flat, examples.to(device), config.algorithm)
+    check_model(flat, samples.to(device), config.algorithm)
     num_classes = config.algorithm.task.num_classes(flat.num_outputs)
-    check_labels(examples.labels, num_classes, "This client")
+    check_labels(samples.labels, num_classes, "This client")
     received = _read_from_server(content, flat, arrays_key, record)
     folder = state_dir or get_state_folder()
     states = ClientStates(folder, config.run, config.client) if config.run else None
@@ -92,7 +92,7 @@ def local_train(
     output = train_client(
         received,
         flat,
-        examples.to(device),
+        samples.to(device),
         state or {},
         config.algorithm,
         config.local,
@@ -101,7 +101,7 @@ def local_train(
         config.client,
         config.participants,
     )
-    metrics: dict[str, MetricRecordValues] = {"num-examples": len(examples), **output.scalars}
+    metrics: dict[str, MetricRecordValues] = {"num-examples": len(samples), **output.scalars}
     if output.state:
         if states is None:
             raise CadisError(
@@ -149,13 +149,13 @@ def local_evaluate(
     """
     record = content.config_records.get(config_key, ConfigRecord())
     config = TrainConfig.from_record(record, custom_classes)
-    task, examples = config.algorithm.task, prepare_examples(data, "This client")
+    task, samples = config.algorithm.task, prepare_samples(data, "This client")
     flat = _flat_copy(model, config)
     flat.load(_read_from_server(content, flat, arrays_key, record).model)
-    evaluation = evaluate(flat, examples.to(flat.vector.device), task)
+    evaluation = evaluate(flat, samples.to(flat.vector.device), task)
     all_metrics = evaluation.compute_metrics(task)
     metrics: dict[str, MetricRecordValues] = {
-        "num-examples": len(examples),
+        "num-examples": len(samples),
         "accuracy": evaluation.accuracy,
         "loss": evaluation.loss,
         **evaluation.compute_task_metrics(task),
@@ -247,11 +247,11 @@ class ClientStates:
         return self.folder / self.run / quote(json.dumps(self.client), safe="")
 
 
-def prepare_examples(data: Data, owner: str) -> Examples:
-    """Convert data to examples and check them. ``owner`` is the subject of error messages."""
-    examples = as_examples(data, owner)
-    examples.check(owner)
-    return examples
+def prepare_samples(data: Data, owner: str) -> Samples:
+    """Convert data to samples and check them. ``owner`` is the subject of error messages."""
+    samples = as_samples(data, owner)
+    samples.check(owner)
+    return samples
 
 
 def _flat_copy(model: nn.Module, config: TrainConfig) -> FlatModel:

@@ -10,8 +10,8 @@ from torch import nn
 
 from cadis.algorithm.tasks import Classification, Task
 from cadis.errors import CadisError
-from cadis.flower.client import Data, prepare_examples
-from cadis.flower.messages import read_num_examples, read_scalars, select_finite
+from cadis.flower.client import Data, prepare_samples
+from cadis.flower.messages import read_num_samples, read_scalars, select_finite
 from cadis.flower.strategy_settings import MetricsFunction, StrategySettings
 from cadis.models import FlatModel
 from cadis.server import TestResult, limit_counts
@@ -20,7 +20,7 @@ from cadis.training import Evaluation, evaluate
 EvaluateFunction: TypeAlias = Callable[[int, ArrayRecord], MetricRecord | None]
 
 _ALIASES = {"eval_acc": "accuracy", "eval_loss": "loss"}
-"""Metric names of Flower's examples, and the names that cadis uses for them."""
+"""Metric names of Flower's samples, and the names that cadis uses for them."""
 
 
 def server_test(model: nn.Module, data: Data, task: Task | None = None) -> EvaluateFunction:
@@ -44,7 +44,7 @@ def server_test(model: nn.Module, data: Data, task: Task | None = None) -> Evalu
         >>> len(metrics["confusion"])
         9
     """
-    examples = prepare_examples(data, "The test set")
+    samples = prepare_samples(data, "The test set")
     used_task = task or Classification()
 
     def test(_number: int, arrays: ArrayRecord) -> MetricRecord:
@@ -56,7 +56,7 @@ def server_test(model: nn.Module, data: Data, task: Task | None = None) -> Evalu
                 f"The global model does not fit the model for the test: {error}"
             ) from None
         flat = FlatModel(copy)
-        evaluation = evaluate(flat, examples.to(flat.vector.device), used_task)
+        evaluation = evaluate(flat, samples.to(flat.vector.device), used_task)
         confusion: list[int] = evaluation.confusion.flatten().tolist()
         metrics = {
             "accuracy": evaluation.accuracy,
@@ -105,15 +105,15 @@ def aggregate_metrics(
 ) -> MetricRecord | None:
     """Aggregate the metrics of replies with the user's function, or average them.
 
-    The caller has checked the numbers of examples in ``contents``.
+    The caller has checked the numbers of samples in ``contents``.
     """
     if not contents:
         return None
     key = settings.weighted_by_key
     if aggregate_fn is not None:
         return aggregate_fn(list(contents), key)
-    num_examples = [read_num_examples(content, key) for content in contents]
-    counts = limit_counts(num_examples, settings.count_limit)
+    num_samples = [read_num_samples(content, key) for content in contents]
+    counts = limit_counts(num_samples, settings.count_limit)
     means = average_scalars([read_scalars(content) for content in contents], counts)
     return MetricRecord({name: mean for name, mean in means.items() if name != key})
 

@@ -28,7 +28,7 @@ _SCALAR = "cadis.scalar."
 METRICS_KEY = "metrics"
 """Key of the ``MetricRecord`` in a client's reply."""
 
-_MAX_EXAMPLES = 2**53
+_MAX_SAMPLES = 2**53
 """Largest ``num-examples`` of a client; larger integers are not exact as floats."""
 
 
@@ -150,8 +150,8 @@ def read_scalars(content: RecordDict) -> dict[str, float]:
     return {name: value for record in records for name, value in select_finite(record).items()}
 
 
-def read_num_examples(content: RecordDict, key: str) -> int:
-    """Return the number of examples that a client reports.
+def read_num_samples(content: RecordDict, key: str) -> int:
+    """Return the number of samples that a client reports.
 
     Raises:
         WrongTensorsError: if it is missing or not a positive integer. The text is the end of a
@@ -163,7 +163,7 @@ def read_num_examples(content: RecordDict, key: str) -> int:
     count = counts[-1]
     if not isinstance(count, int | float) or isinstance(count, bool):
         raise WrongTensorsError(f"its {key} is not a number")
-    if not (1 <= count <= _MAX_EXAMPLES and count == int(count)):
+    if not (1 <= count <= _MAX_SAMPLES and count == int(count)):
         raise WrongTensorsError(f"it reports {count} samples")
     return int(count)
 

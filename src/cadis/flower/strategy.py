@@ -345,7 +345,7 @@ def _log_outcome(outcome: RoundOutcome) -> None:
                 "Client %s reports %d samples, far more than the others; its weight is that of %d.",
                 update.client_id,
                 outcome.capped[update.client_id],
-                update.num_examples,
+                update.num_samples,
             )
         if update.scalars.get("memory-lost"):
             LOGGER.warning(

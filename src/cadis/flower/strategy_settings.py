@@ -24,17 +24,17 @@ class StrategySettings:
         min_train_nodes: minimum number of clients that train in a round.
         min_evaluate_nodes: minimum number of clients that evaluate.
         min_available_nodes: minimum number of connected clients to start a round.
-        weighted_by_key: key of the number of examples in a client's metrics.
+        weighted_by_key: key of the number of samples in a client's metrics.
         arrayrecord_key: key of the model in a message.
         configrecord_key: key of the config in a message.
         train_metrics_aggr_fn: function that aggregates the train metrics of clients; by default
-            the mean weighted by the number of examples.
+            the mean weighted by the number of samples.
         evaluate_metrics_aggr_fn: function that aggregates the evaluation metrics of clients.
         per_round: number of clients that train in a round, instead of ``fraction_train``.
         num_clients: number of all clients of the federation. The first round waits for them. By
             default, the number of clients that have connected so far.
         patience: seconds to wait for clients to connect.
-        count_limit: limit of the number of examples of a client, as a multiple of the median of
+        count_limit: limit of the number of samples of a client, as a multiple of the median of
             the round. A larger number is reduced to the limit, with a warning.
         min_replies: minimum number of valid updates to aggregate.
         attempts: number of attempts of a round with too few valid updates, before the run stops.

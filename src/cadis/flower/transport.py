@@ -21,7 +21,7 @@ from cadis.flower.evaluation import (
 )
 from cadis.flower.messages import (
     read_client_reply,
-    read_num_examples,
+    read_num_samples,
     scalars_to_config,
     to_records,
 )
@@ -192,7 +192,7 @@ class FlowerTransport:
         """Aggregate the metrics of valid evaluate replies, and log the others."""
 
         def read(_client: ClientId, content: RecordDict) -> RecordDict:
-            read_num_examples(content, self.settings.weighted_by_key)
+            read_num_samples(content, self.settings.weighted_by_key)
             return content
 
         contents, rejected = self._read_replies(self._evaluate_messages, replies, read)
@@ -223,7 +223,7 @@ class FlowerTransport:
 
     def _read_update(self, plan: RoundPlan, client: ClientId, content: RecordDict) -> ClientUpdate:
         key = self.settings.weighted_by_key
-        num_examples = read_num_examples(content, key)
+        num_samples = read_num_samples(content, key)
         message = read_client_reply(content, self.layout, plan.messages[client])
         scalars = {name: value for name, value in message.scalars.items() if name != key}
         if self.settings.train_metrics_aggr_fn is None:
@@ -231,7 +231,7 @@ class FlowerTransport:
         self.replies[client] = content
         seconds = scalars.get("train-seconds")
         return ClientUpdate(
-            client, num_examples, replace(message, scalars=scalars), seconds=seconds
+            client, num_samples, replace(message, scalars=scalars), seconds=seconds
         )
 
     def _make_config(

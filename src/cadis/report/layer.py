@@ -31,7 +31,7 @@ _BIAS_PART = 16  # the bias column is drawn as wide as 1/16 of the features, to 
 
 def make_layer_table(probe: HeadProbe) -> TerminalTable:
     """Return a row per model: classes trained on, classes that the update reveals, cosines."""
-    empty = [[""] * len(probe.clients)] * len(probe.examples)
+    empty = [[""] * len(probe.clients)] * len(probe.samples)
     cosines = [[f"{cosine:.2f}" for cosine in row] for row in probe.cosines.tolist()]
     rows = []
     for model, cells in zip(probe.models, [*empty, *cosines], strict=True):
@@ -146,7 +146,7 @@ def _draw_row_sums(axes: Axes, model: ProbedModel, max_sum: float) -> None:
 def _make_title(probe: HeadProbe, index: int) -> str:
     """Return the title of a model, with its similarity to the other clients."""
     model = probe.models[index]
-    letter, client = ascii_lowercase[index], index - len(probe.examples)
+    letter, client = ascii_lowercase[index], index - len(probe.samples)
     if client < 0:
         return f"({letter}) trained on {model.title}"
     cosines = zip(probe.clients, probe.cosines[client].tolist(), strict=True)

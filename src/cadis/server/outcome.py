@@ -33,7 +33,7 @@ class UpdateSummary:
     """An update without its tensors, kept after aggregation."""
 
     client_id: ClientId
-    num_examples: int
+    num_samples: int
     models: tuple[str, ...]
     scalars: Mapping[str, float]
 
@@ -41,7 +41,7 @@ class UpdateSummary:
     def from_update(cls, update: ClientUpdate) -> "UpdateSummary":
         """Copy the fields that are not tensors."""
         message = update.message
-        return cls(update.client_id, update.num_examples, tuple(message.models), message.scalars)
+        return cls(update.client_id, update.num_samples, tuple(message.models), message.scalars)
 
     @property
     def model_name(self) -> str:

@@ -157,7 +157,7 @@ class RoundRecord:
         accuracy: top-1 accuracy of the new global model on the test set; None if it was not tested.
             If there are several models, the mean over clients, each with the model that it uses.
         loss: mean loss on the test set; None if it is infinite or unknown.
-        class_accuracy: accuracy on each class, None for a class without test examples; empty if
+        class_accuracy: accuracy on each class, None for a class without test samples; empty if
             there was no test on the server.
         participants: clients whose updates were aggregated; ``weights``, ``client_loss`` and
             ``client_models`` have the same order.

@@ -271,13 +271,13 @@ class Server:
         Returns:
             The updates to aggregate, and the reported number of samples of each limited client.
         """
-        counts = limit_counts([update.num_examples for update in accepted], self.count_limit)
+        counts = limit_counts([update.num_samples for update in accepted], self.count_limit)
         updates = [
-            replace(update, num_examples=count, message=self._apply_transforms(plan, update))
+            replace(update, num_samples=count, message=self._apply_transforms(plan, update))
             for update, count in zip(accepted, counts, strict=True)
         ]
         pairs = zip(accepted, counts, strict=True)
-        return updates, {u.client_id: u.num_examples for u, n in pairs if n < u.num_examples}
+        return updates, {u.client_id: u.num_samples for u, n in pairs if n < u.num_samples}
 
     def _apply_transforms(self, plan: RoundPlan, update: ClientUpdate) -> Message:
         """Return the message of a client after the transforms that the server applies."""

@@ -38,8 +38,8 @@ class DivergedError(RunError):
 def find_defect(update: ClientUpdate, method: BaseMethod, state: ServerState) -> str | None:
     """Return the reason why an update is invalid; None if it is valid."""
     message = update.message
-    if update.num_examples < 1:
-        return f"it reports {update.num_examples} samples"
+    if update.num_samples < 1:
+        return f"it reports {update.num_samples} samples"
     if not message.models:
         return "it sent no model"
     for name, model in message.models.items():

@@ -16,7 +16,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from cadis.algorithm import KINDS
-from cadis.data import Examples, ImagePreprocessing, Preprocessing, from_json, to_json
+from cadis.data import Samples, ImagePreprocessing, Preprocessing, from_json, to_json
 from cadis.options import OPTIONS
 from cadis.store.storage import DamagedError, tensor_metadata
 
@@ -53,20 +53,20 @@ class ModelInputs:
     preprocessing: Preprocessing | None = None
 
     @classmethod
-    def from_examples(
-        cls, examples: Examples, preprocessing: Preprocessing | None = None
+    def from_samples(
+        cls, samples: Samples, preprocessing: Preprocessing | None = None
     ) -> "ModelInputs":
-        """Return the description of examples.
+        """Return the description of samples.
 
         Args:
-            examples: examples with the model's inputs.
+            samples: samples with the model's inputs.
             preprocessing: conversion of raw inputs; by default the scaling of pictures, if any.
         """
-        shape = tuple(examples.inputs.shape[1:])
-        if preprocessing is None and examples.scaling is not None and len(shape) == 3:
-            preprocessing = ImagePreprocessing(*shape, examples.scaling)
+        shape = tuple(samples.inputs.shape[1:])
+        if preprocessing is None and samples.scaling is not None and len(shape) == 3:
+            preprocessing = ImagePreprocessing(*shape, samples.scaling)
         is_picture = isinstance(preprocessing, ImagePreprocessing)
-        dtype = "uint8" if is_picture else str(examples.inputs.dtype).removeprefix("torch.")
+        dtype = "uint8" if is_picture else str(samples.inputs.dtype).removeprefix("torch.")
         return cls(shape, dtype, preprocessing)
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from cadis._io import short_repr
 from cadis.algorithm import Algorithm, ModelOutputs
 from cadis.algorithm.tasks import Task
-from cadis.data import Examples
+from cadis.data import Samples
 from cadis.errors import CadisError
 from cadis.models import FlatModel, find_output_layer, to_channels_last
 
@@ -25,26 +25,26 @@ _BATCH_ELEMENTS = 2**14
 """Elements in the inputs of a batch; batches of small inputs are larger than the minimum."""
 
 
-def find_head_and_outputs(module: nn.Module, examples: Examples) -> tuple[str, int]:
-    """Find the classifier layer and the number of outputs by calling the model on two examples.
+def find_head_and_outputs(module: nn.Module, samples: Samples) -> tuple[str, int]:
+    """Find the classifier layer and the number of outputs by calling the model on two samples.
 
     Returns:
         The name of the layer, "" if there is none, and the number of outputs.
     """
-    examples.check("The test set")
-    with _convert_model_errors(examples), torch.no_grad():
-        return find_output_layer(deepcopy(module).eval(), examples.take(slice(0, 2)).scaled_inputs)
+    samples.check("The test set")
+    with _convert_model_errors(samples), torch.no_grad():
+        return find_output_layer(deepcopy(module).eval(), samples.take(slice(0, 2)).scaled_inputs)
 
 
-def check_model(model: FlatModel, examples: Examples, algorithm: Algorithm) -> None:
-    """Raise a CadisError if the model and the examples do not match.
+def check_model(model: FlatModel, samples: Samples, algorithm: Algorithm) -> None:
+    """Raise a CadisError if the model and the samples do not match.
 
     The model must accept the inputs. If the algorithm uses the classifier layer, that layer must
-    compute the model's outputs, and its input must be one vector per example: representations of
+    compute the model's outputs, and its input must be one vector per sample: representations of
     single words or patches cannot be compared between models.
     """
-    few = examples.take(slice(0, 2))
-    with _convert_model_errors(examples):
+    few = samples.take(slice(0, 2))
+    with _convert_model_errors(samples):
         logits, representation = forward_in_batches(model, few)
     algorithm.check_head(model.layout.head is not None)
     if not algorithm.find_part_needing_head():
@@ -64,15 +64,15 @@ def check_model(model: FlatModel, examples: Examples, algorithm: Algorithm) -> N
         )
 
 
-def compute_model_outputs(model: FlatModel, examples: Examples, task: Task) -> ModelOutputs:
-    """Compute logits, representations, correctness and loss on all examples, in eval mode."""
-    logits, representation = forward_in_batches(model, examples)
+def compute_model_outputs(model: FlatModel, samples: Samples, task: Task) -> ModelOutputs:
+    """Compute logits, representations, correctness and loss on all samples, in eval mode."""
+    logits, representation = forward_in_batches(model, samples)
     dtype = model.vector.dtype  # autocast returns half precision
     logits, representation = logits.to(dtype), representation.to(dtype)
-    correct = task.predict(logits) == examples.labels
+    correct = task.predict(logits) == samples.labels
     correct &= ~logits.isnan().any(dim=1)  # argmax returns a class even for NaN
-    loss = compute_mean_loss(task, logits, examples.labels)
-    return ModelOutputs(logits, representation, examples.labels, correct, loss)
+    loss = compute_mean_loss(task, logits, samples.labels)
+    return ModelOutputs(logits, representation, samples.labels, correct, loss)
 
 
 def compute_mean_loss(task: Task, logits: Tensor, labels: Tensor) -> Tensor:
@@ -81,14 +81,14 @@ def compute_mean_loss(task: Task, logits: Tensor, labels: Tensor) -> Tensor:
     return task.loss(logits.to(dtype), labels, "mean")
 
 
-def forward_in_batches(model: FlatModel, examples: Examples) -> tuple[Tensor, Tensor]:
+def forward_in_batches(model: FlatModel, samples: Samples) -> tuple[Tensor, Tensor]:
     """Return logits, (n, outputs), and representations, (n, d), computed in eval mode."""
     model.module.eval()
-    input_size = max(1, examples.inputs[:1].numel())
+    input_size = max(1, samples.inputs[:1].numel())
     size = max(_BATCH_SIZE, _BATCH_ELEMENTS // input_size)
-    starts = range(0, len(examples), size)
+    starts = range(0, len(samples), size)
     with torch.no_grad():
-        batches = (examples.take(slice(start, start + size)) for start in starts)
+        batches = (samples.take(slice(start, start + size)) for start in starts)
         outputs = [model.forward(to_channels_last(batch.scaled_inputs)) for batch in batches]
     logits, representations = zip(*outputs, strict=True)
     return torch.cat(logits), torch.cat(representations)
@@ -99,10 +99,10 @@ class Evaluation:
     """The confusion matrix and summed loss of a model; evaluations of disjoint data can be added.
 
     Attributes:
-        confusion: number of examples by true class (row) and predicted class (column),
-            (classes, classes), int64. An example with NaN among its outputs counts as a wrong
+        confusion: number of samples by true class (row) and predicted class (column),
+            (classes, classes), int64. A sample with NaN among its outputs counts as a wrong
             prediction, of the class after the true one.
-        total_loss: the sum of the task's loss over all examples.
+        total_loss: the sum of the task's loss over all samples.
         outputs: the model's outputs, (n, outputs), if the task's metrics need them; else empty.
         labels: the true labels, (n,), if ``outputs`` is not empty; else empty.
 
@@ -150,12 +150,12 @@ class Evaluation:
 
     @property
     def class_accuracy(self) -> Tensor:
-        """Accuracy per class, NaN for classes without examples, (classes,)."""
+        """Accuracy per class, NaN for classes without samples, (classes,)."""
         return self.confusion.diagonal().double() / self.confusion.sum(dim=1)
 
     @property
     def balanced_accuracy(self) -> float:
-        """Mean of the class accuracies, over the classes with examples."""
+        """Mean of the class accuracies, over the classes with samples."""
         return float(self.class_accuracy.nanmean())
 
     @property
@@ -207,15 +207,15 @@ def check_labels(labels: Tensor, num_classes: int, owner: str) -> None:
         )
 
 
-def evaluate(model: FlatModel, examples: Examples, task: Task) -> Evaluation:
-    """Evaluate a model on examples.
+def evaluate(model: FlatModel, samples: Samples, task: Task) -> Evaluation:
+    """Evaluate a model on samples.
 
     Args:
         model: the model.
-        examples: the test data, on the model's device.
+        samples: the test data, on the model's device.
         task: defines the prediction, the loss and further metrics.
     """
-    outputs, labels = forward_in_batches(model, examples)[0], examples.labels
+    outputs, labels = forward_in_batches(model, samples)[0], samples.labels
     classes = task.num_classes(outputs.shape[1])
     check_labels(labels, classes, "The test data")
     predictions = torch.where(
@@ -231,23 +231,23 @@ def evaluate(model: FlatModel, examples: Examples, task: Task) -> Evaluation:
 
 
 def compute_accuracies(
-    model: FlatModel, examples: Examples, sizes: list[int], task: Task
+    model: FlatModel, samples: Samples, sizes: list[int], task: Task
 ) -> list[float]:
-    """Return the top-1 accuracy of a model on the examples of each of several clients.
+    """Return the top-1 accuracy of a model on the samples of each of several clients.
 
     Args:
         model: the model.
-        examples: the examples of all clients, one client after the other.
-        sizes: the number of examples of each client.
+        samples: the samples of all clients, one client after the other.
+        sizes: the number of samples of each client.
         task: defines the prediction.
     """
-    check_labels(examples.labels, task.num_classes(model.num_outputs), "The test data")
-    correct = compute_model_outputs(model, examples, task).correct
+    check_labels(samples.labels, task.num_classes(model.num_outputs), "The test data")
+    correct = compute_model_outputs(model, samples, task).correct
     return [int(part.sum()) / len(part) for part in correct.split(sizes)]
 
 
 @contextmanager
-def _convert_model_errors(examples: Examples) -> Iterator[None]:
+def _convert_model_errors(samples: Samples) -> Iterator[None]:
     """Convert exceptions of the model to a CadisError."""
     try:
         yield
@@ -255,5 +255,5 @@ def _convert_model_errors(examples: Examples) -> Iterator[None]:
         raise
     except Exception as error:  # a user's model may raise anything
         raise CadisError(
-            f"The model cannot be applied to inputs of {examples.input_format}: {error}"
+            f"The model cannot be applied to inputs of {samples.input_format}: {error}"
         ) from error

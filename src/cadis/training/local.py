@@ -24,7 +24,7 @@ from cadis.algorithm import (
 )
 from cadis.algorithm.local_optimizers import LocalOptimizer
 from cadis.algorithm.transforms import apply_transforms
-from cadis.data import Examples
+from cadis.data import Samples
 from cadis.errors import CadisError, RunError
 from cadis.models import FlatModel, get_auto_lr, to_channels_last
 from cadis.options import Device, Precision
@@ -44,7 +44,7 @@ class LocalSettings:
 
     Attributes:
         epochs: E, the number of passes over the client's data.
-        batch_size: b, the number of examples per batch.
+        batch_size: b, the number of samples per batch.
         lr: eta, the learning rate.
         augment: names of the augmentations that are applied to images before each epoch.
         precision: the precision of the forward and backward pass; weights keep their type.
@@ -67,17 +67,17 @@ class Client:
 
     Attributes:
         model: the model to train in; its weights are overwritten.
-        examples: the client's training data, on the model's device.
+        samples: the client's training data, on the model's device.
         algorithm: the algorithm, whose task and local optimizer are used.
         settings: the settings of local training.
         round_number: the round, from 1.
         received: the message of the server.
         state: the tensors that the client keeps between rounds.
-        generator: shuffles the examples, and seeds dropout and augmentation.
+        generator: shuffles the samples, and seeds dropout and augmentation.
     """
 
     model: FlatModel
-    examples: Examples
+    samples: Samples
     algorithm: Algorithm
     settings: LocalSettings
     round_number: int
@@ -92,15 +92,15 @@ class Client:
         self.received = replace(self.received, tensors=tensors)
 
     @property
-    def num_examples(self) -> int:
-        """The number of the client's training examples."""
-        return len(self.examples)
+    def num_samples(self) -> int:
+        """The number of the client's training samples."""
+        return len(self.samples)
 
     def compute_outputs(self, model: ModelState) -> ModelOutputs:
         """Return the outputs of a model for the client's data, in eval mode."""
         self.model.load(model)
         with self._autocast():
-            return compute_model_outputs(self.model, self.examples, self.algorithm.task)
+            return compute_model_outputs(self.model, self.samples, self.algorithm.task)
 
     def compute_loss(self, model: ModelState) -> float:
         """Return the mean loss of a model on the client's data, in eval mode."""
@@ -127,7 +127,7 @@ class Client:
         devices = [start.device] if start.is_cuda else []
         with torch.random.fork_rng(devices=devices), stepper.patch_linears():
             _seed_device(_draw_seed(self.generator), start.device)
-            for batch, per_example in self._iter_batches(extras or BatchExtras(), epoch_order):
+            for batch, per_sample in self._iter_batches(extras or BatchExtras(), epoch_order):
                 with self._autocast():
                     logits, representation = flat.forward(batch.scaled_inputs)
                 logits = logits.to(start.dtype)
@@ -138,7 +138,7 @@ class Client:
                     parameters=flat.vector,
                     received=start,
                     tensors=self.received.tensors,
-                    per_example=per_example,
+                    per_sample=per_sample,
                     client_state=self.state,
                     class_counts=counts,
                 )
@@ -162,9 +162,9 @@ class Client:
         return LocalResult(state, vector, start, steps, lr, loss_mean, effective_steps)
 
     def count_classes(self) -> Tensor:
-        """Return the number of the client's examples of each class, (classes,)."""
+        """Return the number of the client's samples of each class, (classes,)."""
         classes = self.algorithm.task.num_classes(self.model.num_outputs)
-        return torch.bincount(self.examples.labels, minlength=classes)
+        return torch.bincount(self.samples.labels, minlength=classes)
 
     def _autocast(self) -> AbstractContextManager[object]:
         """Return a context in which the model computes with the precision of the settings."""
@@ -174,33 +174,33 @@ class Client:
 
     def iter_epochs(
         self, extras: BatchExtras, epoch_order: EpochOrder | None = None
-    ) -> Iterator[tuple[Examples, TensorState]]:
-        """Yield the shuffled examples of each epoch, and the rows of the extras in that order."""
-        examples, settings, generator = self.examples, self.settings, self.generator
+    ) -> Iterator[tuple[Samples, TensorState]]:
+        """Yield the shuffled samples of each epoch, and the rows of the extras in that order."""
+        samples, settings, generator = self.samples, self.settings, self.generator
         augment_generator = generator
         if settings.augment:  # a separate generator, so that the order does not depend on it
             augment_generator = torch.Generator().manual_seed(_draw_seed(generator))
         for _ in range(settings.epochs):
             if epoch_order is None:
-                order = torch.randperm(len(examples), generator=generator)
+                order = torch.randperm(len(samples), generator=generator)
             else:
-                order = epoch_order(examples.labels, generator)
-            inputs = examples.inputs[order]
+                order = epoch_order(samples.labels, generator)
+            inputs = samples.inputs[order]
             if settings.augment:
                 inputs = augment_inputs(inputs, settings.augment, augment_generator)
-            shuffled = Examples(to_channels_last(inputs), examples.labels[order], examples.scaling)
-            yield shuffled, {name: rows[order] for name, rows in extras.per_example.items()}
+            shuffled = Samples(to_channels_last(inputs), samples.labels[order], samples.scaling)
+            yield shuffled, {name: rows[order] for name, rows in extras.per_sample.items()}
 
     def _iter_batches(
         self, extras: BatchExtras, epoch_order: EpochOrder | None
-    ) -> Iterator[tuple[Examples, TensorState]]:
+    ) -> Iterator[tuple[Samples, TensorState]]:
         """Yield the batches of all epochs; they are views of data shuffled once per epoch."""
-        sizes = compute_batch_sizes(len(self.examples), self.settings.batch_size)
-        for shuffled, per_example in self.iter_epochs(extras, epoch_order):
+        sizes = compute_batch_sizes(len(self.samples), self.settings.batch_size)
+        for shuffled, per_sample in self.iter_epochs(extras, epoch_order):
             inputs, labels = shuffled.inputs.split(sizes), shuffled.labels.split(sizes)
-            batch_rows = {name: rows.split(sizes) for name, rows in per_example.items()}
+            batch_rows = {name: rows.split(sizes) for name, rows in per_sample.items()}
             for index, pair in enumerate(zip(inputs, labels, strict=True)):
-                batch = Examples(*pair, shuffled.scaling)
+                batch = Samples(*pair, shuffled.scaling)
                 yield batch, {name: rows[index] for name, rows in batch_rows.items()}
 
 
@@ -284,16 +284,16 @@ def compute_effective_steps(optimizer: LocalOptimizer, steps: int, lr: float) ->
     return -float(parameter) / lr
 
 
-def compute_batch_sizes(num_examples: int, batch_size: int) -> list[int]:
+def compute_batch_sizes(num_samples: int, batch_size: int) -> list[int]:
     """Return the sizes of the batches of an epoch.
 
-    A last batch of one example is merged with the batch before: batch norm cannot train on it.
+    A last batch of one sample is merged with the batch before: batch norm cannot train on it.
 
     Example:
         >>> compute_batch_sizes(10, 4), compute_batch_sizes(9, 4)
         ([4, 4, 2], [4, 5])
     """
-    full, rest = divmod(num_examples, batch_size)
+    full, rest = divmod(num_samples, batch_size)
     sizes = [batch_size] * full + [rest] * (rest > 0)
     if rest == 1 and full:
         sizes[-2:] = [batch_size + 1]
@@ -303,7 +303,7 @@ def compute_batch_sizes(num_examples: int, batch_size: int) -> list[int]:
 def train_client(
     received: Message,
     model: FlatModel,
-    examples: Examples,
+    samples: Samples,
     client_state: TensorState,
     algorithm: Algorithm,
     settings: LocalSettings,
@@ -317,7 +317,7 @@ def train_client(
     Args:
         received: the message of the server.
         model: the model to train in; its weights are overwritten.
-        examples: the client's training data, on the model's device.
+        samples: the client's training data, on the model's device.
         client_state: the tensors that the client keeps between rounds.
         algorithm: the method and its parts.
         settings: the settings of local training.
@@ -331,7 +331,7 @@ def train_client(
     """
     generator = derive_generator(seed, "train", round_number, client_id)
     client = Client(
-        model, examples, algorithm, settings, round_number, received, client_state, generator
+        model, samples, algorithm, settings, round_number, received, client_state, generator
     )
     output = algorithm.method.local(client)
     return apply_client_transforms(client, output, seed, client_id, participants)

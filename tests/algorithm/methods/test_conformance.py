@@ -163,7 +163,7 @@ def test_client_functions_work_under_vmap(method: BaseMethod) -> None:
         tensors = dict(zip(names, rest, strict=True))
         extras = method.prepare(make_model_outputs(y, t, label))
         step = Step(
-            y, r, label, w, w_t, tensors, extras.per_example, client_state, class_counts=counts
+            y, r, label, w, w_t, tensors, extras.per_sample, client_state, class_counts=counts
         )
         penalty = method.penalty(step)
         model = ModelState(w, torch.zeros(0), torch.zeros(0).long())

@@ -107,7 +107,7 @@ def test_feddyn_finds_the_optimum_that_fedavg_misses() -> None:
 
 
 def test_fednova_by_hand() -> None:
-    """Two clients with 10 and 30 examples and 2 and 8 steps."""
+    """Two clients with 10 and 30 samples and 2 and 8 steps."""
     updates = [
         make_update(0, 10, flat_model(2.0, 0.0), effective_steps=2.0),
         make_update(1, 30, flat_model(1.0, 5.0), effective_steps=8.0),
@@ -158,10 +158,10 @@ def test_effective_steps_are_the_norm_of_a() -> None:
 
 
 def test_clients_send_their_number_of_steps(tmp_path: Path) -> None:
-    """Two epochs with batches of four; a last batch of one example joins the batch before."""
+    """Two epochs with batches of four; a last batch of one sample joins the batch before."""
     (result,) = run_rounds(FedNova(), tmp_path, small_settings(rounds=1, per_round=5))
-    steps, examples = [2 * s for s in (2, 3, 3, 4, 4)], [9, 11, 13, 15, 17]
-    shares = [n / s for n, s in zip(examples, steps, strict=True)]
+    steps, samples = [2 * s for s in (2, 3, 3, 4, 4)], [9, 11, 13, 15, 17]
+    shares = [n / s for n, s in zip(samples, steps, strict=True)]
     assert result.record.weights == pytest.approx([s / sum(shares) for s in shares])
     assert get_model(result).is_finite()
 
@@ -181,8 +181,8 @@ def test_scaffold_client_by_hand() -> None:
 
 def test_scaffold_server_by_hand() -> None:
     updates = [
-        make_update(n, examples, flat_model(w, 0.0), train_loss=0.0)
-        for n, (examples, w) in enumerate([(10, 2.0), (30, 4.0)])
+        make_update(n, samples, flat_model(w, 0.0), train_loss=0.0)
+        for n, (samples, w) in enumerate([(10, 2.0), (30, 4.0)])
     ]
     for update, change in zip(updates, ([1.0, 0.0], [3.0, -2.0]), strict=True):
         update.message.tensors["control_change"] = torch.tensor(change)  # type: ignore[index]
@@ -203,11 +203,11 @@ def run_plain_scaffold(rounds: int, lr: float) -> nn.Module:
         x = {name: p.detach().clone() for name, p in model.named_parameters()}
         trained: list[dict[str, Tensor]] = []
         changes: list[dict[str, Tensor]] = []
-        for client, examples in enumerate(clients):
+        for client, samples in enumerate(clients):
             model.load_state_dict(x)
             control, steps = controls[client], 0
-            for batch in iter_plain_batches(examples, number, client):
-                loss = F.cross_entropy(model(examples.inputs[batch]), examples.labels[batch])
+            for batch in iter_plain_batches(samples, number, client):
+                loss = F.cross_entropy(model(samples.inputs[batch]), samples.labels[batch])
                 for name, p, g in list_gradients(loss, model):
                     p.sub_(lr * (g - control[name] + c[name]))
                 steps += 1

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cadis.algorithm import ClientWeights, compute_example_weights
+from cadis.algorithm import ClientWeights, compute_sample_weights
 from cadis.algorithm.methods import FedDRL
 from cadis.algorithm.methods.feddrl.ddpg import (
     Agent,
@@ -157,8 +157,8 @@ def test_learns_a_planted_bandit() -> None:
     assert result.flatten().tolist() == pytest.approx([0.2, 0.5, 0.8], abs=0.1)
 
 
-def make_client(name: int, examples: int, before: float, during: float = 0.5) -> ClientUpdate:
-    return make_update(name, examples, flat_model(0.0), received_loss=before, train_loss=during)
+def make_client(name: int, samples: int, before: float, during: float = 0.5) -> ClientUpdate:
+    return make_update(name, samples, flat_model(0.0), received_loss=before, train_loss=during)
 
 
 def weigh(
@@ -223,7 +223,7 @@ def test_fewer_and_more_participants_than_in_the_first_round() -> None:
     assert fewer.weights.sum().item() == pytest.approx(1)
     assert fewer.tensors["state"][6:].tolist() == [0, 0, 0]
     more = weigh(updates, fewer.tensors, 3)
-    assert torch.equal(more.weights, compute_example_weights([10, 11, 12, 13]))
+    assert torch.equal(more.weights, compute_sample_weights([10, 11, 12, 13]))
     assert "state" not in more.tensors
     again = weigh(updates[:3], more.tensors, 4)
     assert len(again.tensors["replay.rewards"]) == 1  # the round before has no transition

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from cadis.algorithm import Algorithm, BaseMethod, Step
 from cadis.algorithm.methods import MOON, BalanceFL, FedAvg, FedLC, FedNTD, FedRS
 from cadis.algorithm.tasks import Binary
-from cadis.data import Examples
+from cadis.data import Samples
 from cadis.errors import CadisError
 from cadis.models import FlatModel
 from cadis.rng import derive_generator
@@ -91,7 +91,7 @@ def test_fedntd_by_hand() -> None:
     penalty = compute_penalty(FedNTD(beta=3.0), make_label_step(teacher=teacher))
     assert penalty.item() == pytest.approx(3 / 2 * total)
     extras = FedNTD().prepare(make_model_outputs(LOGITS, torch.zeros(2, 4), LABELS))
-    assert torch.equal(extras.per_example["teacher"], LOGITS)
+    assert torch.equal(extras.per_sample["teacher"], LOGITS)
     assert compute_penalty(FedNTD(beta=3.0), make_label_step(teacher=LOGITS)).item() == 0
 
 
@@ -121,12 +121,12 @@ def test_balancefl_draws_all_classes_equally() -> None:
     assert sorted(order.tolist()) == list(range(100))
 
 
-def train_head(method: BaseMethod, examples: Examples) -> tuple[Tensor, Tensor]:
+def train_head(method: BaseMethod, samples: Samples) -> tuple[Tensor, Tensor]:
     """Return the rows of the classifier layer before and after local training."""
     flat = FlatModel(small_model())
     before = flat.copy_state()
     settings = LocalSettings(epochs=3, batch_size=4, lr=0.1)
-    train_locally(flat, method, examples, before, {}, settings, derive_generator(1))
+    train_locally(flat, method, samples, before, {}, settings, derive_generator(1))
     head = flat.layout.head_slices[0]
     return before.parameters[head].view(5, -1), flat.copy_state().parameters[head].view(5, -1)
 
@@ -173,26 +173,26 @@ def run_plain_moon(rounds: int, lr: float, mu: float, tau: float) -> nn.Module:
     """Run MOON with all clients as a plain loop, with Eq. 3 as in the paper."""
     model, other, clients = small_model(), small_model(), small_federation().clients
     previous: list[dict[str, Tensor] | None] = [None for _ in clients]
-    counts = [len(examples) for examples in clients]
+    counts = [len(samples) for samples in clients]
     for number in range(1, rounds + 1):
         start = {name: t.clone() for name, t in model.state_dict().items()}
         sent: list[dict[str, Tensor]] = []
-        for client, examples in enumerate(clients):
+        for client, samples in enumerate(clients):
             other.load_state_dict(start)
             with torch.no_grad():
-                z_received = compute_representations(other, examples.inputs)
+                z_received = compute_representations(other, samples.inputs)
                 if (before := previous[client]) is not None:
                     other.load_state_dict(before)
-                z_previous = compute_representations(other, examples.inputs)
+                z_previous = compute_representations(other, samples.inputs)
             model.load_state_dict(start)
-            for batch in iter_plain_batches(examples, number, client):
-                z = compute_representations(model, examples.inputs[batch])
+            for batch in iter_plain_batches(samples, number, client):
+                z = compute_representations(model, samples.inputs[batch])
                 to_received = F.cosine_similarity(z, z_received[batch]) / tau
                 to_previous = F.cosine_similarity(z, z_previous[batch]) / tau
                 contrast = -torch.log(
                     to_received.exp() / (to_received.exp() + to_previous.exp())
                 ).mean()
-                loss = F.cross_entropy(model[-1](z), examples.labels[batch])  # type: ignore[index]
+                loss = F.cross_entropy(model[-1](z), samples.labels[batch])  # type: ignore[index]
                 total = loss + mu * contrast if previous[client] is not None else loss
                 for _, parameter, gradient in list_gradients(total, model):
                     parameter.sub_(lr * gradient)

@@ -27,7 +27,7 @@ def weigh_fedfa(method: FedFA, accuracies: dict[str, float], tensors: TensorStat
 
 @pytest.mark.parametrize("accuracy", [0.2, 0.0])
 def test_accuracy_information_of_fedfa_by_hand(accuracy: float) -> None:
-    """An accuracy of zero counts as half an example of twenty."""
+    """An accuracy of zero counts as half a sample of twenty."""
     weights = weigh_fedfa(FedFA(), {"a": 0.6, "b": accuracy}, {}).weights
     accuracies = [0.6, accuracy or 0.5 / 20]
     information = [-log2(accuracy / sum(accuracies)) for accuracy in accuracies]
@@ -160,7 +160,7 @@ def aggregate_fedcav(
     tensors: TensorState | None = None,
     method: FedCav | None = None,
 ) -> Aggregation:
-    """Aggregate clients with models 1, 2, ... and different numbers of examples."""
+    """Aggregate clients with models 1, 2, ... and different numbers of samples."""
     updates = [
         make_update(index, 10 + 7 * index, make_model(1.0 + index), received_loss=loss)
         for index, loss in enumerate(losses)

@@ -25,7 +25,7 @@ from cadis.algorithm.methods.cadis import masked_kl_divergence
 class BalanceFL(BaseMethod):
     """FedAvg with class-balanced batches and distillation of missing classes.
 
-    An epoch draws n_i examples with replacement, each class of the client with equal probability
+    An epoch draws n_i samples with replacement, each class of the client with equal probability
     (class-balanced sampling). Clients add ``inheritance * KL(q || p)`` to the loss, where q and p
     are the softmax of the received and of the local model over the classes that the client does
     not have (knowledge inheritance).
@@ -62,18 +62,18 @@ class BalanceFL(BaseMethod):
 
     def prepare(self, outputs: ModelOutputs) -> BatchExtras:
         """Keep the received model's logits, which are the same in every epoch."""
-        return BatchExtras(per_example={"teacher": outputs.logits})
+        return BatchExtras(per_sample={"teacher": outputs.logits})
 
     def penalty(self, step: Step) -> Tensor | None:
         """Return the mean divergence from the received model over the missing classes."""
         if not self.needs_model_outputs:
             return None
         present = (step.class_counts > 0)[..., None, :].expand(step.logits.shape)
-        divergence = masked_kl_divergence(present, step.logits, step.per_example["teacher"])
+        divergence = masked_kl_divergence(present, step.logits, step.per_sample["teacher"])
         return self.inheritance / len(step.labels) * divergence
 
     def epoch_order(self, labels: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw n_i examples, an example of class c with probability 1 / (classes * n_c), (n_i,)."""
+        """Draw n_i samples, a sample of class c with probability 1 / (classes * n_c), (n_i,)."""
         if not self.balanced:
             return super().epoch_order(labels, generator)
         probabilities = 1 / torch.bincount(labels)[labels]

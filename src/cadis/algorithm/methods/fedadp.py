@@ -17,7 +17,7 @@ from torch import Tensor
 
 from cadis._io import compute_squared_distance
 from cadis.algorithm.about import About, Paper
-from cadis.algorithm.aggregation import average_models, compute_example_weights
+from cadis.algorithm.aggregation import average_models, compute_sample_weights
 from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import ClientWeights, ServerRound, ServerState
 from cadis.types import ClientId, ClientUpdate, ids_from_tensor, ids_to_tensor
@@ -59,7 +59,7 @@ class FedAdp(BaseMethod):
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> ClientWeights:
         """Return the softmax of log n_i + f(theta_i), and update the mean angles."""
-        shares = compute_example_weights([update.num_examples for update in updates])
+        shares = compute_sample_weights([update.num_samples for update in updates])
         (model,) = state.models.values()
         angles = compute_angles(updates, model.parameters, shares)
         means: dict[ClientId, tuple[float, int]] = {}

@@ -16,7 +16,7 @@ from annotated_types import Ge
 from torch import Tensor
 
 from cadis.algorithm.about import About, Paper
-from cadis.algorithm.aggregation import average_models, compute_example_weights
+from cadis.algorithm.aggregation import average_models, compute_sample_weights
 from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import Aggregation, ServerRound, ServerState, Step
 from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
@@ -28,7 +28,7 @@ class FedAT(BaseMethod):
 
     Clients are divided into M tiers of equal size by the seconds that they take. A tier trains the
     global model that it received when its last round ended. A round here is one event: the tier
-    that ends next. Its model w_m becomes the mean of its participants by examples, and the global
+    that ends next. Its model w_m becomes the mean of its participants by samples, and the global
     model is ``w = sum_m (T_(M+1-m) / T) * w_m``, with tiers from the fastest to the slowest, T_m
     rounds of tier m and T = sum_m T_m: the slowest tier has the weight of the fastest tier's count.
     Clients add ``mu / 2 * ||w - w_t||^2`` to their loss.
@@ -103,7 +103,7 @@ class FedAT(BaseMethod):
         participants = [update.client_id for update in updates]
         tiers = self._load_tiers(server_round, state.tensors, server_round.clients or participants)
         tier = tiers.assign(server_round, participants)[0]
-        weights = compute_example_weights([update.num_examples for update in updates])
+        weights = compute_sample_weights([update.num_samples for update in updates])
         tier_model = average_models([update.model for update in updates], weights)
         after, clock = tiers.finish_round(tier)
         models = {

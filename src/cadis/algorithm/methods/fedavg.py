@@ -1,4 +1,4 @@
-"""FedAvg: the mean of the local models, weighted by numbers of examples.
+"""FedAvg: the mean of the local models, weighted by numbers of samples.
 
 H. Brendan McMahan, Eider Moore, Daniel Ramage, Seth Hampson, Blaise Agüera y Arcas:
 Communication-Efficient Learning of Deep Networks from Decentralized Data. AISTATS 2017.
@@ -14,7 +14,7 @@ from cadis.algorithm.base_method import BaseMethod
 
 @dataclass(frozen=True)
 class FedAvg(BaseMethod):
-    """Plain local training, and the mean of the models by numbers of examples.
+    """Plain local training, and the mean of the models by numbers of samples.
 
     ``w <- sum_i (n_i / N) * w_i`` over the participants, with N = sum_i n_i.
 

@@ -51,7 +51,7 @@ class FedCav(ReceivedLossMethod):
     above the largest loss of the round before. Then the updates are dropped, and the model of the
     round before is sent again.
 
-    Use it if the global model fits some clients badly. It does not use the number of examples.
+    Use it if the global model fits some clients badly. It does not use the number of samples.
 
     Departure: detection is optional, and off by default as in the code of the authors. The round
     after an abnormal one is never abnormal. Otherwise the same model could be sent forever, if the

@@ -39,7 +39,7 @@ class FedFA(BaseMethod):
     Use it if all clients should have a similar accuracy.
 
     Departure: the momentum of the paper is left out; it is a local or a server optimizer here. An
-    accuracy of 0 counts as half an example, since its logarithm is infinite.
+    accuracy of 0 counts as half a sample, since its logarithm is infinite.
 
     Attributes:
         alpha: weight of the accuracy information.
@@ -92,8 +92,8 @@ class FedFA(BaseMethod):
 
 
 def _get_accuracy(update: ClientUpdate) -> float:
-    """Return the accuracy sent by a client, at least that of half a correct example."""
-    return min(max(update.scalars["received_accuracy"], 0.5 / update.num_examples), 1.0)
+    """Return the accuracy sent by a client, at least that of half a correct sample."""
+    return min(max(update.scalars["received_accuracy"], 0.5 / update.num_samples), 1.0)
 
 
 def _normalize(information: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ class FedFV(ReceivedLossMethod):
     Use it if all clients should profit from the global model.
 
     Departure: the result is not scaled if the projections leave only rounding errors. The number of
-    examples does not matter, as in the algorithms of the paper; there it is the probability that a
+    samples does not matter, as in the algorithms of the paper; there it is the probability that a
     client is drawn, which is the task of the sampler here.
 
     Attributes:

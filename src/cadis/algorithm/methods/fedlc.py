@@ -1,6 +1,6 @@
-"""FedLC: logits calibrated by the number of examples per class.
+"""FedLC: logits calibrated by the number of samples per class.
 
-Problem: with label skew, local models overfit the classes with many examples.
+Problem: with label skew, local models overfit the classes with many samples.
 
 Jie Zhang, Zhiqi Li, Bo Li, Jianghe Xu, Shuang Wu, Shouhong Ding, Chao Wu: Federated Learning with
 Label Distribution Skew via Logits Calibration. ICML 2022. https://arxiv.org/abs/2209.00189
@@ -20,11 +20,11 @@ from cadis.algorithm.method import Step
 
 @dataclass(frozen=True)
 class FedLC(BaseMethod):
-    """FedAvg with logits that are lower for classes with few examples at the client.
+    """FedAvg with logits that are lower for classes with few samples at the client.
 
-    The cross-entropy uses ``f_c - tau * n_c^(-1/4)`` instead of the logit f_c, with n_c examples of
+    The cross-entropy uses ``f_c - tau * n_c^(-1/4)`` instead of the logit f_c, with n_c samples of
     class c (Eq. 8 of the paper): a rare class must win by a larger margin. The margin of a class
-    without examples is infinite, so its row of the classifier layer does not change.
+    without samples is infinite, so its row of the classifier layer does not change.
 
     Use it if clients have all classes, but in very different proportions.
 

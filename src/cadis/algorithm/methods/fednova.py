@@ -17,7 +17,7 @@ from torch import Tensor
 
 from cadis._io import map_chunks
 from cadis.algorithm.about import About, Paper
-from cadis.algorithm.aggregation import average_updates, compute_example_weights
+from cadis.algorithm.aggregation import average_updates, compute_sample_weights
 from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import Aggregation, ClientOutput, LocalResult, ServerRound, ServerState
 from cadis.types import ClientUpdate, Message, TensorState
@@ -33,7 +33,7 @@ class FedNova(BaseMethod):
     of plain steps that would move as far along a constant gradient. If all clients take equally
     many steps, it is FedAvg.
 
-    Use it if clients have very different numbers of examples, and so of local steps.
+    Use it if clients have very different numbers of samples, and so of local steps.
     """
 
     name: ClassVar[str] = "fednova"
@@ -65,7 +65,7 @@ class FedNova(BaseMethod):
         It is computed as the mean of the models with weights proportional to p_i / tau_i, whose
         distance from w_t is then multiplied by tau * sum_i p_i / tau_i.
         """
-        shares = compute_example_weights([update.num_examples for update in updates])
+        shares = compute_sample_weights([update.num_samples for update in updates])
         values = [update.scalars["effective_steps"] for update in updates]
         steps = torch.tensor(values, dtype=torch.float64).clamp(min=1e-3)  # a divisor
         per_step = shares / steps

@@ -54,11 +54,11 @@ class FedNTD(BaseMethod):
 
     def prepare(self, outputs: ModelOutputs) -> BatchExtras:
         """Keep the received model's logits, which are the same in every epoch."""
-        return BatchExtras(per_example={"teacher": outputs.logits})
+        return BatchExtras(per_sample={"teacher": outputs.logits})
 
     def penalty(self, step: Step) -> Tensor | None:
         """Return beta times the mean divergence of the batch."""
         if not self.needs_model_outputs:
             return None
-        divergence = not_true_loss(step.logits, step.per_example["teacher"], step.labels)
+        divergence = not_true_loss(step.logits, step.per_sample["teacher"], step.labels)
         return self.beta / len(step.labels) * divergence

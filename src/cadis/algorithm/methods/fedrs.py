@@ -1,6 +1,6 @@
 """FedRS: a softmax in which the classes that a client lacks are restricted.
 
-Problem: a client without examples of a class pushes its row of the classifier layer away from all
+Problem: a client without samples of a class pushes its row of the classifier layer away from all
 features, which harms the mean of the models.
 
 Xin-Chun Li, De-Chuan Zhan: FedRS: Federated Learning with Restricted Softmax for Label Distribution
@@ -20,10 +20,10 @@ from cadis.algorithm.method import Step
 
 @dataclass(frozen=True)
 class FedRS(BaseMethod):
-    """FedAvg with scaled-down logits for classes without examples at the client.
+    """FedAvg with scaled-down logits for classes without samples at the client.
 
     The loss uses ``alpha * f_c`` instead of the logit f_c for every class c that the client does
-    not have (Eq. 6 of the paper). So examples of other classes change its row less.
+    not have (Eq. 6 of the paper). So samples of other classes change its row less.
 
     Use it if every client has only some of the classes.
 

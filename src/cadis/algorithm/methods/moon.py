@@ -68,10 +68,10 @@ class MOON(BaseMethod):
 
     def penalty(self, step: Step) -> Tensor | None:
         """Return the contrastive term (Eq. 3), written as mu * log(1 + exp(s_prev - s_glob))."""
-        if "previous" not in step.per_example:
+        if "previous" not in step.per_sample:
             return None
         to_received, to_previous = (
-            F.cosine_similarity(step.representation, step.per_example[name], dim=-1)
+            F.cosine_similarity(step.representation, step.per_sample[name], dim=-1)
             for name in ("received", "previous")
         )
         return self.mu * F.softplus((to_previous - to_received) / self.temperature).mean()

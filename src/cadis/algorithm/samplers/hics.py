@@ -33,7 +33,7 @@ class HiCS(BaseSampler):
     lambda times the difference of their entropies (Eq. 9). Each participant is drawn in two steps:
     a cluster with probability proportional to exp(gamma_t * its mean entropy), where
     gamma_t = gamma_0 * (1 - t / T'), and a client of it with probability proportional to its number
-    of examples (Eq. 10). Clients that never took part are chosen first.
+    of samples (Eq. 10). Clients that never took part are chosen first.
 
     Departure: T depends on the learning rate and the number of steps (the paper uses 0.0025 and
     0.0015 at a learning rate of 0.001), so "auto" estimates it from the updates. A sampler does not
@@ -92,7 +92,7 @@ class HiCS(BaseSampler):
 
         Args:
             changes: last update of the bias of each client, (n, classes).
-            sizes: number of examples of each client, (n,).
+            sizes: number of samples of each client, (n,).
             server_round: number of the round and of its participants.
         """
         entropy = self.compute_entropies(changes)
@@ -121,10 +121,10 @@ class HiCS(BaseSampler):
         return angles + self.entropy_weight * (entropy[:, None] - entropy).abs()
 
     def learn(self, feedback: SamplerFeedback, state: TensorState) -> TensorState:
-        """Store the last update of the bias and the number of examples of the participants."""
+        """Store the last update of the bias and the number of samples of the participants."""
         rows = read_client_rows(state, "changes", "sizes")
         for update in feedback.updates:
-            rows[update.client_id] = _compute_change(feedback, update), update.num_examples
+            rows[update.client_id] = _compute_change(feedback, update), update.num_samples
         changes, sizes = zip(*rows.values(), strict=True)
         return {
             "clients": ids_to_tensor(list(rows)),

@@ -22,14 +22,14 @@ from cadis.types import ClientId, TensorState, ids_to_tensor
 
 @dataclass(frozen=True)
 class PowerOfChoice(BaseSampler):
-    """Draw candidates by their number of examples, and choose those with the highest last loss.
+    """Draw candidates by their number of samples, and choose those with the highest last loss.
 
     A client that never took part counts as having an infinite loss, so that each client is chosen
     at some point.
 
     Departure: this is the variant rpow-d of the paper. It uses the mean loss of a client's last
     local training instead of the loss of the current model, which all candidates would have to
-    compute. The numbers of examples are known for clients that took part; the others count as
+    compute. The numbers of samples are known for clients that took part; the others count as
     their mean.
 
     Attributes:
@@ -49,7 +49,7 @@ class PowerOfChoice(BaseSampler):
             year=2020,
             link="https://arxiv.org/abs/2010.01243",
         ),
-        server_state="the loss and number of examples of each client",
+        server_state="the loss and number of samples of each client",
     )
     candidates: Annotated[int, Gt(0)] | Literal["auto"] = "auto"
 
@@ -65,9 +65,9 @@ class PowerOfChoice(BaseSampler):
         return server_round.select_clients(torch.tensor(candidates[:num_participants]))
 
     def learn(self, feedback: SamplerFeedback, state: TensorState) -> TensorState:
-        """Store the training loss and the number of examples of the participants."""
+        """Store the training loss and the number of samples of the participants."""
         reported = {
-            update.client_id: (update.scalars["train_loss"], update.num_examples)
+            update.client_id: (update.scalars["train_loss"], update.num_samples)
             for update in feedback.updates
             if "train_loss" in update.scalars
         }
@@ -81,7 +81,7 @@ class PowerOfChoice(BaseSampler):
 
 
 def _estimate_sizes(clients: Sequence[ClientId], known: dict[ClientId, tuple[Any, ...]]) -> Tensor:
-    """Return the number of examples of each client, or the mean of the known ones, (n,)."""
+    """Return the number of samples of each client, or the mean of the known ones, (n,)."""
     known_sizes = [size for _, size in known.values()]
     mean = sum(known_sizes) / len(known_sizes) if known_sizes else 1.0
     sizes = [known[client][1] if client in known else mean for client in clients]

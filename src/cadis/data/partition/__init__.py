@@ -1,4 +1,4 @@
-"""Partitions: the assignment of training examples to clients."""
+"""Partitions: the assignment of training samples to clients."""
 
 from cadis.data.holdout import hold_out
 from cadis.data.partition.clustered import BalancedCluster, MultiCluster, UnbalancedCluster

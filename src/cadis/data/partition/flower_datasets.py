@@ -55,7 +55,7 @@ class FlowerPartitioner(_FlowerPartitioner):  # type: ignore[misc]
 
     @cached_property
     def partition(self) -> Partition:
-        """Indices of the examples of each client, and the true clusters."""
+        """Indices of the samples of each client, and the true clusters."""
         if self._partition_by not in self.dataset.column_names:
             columns = ", ".join(self.dataset.column_names)
             raise CadisError(
@@ -68,7 +68,7 @@ class FlowerPartitioner(_FlowerPartitioner):  # type: ignore[misc]
         )
 
     def load_partition(self, partition_id: int) -> datasets.Dataset:
-        """Return the examples of one client, numbered from 0."""
+        """Return the samples of one client, numbered from 0."""
         if not 0 <= partition_id < self.num_partitions:
             raise CadisError(
                 f"There is no partition {partition_id}; they are numbered from 0 to "

@@ -18,7 +18,7 @@ def partition_by_owner(client_indices: Mapping[str, Tensor], minimum: int) -> Pa
     """Return the partition that the dataset itself defines.
 
     Args:
-        client_indices: indices of the training examples of each client, see
+        client_indices: indices of the training samples of each client, see
             :attr:`cadis.data.Dataset.client_indices`.
         minimum: smallest number of samples that a client may have.
 
@@ -45,14 +45,14 @@ def partition_by_owner(client_indices: Mapping[str, Tensor], minimum: int) -> Pa
     )
 
 
-def read_partition(path: Path, num_examples: int, allow_overlap: bool, minimum: int) -> Partition:
+def read_partition(path: Path, num_samples: int, allow_overlap: bool, minimum: int) -> Partition:
     """Read a partition, and the true clusters from a file beside it if there is one.
 
     Args:
         path: JSON file, ``{client: [training indices]}``. The true clusters of ``mc.json`` are in
             ``mc.clusters.json``, ``{client: cluster}``.
-        num_examples: number of training examples of the dataset.
-        allow_overlap: whether an example may occur more than once.
+        num_samples: number of training samples of the dataset.
+        allow_overlap: whether a sample may occur more than once.
         minimum: smallest number of samples that a client may have.
 
     Example:
@@ -62,7 +62,7 @@ def read_partition(path: Path, num_examples: int, allow_overlap: bool, minimum: 
         >>> with TemporaryDirectory() as folder:
         ...     path = Path(folder, "partition.json")
         ...     _ = path.write_text('{"ann": [0, 2], "bob": [1, 3]}')
-        ...     partition = read_partition(path, num_examples=4, allow_overlap=False, minimum=2)
+        ...     partition = read_partition(path, num_samples=4, allow_overlap=False, minimum=2)
         >>> partition.client_ids
         ('ann', 'bob')
     """
@@ -70,7 +70,7 @@ def read_partition(path: Path, num_examples: int, allow_overlap: bool, minimum: 
     owners: dict[int, str] = {}
     for client, indices in content.items():
         subject = f"In {path}, client {client}"
-        _check_indices(subject, indices, num_examples, minimum)
+        _check_indices(subject, indices, num_samples, minimum)
         for index in indices:
             if index in owners and not allow_overlap:
                 other = "twice" if owners[index] == client else f"like client {owners[index]}"
@@ -179,7 +179,7 @@ def _parse_client_ids(names: list[str]) -> tuple[ClientId, ...]:
     return tuple(numbers) if [*map(str, numbers)] == names else tuple(names)
 
 
-def _check_indices(subject: str, indices: Any, num_examples: int, minimum: int) -> None:
+def _check_indices(subject: str, indices: Any, num_samples: int, minimum: int) -> None:
     if not _is_index_list(indices):
         raise CadisError(f"{subject} must have a list of integers; give training indices.")
     if len(indices) < minimum:
@@ -187,10 +187,10 @@ def _check_indices(subject: str, indices: Any, num_examples: int, minimum: int) 
             f"{subject} has {len(indices)} samples, but the minimum is {minimum}; give it more, or "
             "lower --min-samples."
         )
-    wrong = next((index for index in indices if not 0 <= index < num_examples), None)
+    wrong = next((index for index in indices if not 0 <= index < num_samples), None)
     if wrong is not None:
         raise CadisError(
-            f"{subject} has the index {wrong}, but the training set has {num_examples} samples, "
+            f"{subject} has the index {wrong}, but the training set has {num_samples} samples, "
             "numbered from 0; correct it, or choose the right dataset."
         )
 

@@ -13,10 +13,10 @@ from cadis.types import ClientId
 
 @dataclass(frozen=True, repr=False)
 class Partition:
-    """An assignment of training examples to clients.
+    """An assignment of training samples to clients.
 
     Attributes:
-        indices: indices of each client's training examples, one tensor per client.
+        indices: indices of each client's training samples, one tensor per client.
         true_clusters: true cluster of each client, (clients,); None if unknown.
         client_ids: ids of the clients; by default 0, 1, 2, ...
 
@@ -45,7 +45,7 @@ class Partition:
         """Count the samples of each client and class.
 
         Args:
-            labels: labels of all training examples, (n,).
+            labels: labels of all training samples, (n,).
             num_classes: number of classes.
 
         Returns:
@@ -64,10 +64,10 @@ class Partitioner(Protocol):
     def split(
         self, labels: Tensor, num_clients: int, minimum: int, generator: torch.Generator
     ) -> Partition:
-        """Split training examples among clients; no example belongs to two clients.
+        """Split training samples among clients; no sample belongs to two clients.
 
         Args:
-            labels: labels of all training examples, (n,).
+            labels: labels of all training samples, (n,).
             num_clients: number of clients.
             minimum: smallest number of samples that a client may have.
             generator: source of all random draws.
@@ -80,7 +80,7 @@ def assign_samples(
     """Draw samples for each client at random.
 
     Args:
-        labels: labels of all examples, (n,).
+        labels: labels of all samples, (n,).
         counts: number of samples of each client and class, (clients, classes).
         generator: source of the random order.
 
@@ -152,7 +152,7 @@ def split_by_shares(
     Clients below the minimum receive samples of larger clients.
 
     Args:
-        labels: labels of all examples, (n,).
+        labels: labels of all samples, (n,).
         shares: relative share of each class and client, (classes, clients).
         minimum: smallest number of samples that a client may have.
         generator: source of the random draws.
@@ -185,7 +185,7 @@ def compute_equal_counts(labels: Tensor, held: Tensor, sizes: Tensor, minimum: i
     The counts are as large as the scarcest class allows.
 
     Args:
-        labels: labels of all examples, (n,).
+        labels: labels of all samples, (n,).
         held: whether a client holds a class, (clients, classes), bool.
         sizes: relative number of samples of each client, (clients,).
         minimum: smallest number of samples that a client may have.

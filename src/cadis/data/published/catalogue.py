@@ -1,6 +1,6 @@
 """Files, checksums and mirrors of the published datasets."""
 
-from cadis.data.examples import Scaling
+from cadis.data.samples import Scaling
 from cadis.data.published.formats import (
     FileFormat,
     PublishedDataset,

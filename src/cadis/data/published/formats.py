@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cadis._io import to_printable
-from cadis.data.examples import Scaling
+from cadis.data.samples import Scaling
 from cadis.errors import CadisError
 
 _UNSIGNED_BYTE = 0x08

@@ -13,7 +13,7 @@ import torch
 from platformdirs import user_cache_path
 
 from cadis._io import is_file
-from cadis.data.examples import Dataset, Examples
+from cadis.data.samples import Dataset, Samples
 from cadis.data.preprocessing import ImagePreprocessing
 from cadis.data.published.catalogue import CATALOGUE
 from cadis.data.published.formats import FileFormat, PublishedDataset
@@ -92,7 +92,7 @@ def load_published(published: PublishedDataset, files: DatasetFiles) -> Dataset:
     """Read a dataset; all files must have the published checksum."""
     parts = (files.file_format.train, files.file_format.test)
     try:
-        train, test = (_read_examples(published, files, list(names)) for names in parts)
+        train, test = (_read_samples(published, files, list(names)) for names in parts)
     except CadisError as error:
         remedy = f"or let 'cadis data fetch {published.name}' do it."
         raise CadisError(f"{str(error).removesuffix('.')}, {remedy}") from None
@@ -160,7 +160,7 @@ def find_plain_or_gzipped(path: Path) -> Path:
     return zipped if is_file(zipped) and not is_file(path) else path
 
 
-def _read_examples(published: PublishedDataset, files: DatasetFiles, names: list[str]) -> Examples:
+def _read_samples(published: PublishedDataset, files: DatasetFiles, names: list[str]) -> Samples:
     """Read the training set or the test set.
 
     If a checksum is wrong, an error in the structure of the file is reported first.
@@ -175,7 +175,7 @@ def _read_examples(published: PublishedDataset, files: DatasetFiles, names: list
                 files.file_format.read(contents, paths)
             raise
     images, labels = files.file_format.read(contents, paths)
-    return Examples(
+    return Samples(
         torch.from_numpy(np.require(images, requirements=["C", "W"])),
         torch.from_numpy(labels.astype(np.int64)),
         published.scaling,

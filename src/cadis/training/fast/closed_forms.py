@@ -71,7 +71,7 @@ def _differentiate_geometry(method: CADIS, step: Step) -> Tensor | None:
     """Return the gradient of the distillation term, divided by the batch size of each client."""
     if not method.needs_model_outputs:
         return None
-    student, teacher = step.representation, step.per_example["teacher"]
+    student, teacher = step.representation, step.per_sample["teacher"]
     grad = distillation_gradient(student, teacher, method.bandwidth, step.row_mask)
     if step.row_mask is None:
         return grad.mul_(method.distillation / step.labels.shape[-1])

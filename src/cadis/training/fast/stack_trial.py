@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from cadis.algorithm import Algorithm, BaseMethod, ClientOutput, ServerRound
-from cadis.data import Examples
+from cadis.data import Samples
 from cadis.models import FlatModel, to_channels_last
 from cadis.rng import derive_generator
 from cadis.training.fast.stacked import train_clients_stacked
@@ -37,7 +37,7 @@ def can_stack(model: FlatModel, algorithm: Algorithm, settings: LocalSettings) -
 
 
 def passes_stack_trial(
-    module: nn.Module, head: str, algorithm: Algorithm, settings: LocalSettings, examples: Examples
+    module: nn.Module, head: str, algorithm: Algorithm, settings: LocalSettings, samples: Samples
 ) -> bool:
     """Return whether stacked training gives the results of one-by-one training in a trial.
 
@@ -46,7 +46,7 @@ def passes_stack_trial(
     """
     rng_state = torch.get_rng_state()
     try:
-        return _run_trial(module, head, algorithm, settings, examples)
+        return _run_trial(module, head, algorithm, settings, samples)
     except Exception:  # a user's model or method may raise anything; training reports it later
         return False
     finally:
@@ -54,7 +54,7 @@ def passes_stack_trial(
 
 
 def _run_trial(
-    module: nn.Module, head: str, algorithm: Algorithm, settings: LocalSettings, examples: Examples
+    module: nn.Module, head: str, algorithm: Algorithm, settings: LocalSettings, samples: Samples
 ) -> bool:
     """Train four small clients for two rounds in both ways, and return whether results agree."""
     model = FlatModel(deepcopy(module), head)
@@ -63,7 +63,7 @@ def _run_trial(
     settings = replace(settings, epochs=1, batch_size=size)
     sizes = (4 * size, 4 * size + 1, 3 * size + 2, size)  # last batches of all kinds
     datasets = [
-        examples.take(torch.arange(first, first + n) % len(examples))
+        samples.take(torch.arange(first, first + n) % len(samples))
         for first, n in enumerate(sizes)
     ]
     if _is_random(model, datasets[0]):
@@ -108,12 +108,12 @@ def _draw_models(state: ModelState) -> list[ModelState]:
     return [replace(state, parameters=state.parameters + scale * row) for row in noise]
 
 
-def _is_random(model: FlatModel, examples: Examples) -> bool:
+def _is_random(model: FlatModel, samples: Samples) -> bool:
     """Return whether a forward pass draws random numbers, as dropout does."""
     model.module.train()
     rng_state = torch.get_rng_state()
     with torch.no_grad():
-        model.forward(to_channels_last(examples.scaled_inputs))
+        model.forward(to_channels_last(samples.scaled_inputs))
     return not torch.equal(rng_state, torch.get_rng_state())
 
 

@@ -5,7 +5,7 @@ the number of clients that take part in the step): parameters (m, P), inputs (m,
 (m, b, outputs). Each client takes the same steps with the same batches as in training one by one,
 so that the results differ only by rounding.
 
-Clients may have different numbers of examples:
+Clients may have different numbers of samples:
 
 - They are sorted by size, and clients with fewer steps per epoch skip steps before the last one. So
   the clients that take part in a step are always the first ones of the stack.
@@ -29,7 +29,7 @@ from cadis.algorithm import (
     Penalty,
     Step,
 )
-from cadis.data import Examples, concatenate
+from cadis.data import Samples, concatenate
 from cadis.training.evaluation import compute_mean_loss, compute_model_outputs
 from cadis.training.fast.closed_forms import find_representation_gradient, supports_stacks
 from cadis.training.fast.stacked_model import StackedModel
@@ -55,7 +55,7 @@ def split_into_stacks(sizes: Sequence[int]) -> list[list[int]]:
     Large and small clients are distributed evenly, so that all stacks take about the same time.
 
     Args:
-        sizes: the number of examples of each participant.
+        sizes: the number of samples of each participant.
 
     Returns:
         The indices of the participants of each stack.
@@ -81,7 +81,7 @@ def train_clients_stacked(clients: Sequence[Client], models: StackedModel) -> li
     extras = [BatchExtras()] * len(clients)
     if method.needs_model_outputs:
         extras = [method.prepare(outputs) for outputs in _compute_outputs(clients)]
-    order = sorted(range(len(clients)), key=lambda index: -len(clients[index].examples))
+    order = sorted(range(len(clients)), key=lambda index: -len(clients[index].samples))
     training = _StackedTraining(
         [clients[index] for index in order], models, [extras[index] for index in order]
     )
@@ -99,7 +99,7 @@ def _compute_outputs(clients: Sequence[Client]) -> Iterator[ModelOutputs]:
     if len({client.received.model.parameters.data_ptr() for client in clients}) > 1:
         yield from (client.compute_outputs(client.received.model) for client in clients)
         return
-    datasets = [client.examples for client in clients]
+    datasets = [client.samples for client in clients]
     first.model.load(model)
     outputs = compute_model_outputs(first.model, concatenate(datasets), first.algorithm.task)
     sizes, task = [len(dataset) for dataset in datasets], first.algorithm.task
@@ -135,7 +135,7 @@ def _sum_penalties(penalty: Penalty, step: Step) -> Tensor:
             "parameters": step.parameters[group],
             "received": step.received[group],
             "tensors": {name: tensor[group] for name, tensor in step.tensors.items()},
-            "per_example": {name: rows[group, :size] for name, rows in step.per_example.items()},
+            "per_sample": {name: rows[group, :size] for name, rows in step.per_sample.items()},
             "client_state": {name: tensor[group] for name, tensor in step.client_state.items()},
             "class_counts": step.class_counts[group],
         }
@@ -151,20 +151,20 @@ class _Batch(NamedTuple):
     Attributes:
         inputs: the inputs, (m, b, ...).
         labels: the labels, (m, b).
-        per_example: rows of the extras, (m, b, ...).
+        per_sample: rows of the extras, (m, b, ...).
         weights: 1 / batch size of the client, 0 for padding, (m, b), float64.
         row_mask: False for padding, (m, b); None if there is no padding.
     """
 
     inputs: Tensor
     labels: Tensor
-    per_example: TensorState
+    per_sample: TensorState
     weights: Tensor
     row_mask: Tensor | None
 
 
 def _iter_batches(
-    epochs: Sequence[tuple[Examples, TensorState]], batch_size: int
+    epochs: Sequence[tuple[Samples, TensorState]], batch_size: int
 ) -> Iterator[_Batch]:
     """Yield the stacked batches of one epoch.
 
@@ -172,10 +172,10 @@ def _iter_batches(
     the steps before, clients that have a full batch left take part.
 
     Args:
-        epochs: the shuffled examples and extras of each client, largest client first.
+        epochs: the shuffled samples and extras of each client, largest client first.
         batch_size: the size of a full batch.
     """
-    client_sizes = [compute_batch_sizes(len(examples), batch_size) for examples, _ in epochs]
+    client_sizes = [compute_batch_sizes(len(samples), batch_size) for samples, _ in epochs]
     steps = len(client_sizes[0])
     sizes = torch.tensor([[*b[:-1], *[0] * (steps - len(b)), b[-1]] for b in client_sizes]).T
     rows, weights = _compute_rows_and_weights(sizes)
@@ -186,9 +186,9 @@ def _iter_batches(
         return batches.view(*rows.shape, *batches.shape[1:])
 
     first, extras = epochs[0]
-    inputs = gather(_permute_channels_last(examples.inputs) for examples, _ in epochs)
-    labels = gather(examples.labels for examples, _ in epochs)
-    per_example = {name: gather(tensors[name] for _, tensors in epochs) for name in extras}
+    inputs = gather(_permute_channels_last(samples.inputs) for samples, _ in epochs)
+    labels = gather(samples.labels for samples, _ in epochs)
+    per_sample = {name: gather(tensors[name] for _, tensors in epochs) for name in extras}
     for step, step_sizes in enumerate(sizes.tolist()):
         active = [size for size in step_sizes if size]
         index = step, slice(len(active)), slice(max(active))
@@ -196,7 +196,7 @@ def _iter_batches(
         yield _Batch(
             batch if first.scaling is None else first.scaling(batch),
             labels[index],
-            {name: tensor[index] for name, tensor in per_example.items()},
+            {name: tensor[index] for name, tensor in per_sample.items()},
             weights[index],
             weights[index] > 0 if len(set(active)) > 1 else None,
         )
@@ -209,7 +209,7 @@ def _compute_rows_and_weights(sizes: Tensor) -> tuple[Tensor, Tensor]:
         sizes: the batch sizes of each client, (steps, m); 0 if a client skips the step.
 
     Returns:
-        Indices into the concatenated examples of all clients, where padding repeats the last row of
+        Indices into the concatenated samples of all clients, where padding repeats the last row of
         the batch; and weights, 1 / batch size, 0 for padding, float64.
     """
     ends = sizes.T.flatten().cumsum(0).view(sizes.T.shape).T
@@ -220,7 +220,7 @@ def _compute_rows_and_weights(sizes: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class _StackedTraining:
-    """The local training of a stack of m clients, sorted by number of examples, largest first."""
+    """The local training of a stack of m clients, sorted by number of samples, largest first."""
 
     def __init__(
         self, clients: Sequence[Client], models: StackedModel, extras: Sequence[BatchExtras]
@@ -309,7 +309,7 @@ class _StackedTraining:
             parameters=vectors[:active],
             received=self.start[:active],
             tensors={name: tensor[:active] for name, tensor in self.tensors.items()},
-            per_example=batch.per_example,
+            per_sample=batch.per_sample,
             client_state={name: tensor[:active] for name, tensor in self.client_states.items()},
             row_mask=batch.row_mask,
             class_counts=self.class_counts[:active],
@@ -343,7 +343,7 @@ class _StackedTraining:
     def _make_result(self, index: int, client: Client) -> LocalResult:
         parameters, settings = self.models.vectors[index].clone(), self.settings
         steps = settings.epochs * len(
-            compute_batch_sizes(len(client.examples), settings.batch_size)
+            compute_batch_sizes(len(client.samples), settings.batch_size)
         )
         return LocalResult(
             replace(client.received.model, parameters=parameters),

@@ -2,7 +2,7 @@
 
 A value between layers has one of two forms:
 
-- *stacked*: (m, b, ...), with dimensions for models and examples first;
+- *stacked*: (m, b, ...), with dimensions for models and samples first;
 - *folded*, for images: (b, m * channels, height, width), with the channels last in memory. This is
   the input of one grouped convolution with a group per model.
 
@@ -206,7 +206,7 @@ class Flatten:
     shape: torch.Size = field(default_factory=lambda: torch.Size(()), init=False)
 
     def forward(self, value: Tensor) -> Tensor:
-        """Flatten each example, (m, b, ...) to (m, b, d)."""
+        """Flatten each sample, (m, b, ...) to (m, b, d)."""
         self.shape = value.shape
         return value.flatten(2)
 
@@ -217,7 +217,7 @@ class Flatten:
 
 @dataclass
 class Rows:
-    """Any function without parameters that treats each example separately; autograd is used."""
+    """Any function without parameters that treats each sample separately; autograd is used."""
 
     function: nn.Module
     saved: tuple[Tensor, ...] = field(default=(), init=False)

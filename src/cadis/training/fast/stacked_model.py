@@ -42,7 +42,7 @@ class StackedModel:
     Example:
         >>> stack = StackedModel(nn.Sequential(nn.Linear(3, 2)), head="0", size=4)
         >>> stack.use(2, lr=0.1)
-        >>> logits, _ = stack.forward(torch.zeros(2, 5, 3))  # 2 models, 5 examples each
+        >>> logits, _ = stack.forward(torch.zeros(2, 5, 3))  # 2 models, 5 samples each
         >>> logits.shape
         torch.Size([2, 5, 2])
     """
@@ -128,7 +128,7 @@ def is_stackable(model: FlatModel) -> bool:
 
     The model must be small and on the CPU. All its parameters must be trainable, not shared, and
     belong to linear layers or convolutions. Batch norm would mix the rows of all clients, and
-    dropout their random draws. All other operations must treat each example separately; the trial
+    dropout their random draws. All other operations must treat each sample separately; the trial
     in ``stack_trial`` tests that.
     """
     layout = model.layout

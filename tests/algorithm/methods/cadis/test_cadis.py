@@ -33,12 +33,12 @@ def make_state(first: float = 1.0) -> ServerState:
 
 
 def make_client_update(
-    client: int | str, classes: list[int], first: float = 1.0, examples: int = 10
+    client: int | str, classes: list[int], first: float = 1.0, samples: int = 10
 ) -> ClientUpdate:
     """Return the update of a client with these classes: their rows grow, all others shrink."""
     rows = [1.0 if row in classes else -1.0 for row in range(CLASSES)]
     weight = [row for row in rows for _ in range(FEATURES)]
-    return make_update(client, examples, flat_model(first, *weight, *rows))
+    return make_update(client, samples, flat_model(first, *weight, *rows))
 
 
 SEVEN_AND_THREE = [
@@ -177,7 +177,7 @@ def test_not_true_distillation_is_added_to_the_loss() -> None:
     method = CADIS(distil="not-true", distillation=0.6)
     extras = method.prepare(make_model_outputs(teacher, torch.zeros(2, 1), labels))
     none = torch.zeros(0)
-    step = Step(logits, torch.zeros(2, 1), labels, none, none, {}, extras.per_example, {})
+    step = Step(logits, torch.zeros(2, 1), labels, none, none, {}, extras.per_sample, {})
     expected = 0.6 / 2 * not_true_loss(logits, teacher, labels)
     assert method.penalty(step) == pytest.approx(float(expected))
 

@@ -43,8 +43,8 @@ def make_server_round(number: int = 1) -> ServerRound:
     return support_round(number, (slice(1, 3),))
 
 
-def make_client_update(client: str, parameters: list[float], examples: int = 10) -> ClientUpdate:
-    return make_update(client, examples, flat_model(*parameters))
+def make_client_update(client: str, parameters: list[float], samples: int = 10) -> ClientUpdate:
+    return make_update(client, samples, flat_model(*parameters))
 
 
 TWO_AND_ONE = [
@@ -98,22 +98,22 @@ def test_penalty_is_the_distillation_loss_per_example() -> None:
     labels = torch.zeros(5).long()
     extras = CADISPaper().prepare(make_model_outputs(teacher, teacher, labels))
     unused = torch.zeros(1)
-    step = Step(unused, student, labels, unused, unused, {}, extras.per_example, {})
+    step = Step(unused, student, labels, unused, unused, {}, extras.per_sample, {})
     penalty = compute_penalty(CADISPaper(distillation=0.3), step)
     assert penalty.item() == pytest.approx(0.3 * distillation_loss(student, teacher).item() / 5)
 
 
 def test_distillation_preserves_the_geometry_of_the_received_model() -> None:
-    examples = blobs(40, [0, 1], seed=3)
+    samples = blobs(40, [0, 1], seed=3)
     model = FlatModel(small_model())
     received = model.copy_state()
-    teacher = compute_model_outputs(model, examples).representation
+    teacher = compute_model_outputs(model, samples).representation
 
     def compute_drift(method: CADISPaper) -> float:
         settings = LocalSettings(epochs=5, batch_size=8, lr=0.01)
-        train_locally(model, method, examples, received, {}, settings, derive_generator(0))
+        train_locally(model, method, samples, received, {}, settings, derive_generator(0))
         return float(
-            distillation_loss(compute_model_outputs(model, examples).representation, teacher)
+            distillation_loss(compute_model_outputs(model, samples).representation, teacher)
         )
 
     with_distillation = compute_drift(CADISPaper(distillation=1))

@@ -56,7 +56,7 @@ def test_the_profile_of_a_zero_update_is_zero() -> None:
 
 @pytest.mark.parametrize("features", ["positive", "signed"])
 def test_one_softmax_step_reveals_the_classes_of_a_client(features: str) -> None:
-    """Proposition 1: rows of classes with examples grow, all others shrink."""
+    """Proposition 1: rows of classes with samples grow, all others shrink."""
     generator = derive_generator(3)
     inputs = torch.randn(40, 16, generator=generator) + (2 if features == "signed" else 0)
     if features == "positive":

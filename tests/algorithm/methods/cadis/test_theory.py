@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cadis.algorithm.methods import FedAvg
 from cadis.algorithm.methods.cadis import SimilarityMatrix, instance_similarity
-from cadis.data import Examples, digits
+from cadis.data import Samples, digits
 from cadis.errors import CadisError
 from cadis.models import FlatModel, small_cnn
 from cadis.rng import derive_generator
@@ -163,9 +163,9 @@ def train_head_update(classes: list[int], seed: int) -> Tensor:
     model = FlatModel(small_cnn(1, 8, 8, 10))
     train = digits().train
     chosen = torch.isin(train.labels, torch.tensor(classes)).nonzero()[:48, 0]
-    before, examples = model.copy_state(), Examples(train.inputs[chosen], train.labels[chosen])
+    before, samples = model.copy_state(), Samples(train.inputs[chosen], train.labels[chosen])
     settings = LocalSettings(epochs=3, batch_size=8, lr=0.05)
-    train_locally(model, FedAvg(), examples, before, {}, settings, derive_generator(seed))
+    train_locally(model, FedAvg(), samples, before, {}, settings, derive_generator(seed))
     weight, bias = model.layout.head_slices
     update = model.copy_state().parameters - before.parameters
     return torch.cat([update[weight].view(10, 64), update[bias].view(10, 1)], dim=1)

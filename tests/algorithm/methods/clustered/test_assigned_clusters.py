@@ -10,7 +10,7 @@ from cadis.algorithm import (
     BaseMethod,
     ServerState,
     average_models,
-    compute_example_weights,
+    compute_sample_weights,
 )
 from cadis.algorithm.methods import CADIS, FLHC, CADISClusters, FedAvg
 from cadis.algorithm.methods.clustered.cadis_clusters import count_certain_rounds
@@ -21,7 +21,7 @@ from cadis.algorithm.methods.clustered.cluster_models import (
 )
 from cadis.algorithm.methods.clustered.flhc import cluster_heads
 from cadis.algorithm.samplers import Clusters
-from cadis.data import Examples
+from cadis.data import Samples
 from cadis.engine import Engine, Federation
 from cadis.rng import derive_generator
 from cadis.server import RoundResult
@@ -80,7 +80,7 @@ def test_average_of_one_model_equals_fedavg() -> None:
     numbers = torch.randn(3, 5, generator=generator)
     updates = [make_update(n, 7 + n, flat_model(*row.tolist())) for n, row in enumerate(numbers)]
     models, weights = average_by_model(updates, ["model"] * 3)
-    expected = compute_example_weights([7, 8, 9])
+    expected = compute_sample_weights([7, 8, 9])
     plain = average_models([update.model for update in updates], expected)
     assert torch.equal(weights, expected)
     assert torch.equal(models["model"].parameters, plain.parameters)
@@ -104,8 +104,8 @@ def test_a_new_client_is_assigned_and_not_averaged() -> None:
 @pytest.mark.parametrize("method", [FLHC(warmup=2), CADISClusters(warmup=2)])
 def test_models_in_double_precision_are_split(method: BaseMethod, tmp_path: Path) -> None:
     known = planted_federation()
-    clients = [Examples(examples.inputs.double(), examples.labels) for examples in known.clients]
-    federation = Federation(clients, Examples(known.test.inputs.double(), known.test.labels))
+    clients = [Samples(samples.inputs.double(), samples.labels) for samples in known.clients]
+    federation = Federation(clients, Samples(known.test.inputs.double(), known.test.labels))
     settings = small_settings(6, per_round=6)
     engine = Engine(small_model().double(), federation, Algorithm(method), settings, tmp_path)
     last = list(engine.rounds(engine.start))[-1]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cadis.algorithm.aggregation import compute_example_weights
+from cadis.algorithm.aggregation import compute_sample_weights
 from cadis.algorithm.methods.cadis.profiles import PROFILE_WINDOW, ClientProfiles
 from cadis.algorithm.methods.cadis.similarity import mask_unknown
 from cadis.algorithm.vectors import compute_cosines, normalize
@@ -93,17 +93,17 @@ def compute_threshold(past_rounds: int, start: float, growth: float, maximum: fl
 
 
 def compute_cluster_weights(
-    num_examples: Tensor | Sequence[int],
+    num_samples: Tensor | Sequence[int],
     labels: Tensor | Sequence[int],
     cardinality: Tensor | Sequence[int] | None = None,
 ) -> Tensor:
     """Return the weights of the participants (Eq. 1), normalized as in Eq. 2.
 
     ``alpha_i = (1 / M_i) * (n_i / N)``, divided by the sum of all alpha. Clients with equally many
-    examples thus give every cluster the same total weight.
+    samples thus give every cluster the same total weight.
 
     Args:
-        num_examples: n_i of each participant, (k,).
+        num_samples: n_i of each participant, (k,).
         labels: cluster of each participant, (k,).
         cardinality: M_i, number of clients in the cluster of each participant, (k,); by default
             counted among the participants.
@@ -119,7 +119,7 @@ def compute_cluster_weights(
     if cardinality is None:
         clusters = torch.as_tensor(labels)
         cardinality = (clusters[:, None] == clusters[None, :]).sum(dim=1)
-    weights = compute_example_weights(num_examples) / torch.as_tensor(cardinality)
+    weights = compute_sample_weights(num_samples) / torch.as_tensor(cardinality)
     return weights / weights.sum()
 
 

@@ -13,15 +13,15 @@ _MASKED_EXPONENT = -1e37  # exponent of probability 0; finite, so that no gradie
 
 
 def log_conditional_probability(squares: Tensor, h2: Tensor, pairs: Tensor | None = None) -> Tensor:
-    """Return log p_{j|i}, the probability that example j is a neighbor of example i (Eq. 18).
+    """Return log p_{j|i}, the probability that sample j is a neighbor of sample i (Eq. 18).
 
     ``p_{j|i} = K_h(x_j, x_i) / sum_{m != i} K_h(x_m, x_i)`` with the Gaussian kernel
     ``K_h(x, y) = exp(-||x - y||^2 / (2 h^2))``, computed as a log-softmax.
 
     Args:
-        squares: squared distances of the examples of a batch, (..., b, b).
+        squares: squared distances of the samples of a batch, (..., b, b).
         h2: squared bandwidth h^2 of the kernel, (..., 1, 1).
-        pairs: mask of the pairs in which both rows are examples, (..., b, b); by default all.
+        pairs: mask of the pairs in which both rows are samples, (..., b, b); by default all.
 
     Returns:
         Log-probabilities over j, (..., b, b); very negative for j = i and for masked j.
@@ -40,7 +40,7 @@ def distillation_loss(
 
     ``L_KD = KL(Q || P) = sum_i sum_{j != i} q_{j|i} log(q_{j|i} / p_{j|i})``, where P is computed
     from the representations of the student and Q from those of the teacher. It is exactly 0 if both
-    are equal, and for batches of one or two examples, which have at most one neighbor each.
+    are equal, and for batches of one or two samples, which have at most one neighbor each.
 
     The gradient is written out, which is twice as fast as autograd. The derivative by the squared
     distance of i and j is (q_{j|i} - p_{j|i}) / (2 h^2). So the gradient by x_i is
@@ -53,7 +53,7 @@ def distillation_loss(
         student: representations R_S(x) by the local model, (..., b, d).
         teacher: representations R_T(x) by the received global model, (..., b, d').
         bandwidth: h of the Gaussian kernel, or "mean".
-        present: mask of the rows that are examples, not padding, (..., b); by default all.
+        present: mask of the rows that are samples, not padding, (..., b); by default all.
 
     Returns:
         The sum over i and j, (...), differentiable once in ``student``.
@@ -86,7 +86,7 @@ def not_true_loss(student: Tensor, teacher: Tensor, labels: Tensor) -> Tensor:
         labels: true classes, (..., b).
 
     Returns:
-        The sum over the examples of KL(teacher || student), (...).
+        The sum over the samples of KL(teacher || student), (...).
     """
     is_true = torch.arange(student.shape[-1], device=labels.device) == labels[..., None]
     return masked_kl_divergence(is_true, student, teacher)
@@ -101,7 +101,7 @@ def masked_kl_divergence(mask: Tensor, student: Tensor, teacher: Tensor) -> Tens
         teacher: logits of the received global model, (..., b, classes).
 
     Returns:
-        The sum over the examples of KL(teacher || student), (...); 0 if all classes are masked.
+        The sum over the samples of KL(teacher || student), (...); 0 if all classes are masked.
     """
     precise = torch.promote_types(student.dtype, torch.float32)  # at least single precision
     log_q, log_p = (
@@ -126,7 +126,7 @@ def _compute_terms(
         probabilities = probabilities * pairs
     difference = probabilities[1] - probabilities[0]
     difference = (difference + difference.mT) / h2[0]  # (..., b, b)
-    # Offsets from one example: the gradient is the same, with smaller rounding errors.
+    # Offsets from one sample: the gradient is the same, with smaller rounding errors.
     offsets = (features - features[..., :1, :]).clamp(-_MAX_DISTANCE, _MAX_DISTANCE)
     gradient = difference.sum(dim=-1, keepdim=True) * offsets - difference @ offsets
     return log_probabilities, probabilities, gradient.to(student.dtype)

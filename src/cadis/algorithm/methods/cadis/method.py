@@ -19,7 +19,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
 from cadis.algorithm.about import About, Paper
-from cadis.algorithm.aggregation import compute_example_weights
+from cadis.algorithm.aggregation import compute_sample_weights
 from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import (
     Aggregation,
@@ -64,7 +64,7 @@ class CADIS(BaseMethod):
 
     The server clusters clients by their updates of the classifier layer. The weight of client i is
     ``alpha_i = (1 / M_i) * (n_i / N)``, normalized (Eq. 1 and 2 of the paper), with M_i clients in
-    its cluster and n_i of all N examples. Clients add ``lambda * L_KD / b`` to the cross-entropy, a
+    its cluster and n_i of all N samples. Clients add ``lambda * L_KD / b`` to the cross-entropy, a
     distillation from the received global model (Eq. 19 and 20).
 
     Use it if clients form clusters of unequal size and one global model has to serve all classes.
@@ -141,17 +141,17 @@ class CADIS(BaseMethod):
     def prepare(self, outputs: ModelOutputs) -> BatchExtras:
         """Keep the teacher's representations or logits, which are the same in every epoch."""
         teacher = outputs.representation if self.distil == "geometry" else outputs.logits
-        return BatchExtras(per_example={"teacher": teacher})
+        return BatchExtras(per_sample={"teacher": teacher})
 
     def penalty(self, step: Step) -> Tensor | None:
         """Return the distillation term lambda * L_KD / b of the final loss (Eq. 20).
 
-        Eq. 20 divides the sums of the cross-entropy and of L_KD by n_i. So a batch of b examples
+        Eq. 20 divides the sums of the cross-entropy and of L_KD by n_i. So a batch of b samples
         adds lambda * L_KD / b to its mean cross-entropy.
         """
         if not self.needs_model_outputs:
             return None
-        teacher = step.per_example["teacher"]
+        teacher = step.per_sample["teacher"]
         if self.distil == "geometry":
             loss = distillation_loss(step.representation, teacher, self.bandwidth)
         else:
@@ -175,9 +175,9 @@ class CADIS(BaseMethod):
     ) -> ClientWeights:
         """Cluster the participants and compute their weights (Eq. 1; Sections III-A to III-C)."""
         clusters = self._cluster_participants(server_round, updates, state)
-        counts = [update.num_examples for update in updates]
+        counts = [update.num_samples for update in updates]
         if self.weights == "samples":
-            weights = compute_example_weights(counts)
+            weights = compute_sample_weights(counts)
         else:
             weights = compute_cluster_weights(counts, clusters.labels, clusters.sizes)
         return ClientWeights(weights, clusters.tensors, clusters.report)

@@ -1,6 +1,6 @@
 """Class profiles: one number per class that summarizes the update of the classifier layer.
 
-The row of a class moves along the features of the examples that the client has of this class, and
+The row of a class moves along the features of the samples that the client has of this class, and
 against the features of all others (Proposition 1 of the paper). A profile keeps this sign and size
 per class and drops the features. Profiles are averaged over the rounds of one client. So two
 clients that never took part in the same round can be compared, and the state of the server grows
@@ -25,7 +25,7 @@ def compute_class_profiles(weight: Tensor, bias: Tensor | None = None) -> Tensor
 
     Entry c is ``sign(<dw_c, f> + db_c) * (||dw_c||^2 + db_c^2)^(1/8)``, minus the mean over the
     classes, where dw_c and db_c are the updates of row and bias of class c, and f is the direction
-    of the mean features. With one example, the update is the outer product of its residuals and its
+    of the mean features. With one sample, the update is the outer product of its residuals and its
     features, and the bias moves by the residuals. So f is the sum of all rows, each times its bias
     update (without a bias, times the sum of the row). The fourth root of the norm gives classes
     that are learned already about the same size as new ones. The mean is subtracted since

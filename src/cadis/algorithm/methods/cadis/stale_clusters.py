@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from cadis.algorithm.aggregation import compute_example_weights
+from cadis.algorithm.aggregation import compute_sample_weights
 from cadis.algorithm.method import Aggregation, ServerState
 from cadis.types import ClientUpdate, TensorState
 
@@ -68,9 +68,9 @@ def _select_absent(
 
 
 def _compute_mean_update(updates: Sequence[ClientUpdate], mask: Tensor, received: Tensor) -> Tensor:
-    """Return the mean update of the masked participants, weighted by examples, (P,)."""
+    """Return the mean update of the masked participants, weighted by samples, (P,)."""
     members = [update for update, is_in in zip(updates, mask.tolist(), strict=True) if is_in]
-    weights = compute_example_weights([update.num_examples for update in members])
+    weights = compute_sample_weights([update.num_samples for update in members])
     mean = torch.zeros_like(received)
     for update, weight in zip(members, weights.tolist(), strict=True):
         mean += weight * (update.model.parameters - received)

@@ -16,7 +16,7 @@ from annotated_types import Gt
 from torch import Tensor
 
 from cadis.algorithm.about import About, Paper
-from cadis.algorithm.aggregation import compute_example_weights
+from cadis.algorithm.aggregation import compute_sample_weights
 from cadis.algorithm.method import Aggregation, ServerRound, ServerState
 from cadis.algorithm.methods.cadis import ObservedPairs
 from cadis.algorithm.methods.cadis.similarity import find_rows
@@ -130,7 +130,7 @@ class CFL(ClusteredMethod):
         clients = [update.client_id for update in updates]
         products = inner_products(updates, received)
         norms = products.diagonal().sqrt()
-        weights = compute_example_weights([update.num_examples for update in updates])
+        weights = compute_sample_weights([update.num_samples for update in updates])
         mean_norm = (weights @ products @ weights).clamp(min=0).sqrt()
         max_norm = torch.maximum(max_norm, mean_norm)
         tree = tree.move(clients, torch.full((len(clients),), node))

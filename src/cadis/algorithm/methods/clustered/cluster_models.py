@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from cadis.algorithm.aggregation import average_updates, compute_example_weights
+from cadis.algorithm.aggregation import average_updates, compute_sample_weights
 from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import Aggregation, ServerRound, ServerState
 from cadis.algorithm.vectors import normalize
@@ -109,7 +109,7 @@ def average_by_model(
         replace(updates[index], message=Message({name: updates[index].model}))
         for index, name in name_by_index.items()
     ]
-    shares = compute_example_weights([update.num_examples for update in included])
+    shares = compute_sample_weights([update.num_samples for update in included])
     models, shares = average_updates(included, shares)
     weights[list(name_by_index)] = shares
     return models, weights

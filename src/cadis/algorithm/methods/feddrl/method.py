@@ -16,7 +16,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
 from cadis.algorithm.about import About, Paper
-from cadis.algorithm.aggregation import compute_example_weights
+from cadis.algorithm.aggregation import compute_sample_weights
 from cadis.algorithm.method import ClientWeights, ServerRound, ServerState
 from cadis.algorithm.methods.fedcav import ReceivedLossMethod
 from cadis.algorithm.methods.feddrl.ddpg import (
@@ -95,7 +95,7 @@ class FedDRL(ReceivedLossMethod):
         size = int(tensors["places"]) if tensors else len(updates)  # k
         agent, buffer = self._load_agent(tensors, size, generator)
         if len(updates) > size:
-            weights = compute_example_weights([update.num_examples for update in updates])
+            weights = compute_sample_weights([update.num_samples for update in updates])
             return ClientWeights(weights, _to_state(size, agent, buffer))
         order = features[:, 0].argsort(descending=True, stable=True)
         padding = features.new_zeros(size - len(updates), 3)
@@ -149,7 +149,7 @@ def compute_features(updates: Sequence[ClientUpdate]) -> Tensor:
     """Return the received model's loss, the training loss and k * n_i / N per client, (k, 3)."""
     losses = [[u.scalars["received_loss"], u.scalars["train_loss"]] for u in updates]
     clipped = torch.tensor(losses).nan_to_num(nan=_MAX_LOSS).clamp(0, _MAX_LOSS)
-    shares = len(updates) * compute_example_weights([update.num_examples for update in updates])
+    shares = len(updates) * compute_sample_weights([update.num_samples for update in updates])
     return torch.cat([clipped, shares[:, None].float()], dim=1)
 
 

@@ -1,4 +1,4 @@
-"""Examples as tensors: training data of clients, test sets, and datasets."""
+"""Samples as tensors: training data of clients, test sets, and datasets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,7 +49,7 @@ def _compute_factor_and_shift(scaling: Scaling, device: torch.device) -> tuple[T
 
 
 @dataclass(frozen=True, repr=False)
-class Examples:
+class Samples:
     """Inputs and their labels.
 
     Attributes:
@@ -60,11 +60,11 @@ class Examples:
 
     Example:
         >>> import torch
-        >>> from cadis.data import Examples
-        >>> examples = Examples(torch.rand(5, 3), torch.tensor([0, 1, 0, 1, 1]))
-        >>> len(examples)
+        >>> from cadis.data import Samples
+        >>> samples = Samples(torch.rand(5, 3), torch.tensor([0, 1, 0, 1, 1]))
+        >>> len(samples)
         5
-        >>> examples.take(examples.labels == 1).inputs.shape
+        >>> samples.take(samples.labels == 1).inputs.shape
         torch.Size([3, 3])
     """
 
@@ -87,20 +87,20 @@ class Examples:
         """Inputs for a model, scaled if there is a scaling, (n, ...)."""
         return self.inputs if self.scaling is None else self.scaling(self.inputs)
 
-    def take(self, indices: Tensor | slice) -> "Examples":
-        """Return some of the examples.
+    def take(self, indices: Tensor | slice) -> "Samples":
+        """Return some of the samples.
 
         Args:
             indices: indices in the wanted order, (m,), int64; a mask, (n,), bool; or a slice.
         """
-        return Examples(self.inputs[indices], self.labels[indices], self.scaling)
+        return Samples(self.inputs[indices], self.labels[indices], self.scaling)
 
-    def to(self, device: torch.device) -> "Examples":
-        """Return the examples on a device."""
-        return Examples(self.inputs.to(device), self.labels.to(device), self.scaling)
+    def to(self, device: torch.device) -> "Samples":
+        """Return the samples on a device."""
+        return Samples(self.inputs.to(device), self.labels.to(device), self.scaling)
 
     def check(self, subject: str) -> None:
-        """Raise an error if a model cannot be trained or tested on these examples.
+        """Raise an error if a model cannot be trained or tested on these samples.
 
         Args:
             subject: subject of the error message, for example ``"Client 3"``.
@@ -171,27 +171,27 @@ def format_nonfinite_error(subject: str, count: int, first: str, position: str) 
     )
 
 
-def concatenate(parts: Sequence[Examples]) -> Examples:
-    """Concatenate examples of the same scaling.
+def concatenate(parts: Sequence[Samples]) -> Samples:
+    """Concatenate samples of the same scaling.
 
     Example:
         >>> import torch
-        >>> from cadis.data import Examples, concatenate
-        >>> examples = Examples(torch.rand(2, 3), torch.tensor([0, 1]))
-        >>> len(concatenate([examples, examples]))
+        >>> from cadis.data import Samples, concatenate
+        >>> samples = Samples(torch.rand(2, 3), torch.tensor([0, 1]))
+        >>> len(concatenate([samples, samples]))
         4
     """
     if len(parts) == 1:
         return parts[0]
     inputs, labels = ([getattr(part, name) for part in parts] for name in ("inputs", "labels"))
-    return Examples(torch.cat(inputs), torch.cat(labels), parts[0].scaling)
+    return Samples(torch.cat(inputs), torch.cat(labels), parts[0].scaling)
 
 
 def group_indices_by_client(clients: Sequence[str | None]) -> dict[str, Tensor]:
-    """Return the indices of each client's examples, in the order in which clients first occur.
+    """Return the indices of each client's samples, in the order in which clients first occur.
 
     Args:
-        clients: client of each example; None for an example without a client.
+        clients: client of each sample; None for a sample without a client.
     """
     groups: dict[str, list[int]] = {}
     for index, client in enumerate(clients):
@@ -201,25 +201,25 @@ def group_indices_by_client(clients: Sequence[str | None]) -> dict[str, Tensor]:
 
 
 @dataclass(frozen=True, repr=False)
-class Subsets(Sequence[Examples]):
+class Subsets(Sequence[Samples]):
     """Clients as lists of indices into one dataset, which is in memory once.
 
     Attributes:
-        examples: examples of all clients.
-        indices: indices of each client's examples, one tensor per client.
+        samples: samples of all clients.
+        indices: indices of each client's samples, one tensor per client.
 
     Example:
         >>> import torch
-        >>> from cadis.data import Examples, Subsets
-        >>> examples = Examples(torch.rand(4, 3), torch.tensor([0, 1, 0, 1]))
-        >>> clients = Subsets(examples, (torch.tensor([0, 1, 2]), torch.tensor([3])))
+        >>> from cadis.data import Samples, Subsets
+        >>> samples = Samples(torch.rand(4, 3), torch.tensor([0, 1, 0, 1]))
+        >>> clients = Subsets(samples, (torch.tensor([0, 1, 2]), torch.tensor([3])))
         >>> clients.sizes()
         [3, 1]
         >>> clients[1].labels.tolist()
         [1]
     """
 
-    examples: Examples
+    samples: Samples
     indices: tuple[Tensor, ...]
 
     __repr__ = short_repr
@@ -228,61 +228,61 @@ class Subsets(Sequence[Examples]):
         return len(self.indices)
 
     @overload
-    def __getitem__(self, client: int) -> Examples: ...
+    def __getitem__(self, client: int) -> Samples: ...
     @overload
     def __getitem__(self, client: slice) -> "Subsets": ...
-    def __getitem__(self, client: int | slice) -> "Examples | Subsets":
-        """Return a copy of a client's examples, or the subsets of some of the clients."""
+    def __getitem__(self, client: int | slice) -> "Samples | Subsets":
+        """Return a copy of a client's samples, or the subsets of some of the clients."""
         if isinstance(client, slice):
-            return Subsets(self.examples, self.indices[client])
-        return self.examples.take(self.indices[client])
+            return Subsets(self.samples, self.indices[client])
+        return self.samples.take(self.indices[client])
 
     def sizes(self) -> list[int]:
-        """Return the number of examples of each client without copying them."""
+        """Return the number of samples of each client without copying them."""
         return [len(indices) for indices in self.indices]
 
     def labels(self) -> list[Tensor]:
         """Return the labels of each client without copying its inputs."""
-        return [self.examples.labels[indices] for indices in self.indices]
+        return [self.samples.labels[indices] for indices in self.indices]
 
     def pool(self) -> "Subsets":
-        """Return one client with the examples of all clients."""
-        return Subsets(self.examples, (torch.cat(self.indices),))
+        """Return one client with the samples of all clients."""
+        return Subsets(self.samples, (torch.cat(self.indices),))
 
 
 @dataclass(frozen=True, repr=False)
 class Dataset:
-    """Training examples, a test set and the names of the classes.
+    """Training samples, a test set and the names of the classes.
 
     Attributes:
         name: name of the dataset in the option ``--dataset``.
-        train: training examples, which a partition splits among clients.
-        test: test examples, which are not given to clients.
+        train: training samples, which a partition splits among clients.
+        test: test samples, which are not given to clients.
         classes: names of the classes, in the order of their numbers.
-        client_indices: indices of each client's training examples; empty if the data do not
+        client_indices: indices of each client's training samples; empty if the data do not
             define clients.
-        client_test_indices: indices of each client's test examples in ``test``; empty if the
+        client_test_indices: indices of each client's test samples in ``test``; empty if the
             data do not define clients.
         preprocessing: conversion of raw inputs to inputs of a model; None if unknown.
-        client_tests: test examples of clients that are not part of ``test``.
+        client_tests: test samples of clients that are not part of ``test``.
 
     Example:
         >>> import torch
-        >>> from cadis.data import Dataset, Examples
-        >>> examples = Examples(torch.rand(4, 3), torch.tensor([0, 1, 0, 1]))
-        >>> dataset = Dataset("mine", examples, examples.take(slice(0, 2)), ("no", "yes"))
+        >>> from cadis.data import Dataset, Samples
+        >>> samples = Samples(torch.rand(4, 3), torch.tensor([0, 1, 0, 1]))
+        >>> dataset = Dataset("mine", samples, samples.take(slice(0, 2)), ("no", "yes"))
         >>> dataset.num_classes
         2
     """
 
     name: str
-    train: Examples
-    test: Examples
+    train: Samples
+    test: Samples
     classes: tuple[str, ...]
     client_indices: Mapping[str, Tensor] = field(default_factory=dict)
     client_test_indices: Mapping[str, Tensor] = field(default_factory=dict)
     preprocessing: "Preprocessing | None" = None
-    client_tests: Mapping[str, Examples] = field(default_factory=dict)
+    client_tests: Mapping[str, Samples] = field(default_factory=dict)
 
     __repr__ = short_repr
 

@@ -1,4 +1,4 @@
-"""Tests of examples, the digits, and the report of dataset sizes."""
+"""Tests of samples, the digits, and the report of dataset sizes."""
 
 from importlib import import_module
 
@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from cadis._io import Callbacks
-from cadis.data import Dataset, Examples, Scaling, Subsets, concatenate, digits
+from cadis.data import Dataset, Samples, Scaling, Subsets, concatenate, digits
 from cadis.data.loading import report_sizes
 from cadis.errors import CadisError
 
@@ -46,7 +46,7 @@ def test_stratified_split_equals_that_of_scikit_learn(share: float) -> None:
 def test_concatenation_keeps_the_order_and_the_scaling() -> None:
     scaling = Scaling((0.5,), (0.25,))
     parts = [
-        Examples(torch.full((n, 1, 2, 2), n, dtype=torch.uint8), torch.full((n,), n), scaling)
+        Samples(torch.full((n, 1, 2, 2), n, dtype=torch.uint8), torch.full((n,), n), scaling)
         for n in (1, 3, 2)
     ]
     result = concatenate(parts)
@@ -57,8 +57,8 @@ def test_concatenation_keeps_the_order_and_the_scaling() -> None:
 
 
 def test_subsets_index_one_dataset() -> None:
-    examples = Examples(torch.arange(10.0)[:, None], torch.arange(10))
-    subsets = Subsets(examples, (torch.tensor([3, 1]), torch.tensor([9]), torch.tensor([0])))
+    samples = Samples(torch.arange(10.0)[:, None], torch.arange(10))
+    subsets = Subsets(samples, (torch.tensor([3, 1]), torch.tensor([9]), torch.tensor([0])))
     assert subsets[0].labels.tolist() == [3, 1]
     assert subsets[0].inputs[:, 0].tolist() == [3, 1]
     assert len(subsets) == 3
@@ -90,7 +90,7 @@ def test_invalid_examples_are_rejected(
     inputs: torch.Tensor, labels: torch.Tensor, sentence: str
 ) -> None:
     with pytest.raises(CadisError, match=sentence):
-        Examples(inputs, labels).check("Client 3")
+        Samples(inputs, labels).check("Client 3")
 
 
 def get_size_report(train: dict[str, int], test: dict[str, int], largest: float = 1.0) -> list[str]:
@@ -100,9 +100,9 @@ def get_size_report(train: dict[str, int], test: dict[str, int], largest: float 
         parts = torch.arange(sum(sizes.values())).split([*sizes.values()])
         return dict(zip(sizes, parts, strict=True))
 
-    def make_examples(sizes: dict[str, int]) -> Examples:
+    def make_examples(sizes: dict[str, int]) -> Samples:
         number = sum(sizes.values())
-        return Examples(torch.full((number, 2), largest), torch.zeros(number, dtype=torch.int64))
+        return Samples(torch.full((number, 2), largest), torch.zeros(number, dtype=torch.int64))
 
     messages: list[str] = []
     dataset = Dataset(
