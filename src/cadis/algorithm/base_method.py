@@ -124,6 +124,11 @@ class BaseMethod:
         return False
 
     @property
+    def has_profiles(self) -> bool:
+        """Server: True if :meth:`client_profiles` compares clients, which some samplers need."""
+        return False
+
+    @property
     def needs_model_outputs(self) -> bool:
         """Client: True if :meth:`prepare` is used; it costs a forward pass over the data."""
         return False
@@ -332,6 +337,21 @@ class BaseMethod:
         """
         del server_round, state
         return torch.full((len(clients),), -1)
+
+    def client_profiles(self, state: ServerState, clients: Sequence[ClientId]) -> Tensor:
+        """Server: return a vector for each client whose cosines are the clients' similarities.
+
+        Called in each round if the sampler asks for it. The default knows none.
+
+        Args:
+            state: models and tensors of the server.
+            clients: ids of n clients.
+
+        Returns:
+            Vectors, (n, d); zeros for a client that is not known yet.
+        """
+        del state
+        return torch.zeros(len(clients), 0)
 
     def weigh(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState

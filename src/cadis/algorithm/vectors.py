@@ -13,3 +13,11 @@ def normalize(vectors: Tensor) -> Tensor:
 def compute_cosines(vectors: Tensor) -> Tensor:
     """Return the cosine similarity of unit vectors, (n, d); exactly 1 on the diagonal, (n, n)."""
     return (vectors @ vectors.T).clamp(-1, 1).fill_diagonal_(1)
+
+
+def compute_kernel(vectors: Tensor, others: Tensor | None = None) -> Tensor:
+    """Return max(0, cosine)^2 of all pairs of vectors, (n, m); 1 for a vector with itself."""
+    units = normalize(vectors)
+    if others is None:
+        return (units @ units.T).clamp(0, 1).square().fill_diagonal_(1)
+    return (units @ normalize(others).T).clamp(0, 1).square()

@@ -168,7 +168,13 @@ class Server:
             with catch_part_errors(method, "cluster_labels"):
                 return method.cluster_labels(server_round, state.server, clients)
 
-        sampler_round = SamplerRound(number, eligible, num_participants, generator, cluster_labels)
+        def client_profiles(clients: Sequence[ClientId]) -> Tensor:
+            with catch_part_errors(method, "client_profiles"):
+                return method.client_profiles(state.server, clients)
+
+        sampler_round = SamplerRound(
+            number, eligible, num_participants, generator, cluster_labels, client_profiles
+        )
         with catch_part_errors(sampler, "choose"):
             participants = list(sampler.choose(sampler_round, state.sampler))
         check_participants(participants, eligible, num_participants, sampler.name)

@@ -3,11 +3,12 @@
 from cadis.algorithm.samplers.base import BaseSampler, SamplerFeedback, SamplerRound, Uniform
 from cadis.algorithm.samplers.clusters import Clusters
 from cadis.algorithm.samplers.fedcluster import FedCluster
+from cadis.algorithm.samplers.herding import Herding
 from cadis.algorithm.samplers.hics import HiCS
 from cadis.algorithm.samplers.power_of_choice import PowerOfChoice
 
 SAMPLERS: dict[str, type[BaseSampler]] = {
-    sampler.name: sampler for sampler in (Uniform, Clusters, PowerOfChoice, FedCluster, HiCS)
+    sampler.name: sampler for sampler in (Uniform, Clusters, PowerOfChoice, FedCluster, HiCS, Herding)
 }
 """Built-in samplers by name."""
 
@@ -16,6 +17,7 @@ __all__ = [
     "BaseSampler",
     "Clusters",
     "FedCluster",
+    "Herding",
     "HiCS",
     "PowerOfChoice",
     "SamplerFeedback",

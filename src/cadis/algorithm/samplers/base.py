@@ -24,6 +24,10 @@ def _label_unknown(clients: Sequence[ClientId]) -> Tensor:
     return torch.full((len(clients),), -1)
 
 
+def _no_profiles(clients: Sequence[ClientId]) -> Tensor:
+    return torch.zeros(len(clients), 0)
+
+
 @dataclass(frozen=True)
 class SamplerRound:
     """Facts about a round before its participants are chosen.
@@ -35,6 +39,8 @@ class SamplerRound:
         generator: random generator of the round.
         cluster_labels: function from m clients to the cluster of each, (m,), as the method knows
             it; -1 for a client without a known cluster.
+        client_profiles: function from m clients to one vector each, (m, d), whose cosines are the
+            similarities of the clients; zeros for a client that is not known yet.
     """
 
     number: int
@@ -42,6 +48,7 @@ class SamplerRound:
     num_participants: int
     generator: torch.Generator
     cluster_labels: Callable[[Sequence[ClientId]], Tensor] = _label_unknown
+    client_profiles: Callable[[Sequence[ClientId]], Tensor] = _no_profiles
 
     def select_clients(self, indices: Tensor) -> list[ClientId]:
         """Return the available clients at some indices, (m,), in the order of ``available``."""

@@ -115,6 +115,12 @@ def assign_by_profiles(clients: Sequence[ClientId], tensors: TensorState) -> Ten
     return torch.where(count > 0, find_nearest_centre(mean, centres), -1)
 
 
+def read_profiles(clients: Sequence[ClientId], tensors: TensorState) -> Tensor:
+    """Return the mean profile of each client, zeros for a client never seen, (n, classes)."""
+    known = ClientProfiles.from_tensors(tensors)
+    return known.get(compute_client_keys(clients), known.num_classes)[0]
+
+
 @dataclass(frozen=True)
 class PairClustering:
     """Clustering by the similarity of pairs of clients (Sections III-B and III-C of the paper)."""

@@ -39,10 +39,13 @@ from cadis.algorithm.methods.cadis.cluster_participants import (
     compute_profiles,
     compute_signatures,
     get_true_labels,
+    read_profiles,
 )
 from cadis.algorithm.methods.cadis.clustering import compute_cluster_weights, compute_threshold
 from cadis.algorithm.methods.cadis.distillation import distillation_loss, not_true_loss
 from cadis.algorithm.methods.cadis.similarity import TransitiveMode
+from cadis.algorithm.methods.cadis.soft_weights import compute_soft_weights
+from cadis.algorithm.vectors import compute_kernel
 from cadis.algorithm.methods.cadis.stale_clusters import add_absent_clusters
 from cadis.errors import CadisError
 from cadis.types import ClientId, ClientUpdate
@@ -114,7 +117,7 @@ class CADIS(BaseMethod):
     scope: Literal["round", "federation"] = "round"
     absent: Annotated[float, Ge(0), Lt(1)] = 0.0
     clusters: Literal["found", "true", "none"] = "found"
-    weights: Literal["clusters", "samples"] = "clusters"
+    weights: Literal["soft", "clusters", "samples"] = "clusters"
 
     def __post_init__(self) -> None:
         if self.threshold != "auto" and self.threshold > self.threshold_max:
@@ -137,6 +140,15 @@ class CADIS(BaseMethod):
     def finds_clusters(self) -> bool:
         """True if clusters of all clients are known, not only of the participants of a round."""
         return self.signature == "profile" or self.scope == "federation"
+
+    @property
+    def has_profiles(self) -> bool:
+        """True if the server keeps a class profile of each client."""
+        return self.signature == "profile"
+
+    def client_profiles(self, state: ServerState, clients: Sequence[ClientId]) -> Tensor:
+        """Return the mean class profile of each client, zeros for a client never seen, (n, d)."""
+        return read_profiles(clients, state.tensors)
 
     def prepare(self, outputs: ModelOutputs) -> BatchExtras:
         """Keep the teacher's representations or logits, which are the same in every epoch."""
@@ -178,6 +190,9 @@ class CADIS(BaseMethod):
         counts = [update.num_samples for update in updates]
         if self.weights == "samples":
             weights = compute_sample_weights(counts)
+        elif self.weights == "soft":
+            similarity = read_profiles([u.client_id for u in updates], clusters.tensors)
+            weights = compute_soft_weights(counts, compute_kernel(similarity))
         else:
             weights = compute_cluster_weights(counts, clusters.labels, clusters.sizes)
         return ClientWeights(weights, clusters.tensors, clusters.report)

@@ -97,6 +97,11 @@ class ClientProfiles:
     old: ProfileTable = field(default_factory=ProfileTable)  # most clients, if there are many
     new: ProfileTable = field(default_factory=ProfileTable)  # clients changed since the last merge
 
+    @property
+    def num_classes(self) -> int:
+        """Return the number of classes; 0 before the first observation."""
+        return max(table.mean.shape[1] for table in (self.old, self.new))
+
     def observe(self, keys: Tensor, profiles: Tensor) -> "ClientProfiles":
         """Add the profiles of a round, of norm 1, (k, classes), to the running means."""
         mean, count = self.get(keys, profiles.shape[1])
